@@ -3,8 +3,8 @@
     stillhouse.new("work", "articles/")
     stillhouse.run("work").searcher().search("why do bats hunt at night")
 
-`new` and `run` take a whole recipe. Every other function below runs the step of its name and returns the folder that
-it wrote; docs/quickstart.md shows both. A name is imported when it is first used, so that `import stillhouse` needs
+`new` and `run` work on a whole recipe. Every other function runs the step it is named after and returns the folder
+that the step wrote; docs/quickstart.md shows both. Names are imported on first use, so `import stillhouse` loads
 neither PyTorch nor faiss.
 """
 
@@ -79,7 +79,7 @@ _NAMES = {
     "stillhouse.retrieval.models.encoder": ("BiEncoder",),
     "stillhouse.retrieval.search.searcher": ("Hit", "Searcher"),
 }
-"""What is imported from where; the imports above say the same to type checkers and editors."""
+"""The public names of each module. The imports above repeat them for type checkers and editors."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = ["__version__", *_MODULES]

@@ -1,7 +1,7 @@
-"""Arrays on the disk, of which none is cut short by a disk that fills up: whoever writes one hears of that.
+"""Arrays on disk. Writing one raises an error if the disk is full, and never truncates it silently.
 
-NumPy writes to a file of Python's by way of C's own, and does not hear what these say when they are closed: up to 4 KiB
-at an array's end would be missing, without an error. Here Python writes.
+NumPy writes through a C file and ignores errors on closing it, so up to 4 KiB at the end of an array could go missing
+without an error. Here Python does the writing.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class _Unknown:
-    """A file that NumPy does not know for one, and so calls."""
+    """A file that NumPy does not recognise as one, so that it calls `write`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.write = file.write
 
 
 def write_array(file: IO[bytes], array: NDArray[Any]) -> None:
-    """Writes what `np.save` would."""
+    """Writes the bytes that `np.save` would write."""
     np.lib.format.write_array(_Unknown(file), array, allow_pickle=False)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Makes a `.npy` file of the bytes that `np.save` would give it."""
+    """Writes a `.npy` file, with the bytes that `np.save` would write."""
     with path.open("wb") as file:
         write_array(file, array)
 
 
 def map_array(path: Path, dtype: DTypeLike, row: tuple[int, ...] = ()) -> NDArray[Any]:
-    """The rows of an array that `write_array` wrote to a file of its own, memory-mapped: each of shape `row`.
+    """Memory-maps an array of rows of shape `row` that `write_array` wrote to a file of its own.
 
-    Its header is compared and not parsed: NumPy has Python parse it, which raises one error or another where a bit of
-    it has changed, and where only its spaces have, none. Raises `ValueError` for any other file, `OSError` for none.
+    The header is compared rather than parsed: NumPy's parser raises various errors for a changed bit, and none if only
+    white space changed. Raises `ValueError` for any other file and `OSError` if there is no file.
     """
     dtype = np.dtype(dtype)
     with path.open("rb") as file:
@@ -45,12 +45,12 @@ def map_array(path: Path, dtype: DTypeLike, row: tuple[int, ...] = ()) -> NDArra
         length = max(0, size - len(_header(dtype, (0, *row)))) // row_size
         header = _header(dtype, (length, *row))
         if file.read(len(header)) != header or size != len(header) + length * row_size:
-            raise ValueError(f"{path} is no array of {dtype} in rows of {row}, or is damaged")
+            raise ValueError(f"{path} is not an array of {dtype} with rows of shape {row}, or is damaged")
         return np.memmap(file, dtype, mode="r", offset=len(header), shape=(length, *row))
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What stands before an array's numbers in its file."""
+    """The header of an array's file."""
     about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, about)
@@ -63,9 +63,9 @@ def write_numbers(file: IO[bytes], array: NDArray[Any]) -> None:
 
 
 def new_array(path: Path, dtype: DTypeLike, length: int) -> NDArray[Any]:
-    """An array of zeros in a `.npy` file, memory-mapped, to be written to; an empty one, which cannot be, in memory.
+    """Creates a `.npy` file of zeros and maps it for writing. An empty array, which cannot be mapped, is in memory.
 
-    It has its whole place on the disk at once: a page that finds none when it is written to would kill the process.
+    The file's space is allocated at once: writing to a mapped page that finds the disk full would kill the process.
     """
     if not length:
         save_array(path, np.zeros(0, dtype))

@@ -1,9 +1,9 @@
-"""Artifact folders: written whole or not at all, with a manifest that ties each to what it was made from.
+"""Artifact folders: written whole or not at all, with a manifest that records what each was made from.
 
-Every folder that a step writes holds `manifest.json`: the step, its settings, the digest of every input, the digest of
-every file, facts (counts and the like), and a seal, the digest of all that. It holds no clock time, host name or
-absolute path, so the same inputs give the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers
-all its files; the seal distinguishes a damaged manifest from one that a step wrote.
+Every folder that a step writes holds `manifest.json`: the step, its settings, the digest of every input and every file,
+facts such as counts, and a seal, which is the digest of all of these. It holds no time, host name or absolute path, so
+the same inputs give the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers all its files.
+The seal distinguishes a damaged manifest from one that a step wrote.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artifact says of itself."""
+    """The content of `manifest.json`."""
 
     step: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -48,11 +48,11 @@ def digest_file(path: Path) -> str:
 
 
 Digest = Callable[[Path], str]
-"""What gives the SHA-256 of a file."""
+"""A function that returns the SHA-256 of a file."""
 
 
 def digest_json(value: Any) -> str:
-    """The digest of plain data, independent of the order of keys."""
+    """The digest of plain data, whatever the order of its keys."""
     return digest_bytes(json.dumps(value, sort_keys=True, ensure_ascii=False).encode())
 
 
@@ -65,16 +65,16 @@ def _json_bytes(value: Any) -> bytes:
 
 
 def digest_files(folder: Path, digest: Digest = digest_file) -> dict[str, str]:
-    """The digest of every file below a folder but its manifest, by relative POSIX path, sorted."""
+    """The digest of every file below a folder except its manifest, sorted by relative POSIX path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
     return {path.relative_to(folder).as_posix(): digest(path) for path in paths}
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Gives a folder beside `path` to write into and renames it to `path` once the block ends without an error.
+    """Yields a folder beside `path` to write into, and renames it to `path` once the block ends without an error.
 
-    A reader sees the old folder, none, or the whole new one; a killed process leaves `path` as it was and a
+    A reader sees the old folder, no folder, or the whole new one. A killed process leaves `path` as it was, and a
     `.NAME.partial` folder that the next run removes. Raises `InputError` while another process writes to `path`.
     """
     with whole_folders([path]) as [staging]:
@@ -83,10 +83,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """`whole_folder` for folders that belong together: whenever the process is killed, no new one is beside an old one.
+    """`whole_folder` for folders that belong together: a killed process never leaves new ones beside old ones.
 
-    All old ones are set aside before the first new one takes its place. Of these the first alone comes back when a run
-    was killed in between: who restores the others cannot know whether a new one is there already.
+    All old folders are set aside before the first new one takes its place. After a kill in between, the next run
+    restores only the first: for the others it cannot know whether a new one is already in place.
     """
     paths = [Path(path) for path in paths]
     with ExitStack() as held:
@@ -116,7 +116,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
         for path, staging in zip(paths, stagings):
             staging.rename(path)
         for parent in {path.parent for path in paths}:
-            sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
+            sync(parent)  # before the old ones are removed, in case of a power cut
         for old in aside:
             _remove(old)
 
@@ -126,9 +126,9 @@ def write_whole_json(path: Path, value: Any) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text beside `path` and renames it: whoever reads `path` sees the old text, none, or the whole new one.
+    """Writes a text beside `path` and renames it: a reader of `path` sees the old text, no file, or the whole new text.
 
-    What is no plain file, as /dev/stdout, is written to in place.
+    A special file such as /dev/stdout is written in place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -139,7 +139,7 @@ def write_whole(path: Path, text: str) -> None:
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
+            os.fsync(file.fileno())  # the file is whole even if the power fails after the rename
         partial.replace(path)
         sync(path.parent)
     except BaseException:
@@ -160,19 +160,19 @@ def _remove(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Asks the system to put every file and folder on the disk, so that a power cut after the rename finds it whole."""
+    """Flushes every file and folder to disk, so that the folder is whole even if the power fails after the rename."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_file() or path.is_dir():
             sync(path)
 
 
 def sync(path: Path) -> None:
-    """Asks the system to put a file, or the names in a folder, on the disk."""
+    """Flushes a file, or the names in a folder, to disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
     except OSError as error:
-        # Some file systems of a network keep no folders that could be synced.
+        # Some network file systems cannot sync folders.
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:
@@ -180,10 +180,10 @@ def sync(path: Path) -> None:
 
 
 def refuse_foreign(path: Path, name: str) -> None:
-    """Raises `InputError` where `path` holds something that no step wrote; `name` begins the message.
+    """Raises `InputError` if `path` holds something that no step wrote; `name` begins the message.
 
-    A step's own folder holds a manifest, and no file that this does not list. What the files hold is of no matter:
-    one that was damaged is made again.
+    A step's own folder holds a manifest, and only files that the manifest lists. Their content is not checked, since a
+    damaged file is made again.
     """
     refuse_file_above(path)
     if not os.path.lexists(path) or (path.is_dir() and not path.is_symlink() and not any(path.iterdir())):
@@ -198,7 +198,7 @@ def refuse_foreign(path: Path, name: str) -> None:
 
 
 def _listed_files(path: Path) -> set[str] | None:
-    """The files of an artifact folder, itself among them, by its manifest; None for a file that is no manifest."""
+    """The files that a manifest lists, and the manifest itself; None if `path` is not a manifest."""
     if not path.is_file():
         return None
     try:
@@ -210,10 +210,10 @@ def _listed_files(path: Path) -> set[str] | None:
 
 
 def refuse_file_above(path: Path) -> None:
-    """Raises `InputError` where one of the folders that `path` would lie in is a file."""
+    """Raises `InputError` if one of the folders that `path` would lie in is a file."""
     above = next((above for above in path.parents if os.path.lexists(above)), Path())
     if not above.is_dir():
-        raise InputError(f"{above} is no folder, so nothing can be written to {path}; name another place")
+        raise InputError(f"{above} is not a folder, so nothing can be written to {path}; name another place")
 
 
 def write_manifest(
@@ -225,22 +225,22 @@ def write_manifest(
 
 
 def _sealed(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest: of one content there is one form, so that not a bit of it can change unnoticed."""
-    plain = json.loads(_json_bytes(content))  # keys of mappings as text, as they will be read
+    """The bytes of a manifest. Each content has exactly one form, so that any changed bit is noticed."""
+    plain = json.loads(_json_bytes(content))  # turns the keys of mappings into text, as they will be read
     return _json_bytes(plain | {"seal": digest_json(plain)})
 
 
 def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_file) -> Manifest:
     """Reads an artifact's manifest and, with `verify`, checks every file against it.
 
-    A step that an earlier version called otherwise has its present name.
-    Raises `InputError` when the folder is missing, was not written by a step, or a file was changed since.
+    A step that has been renamed since gets its present name. Raises `InputError` if the folder is missing, no step
+    wrote it, or a file has changed since.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist")
     if not path.is_file():
-        raise InputError(f"{folder} has no {MANIFEST}: no Stillhouse step wrote it, or not to the end")
+        raise InputError(f"{folder} has no {MANIFEST}: no Stillhouse step wrote it, or the step did not finish")
     data = path.read_bytes()
     try:
         content = json.loads(data)
@@ -250,7 +250,7 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
     except (ValueError, TypeError, KeyError):
         intact = False
     if not intact:
-        raise InputError(f"{path} is damaged, or of an earlier version; run the step that writes {folder} again")
+        raise InputError(f"{path} is damaged, or from an earlier version; run the step that writes {folder} again")
     if verify:
         found = digest_files(folder, digest)
         changed = sorted(
@@ -266,7 +266,7 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
 
 
 def foreign_manifest(folder: Path, digest: Digest = digest_file) -> Manifest:
-    """The manifest that a model folder of other origin would have: its files' digests and nothing else."""
+    """The manifest of a model folder that no step wrote: the digests of its files and nothing else."""
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist")
     files = digest_files(folder, digest)

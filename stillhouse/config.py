@@ -1,15 +1,15 @@
-"""Settings: small dataclasses that YAML files, command-line flags and Kubeflow parameters all fill.
+"""Settings: small dataclasses that are filled from YAML files, command-line flags or Kubeflow parameters.
 
-A step's settings are a keyword-only dataclass whose fields carry a help text. Their types are `bool`, `int`, `float`
-and `str`, these or null, lists of them, and mappings of texts (`setting_kinds.py`):
+The settings of a step are a keyword-only dataclass in which every field has a help text. A field is a `bool`, `int`,
+`float` or `str`, one of these or null, a list of them, or a mapping of strings (`setting_kinds.py`):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         depth: int = setting(200, "how many passages BM25 returns for a query", minimum=1)
         pooling: str = setting("cls", "how token states become one vector", choices=("cls", "mean"))
 
-Cross-field rules go into `__post_init__` and raise `InputError`. A recipe (`params.yaml`) maps the name of a use of a
-step to the fields it changes; everything it leaves out keeps the dataclass default.
+Cross-field rules go into `__post_init__` and raise `InputError`. A recipe (`params.yaml`) maps each use of a step to
+the fields that it changes; all other fields keep their defaults.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def setting(
 ) -> Any:
     """One field of a settings dataclass.
 
-    `location` marks a path: it says where something lies and not what it is, so manifests leave it out and record
-    the digest of what was found there instead. `required` marks one whose default does not do, as a form shows it.
-    `former` is what earlier versions had for null, and `separator` what stood between the members of a list or mapping:
-    either is refused with the present form, and manifests keep it, so that digests of the same work are the same.
+    `location` marks a path: it says where something is, not what it is, so manifests record the digest of its content
+    instead. `required` marks a field without a usable default, for forms. `former` is the value that earlier versions
+    used for null, and `separator` the text they put between the members of a list or mapping. Both are refused with an
+    error that shows the present form. Manifests still record them, so that the same work keeps the same digest.
     """
     metadata = {
         "help": help,
@@ -69,12 +69,12 @@ def field_types(cls: type) -> dict[str, Any]:
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    """A class's annotations, which are evaluated anew at every look otherwise."""
+    """A class's annotations, cached because every call evaluates them anew."""
     return get_type_hints(cls)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint: the present name of a former one, else the closest valid word, or all of them when none is close."""
+    """A hint: the present name of a former name, else the closest valid word, or all of them if none is close."""
     words = list(words)
     if present := present_name(word, words):
         return f"it is now called {present!r}"
@@ -85,8 +85,8 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
     """Fills a settings dataclass from a mapping.
 
-    `where` names the place for error messages, for instance `params.yaml: retriever_1`.
-    Raises `InputError` for an unknown key, a value of the wrong type, or one outside its choices or range.
+    `where` names the place in error messages, for instance `params.yaml: retriever_1`.
+    Raises `InputError` for an unknown key, a value of the wrong type, or a value outside its choices or range.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     types = field_types(cls)
@@ -102,9 +102,9 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
 
 
 def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:
-    """One value against its field's type, choices and range; `rules` is the field's metadata.
+    """Checks a value against its field's type, choices and range; `rules` is the field's metadata.
 
-    Raises `InputError` for any other, and for what earlier versions had in its place, with the present form.
+    Raises `InputError` for an invalid value. For a form that earlier versions used, the error shows the present form.
     """
     _refuse_former(value, kind, rules, where)
     value = check_type(value, kind, where)
@@ -125,7 +125,7 @@ def _refuse_former(value: Any, kind: Any, rules: Mapping[str, Any], where: str) 
     if former is not None and isinstance(value, (int, float, str)) and not isinstance(value, bool) and value == former:
         raise InputError(f"{where} is {shown(value)}, which is now null; leave it out where that is the default")
     if separator and isinstance(value, tuple) and any(separator in str(part) for part in value):
-        value = separator.join(map(str, value))  # a flag of a command line
+        value = separator.join(map(str, value))  # from a command-line flag
     if known.shape == "one" or not separator or not isinstance(value, str):
         return
     parts = value.split(separator)
@@ -136,9 +136,9 @@ def _refuse_former(value: Any, kind: Any, rules: Mapping[str, Any], where: str) 
 
 
 def recorded(config: Any) -> dict[str, Any]:
-    """The settings as a manifest records them: all fields but locations.
+    """The settings as a manifest records them: all fields except locations.
 
-    Null, lists and mappings are recorded as earlier versions wrote them, so that digests of the same work are the same.
+    Null, lists and mappings are recorded as earlier versions wrote them, so that the same work keeps the same digest.
     """
     return {
         field.name: _recorded(getattr(config, field.name), field.metadata)
@@ -159,12 +159,12 @@ def _recorded(value: Any, rules: Mapping[str, Any]) -> Any:
 
 
 def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Reads a recipe: one mapping a section. Raises `InputError` for broken YAML and for other than these `sections`.
+    """Reads a recipe: one mapping per section.
 
-    Without `sections` any will do.
+    Raises `InputError` for invalid YAML and for a section that is not in `sections`, if these are given.
     """
     if not path.is_file():
-        raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder that has one")
+        raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder with one")
     content = read_yaml(path)
     content = {} if content is None else content
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""What a step is given beside its data: a durable work folder, the device, progress bars, a log line, its watcher."""
+"""What a step gets besides its data: a durable work folder, the device, progress bars, the log and the monitor."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ DEVICE = "STILLHOUSE_DEVICE"
 ENGINE = "STILLHOUSE_ENGINE"
 QUIET = "STILLHOUSE_QUIET"
 UPDATE_EVERY = 0.1
-"""Seconds between two updates of a bar: each costs as much as reading a short row."""
+"""Seconds between two updates of a bar; an update costs as much as reading a short row."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """`work` is a folder that outlives a killed run; its name is the digest of what it is the work of (`work_name`).
+    """`work` is a folder that outlives a killed run; its name is a digest of the step's work (`work_name`).
 
-    `monitor` hears of every bar's progress, and of what a training reports to it. `engine` names what shares the work
-    of a step that can be divided among processes or machines (`stillhouse.engine`). `shares` is a folder of what other
-    machines made of the same inputs and settings, for a step that shares its work: the outputs are the same without it.
+    `monitor` receives the progress of every bar and the reports of a training. `engine` names the engine that divides a
+    step's work among processes or machines (`stillhouse.engine`). `shares` is a folder with the results that other
+    machines computed from the same inputs and settings; the outputs are the same without it.
     """
 
     work: Path
@@ -41,9 +41,9 @@ class Context:
     shares: Path | None = None
 
     def torch_device(self) -> Any:
-        """The `torch.device` to compute on: the one asked for, or a GPU where there is one.
+        """The `torch.device` to compute on: the requested one, or a GPU if there is one.
 
-        Raises `InputError` where a GPU was asked for and there is none.
+        Raises `InputError` if a GPU is requested and there is none.
         """
         import torch
 
@@ -54,7 +54,7 @@ class Context:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
     def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "item") -> Iterator[T]:
-        """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
+        """Iterates with a bar that shows the rate and the time left; silent if nobody watches."""
         with self.bar(what, total if total is not None else _length(items), unit) as bar:
             waiting, shown = 0, time.monotonic()
             try:
@@ -69,13 +69,13 @@ class Context:
                 bar.update(waiting)
 
     def progress_of(self, what: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
-        """`progress`, for whoever is given what it says already."""
+        """`progress` with the label and unit first, so that a caller can bind them."""
         return self.progress(items, what, total, unit)
 
     def bar(self, what: str, total: int | None, unit: str = "item", done: int = 0) -> Any:
-        """A bar for work that the caller counts: `bar.update(n)`. `done` was done by an earlier run.
+        """A bar for work that the caller counts with `bar.update(n)`; `done` items were done by an earlier run.
 
-        On a terminal it is drawn there; a log gets plain lines (`stillhouse.monitoring.bar`).
+        A terminal shows a bar, a log gets plain lines (`stillhouse.monitoring.bar`).
         """
         from stillhouse.monitoring.bar import make_bar
 
@@ -91,13 +91,13 @@ def _length(items: Any) -> int | None:
 
 
 def hush_libraries() -> None:
-    """Keeps other libraries' bars and load reports out of the log; what is said there is Stillhouse's own.
+    """Keeps the bars and load reports of other libraries out of the log.
 
-    A person's own choice stays: that of the environment, and what a program sets later.
+    The user's own choice is respected: environment variables, and whatever a program sets later.
     """
     transformers = sys.modules.get("transformers")
     if transformers is not None and "TRANSFORMERS_VERBOSITY" not in os.environ:
-        # It has read its environment already: a notebook imported it first, or a model of ours by its name.
+        # It has already read its environment: a notebook, or one of our models, imported it first.
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -106,22 +106,22 @@ def hush_libraries() -> None:
 
 
 def work_root() -> Path:
-    """Where work folders live: `$STILLHOUSE_WORK` (a volume on a cluster) or `.stillhouse/work` here."""
+    """The folder of work folders: `$STILLHOUSE_WORK` (a volume on a cluster), or `.stillhouse/work` here."""
     return Path(os.environ.get(WORK_ROOT) or Path(".stillhouse") / "work")
 
 
 def embeddings_root() -> Path:
-    """Where passages' vectors are kept from run to run, one folder a model: in the work area, beside work folders."""
+    """The folder that keeps passage vectors from run to run, one subfolder per model, beside the work folders."""
     return work_root() / "embeddings"
 
 
 def rank() -> int:
-    """Which of several processes this is, as `torchrun` says; 0 for one alone."""
+    """The rank that `torchrun` gave this process; 0 without it."""
     return int(os.environ.get("RANK", "0"))
 
 
 def world_size() -> int:
-    """How many processes `torchrun` started; 1 without it."""
+    """The number of processes that `torchrun` started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -138,6 +138,6 @@ def quiet() -> bool:
 
 
 def say(line: str) -> None:
-    """A log line of what has no context."""
+    """Writes a log line for code that has no context."""
     if not quiet():
         write_line(line)

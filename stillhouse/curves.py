@@ -1,4 +1,4 @@
-"""The curves of a training: held-out losses and signals over steps, which of them is best, and when to stop."""
+"""Training curves: held-out losses and signals over steps, the best row, and when to stop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 HELDOUT_LOSS = "heldout_loss"
 DEV = "dev_"
-"""What the names of signals begin with that say how dev queries' candidates are ranked."""
+"""The prefix of signals that measure how the candidates of dev queries are ranked."""
 
 
 @dataclass(frozen=True)
 class CurveRow:
-    """One point of the curves: losses after `step` steps. `train_loss` is the mean since the row before.
+    """One point of the curves: losses after `step` steps. `train_loss` is the mean since the previous row.
 
-    `signals` are other measures of the same moment, by name; a name that ends in "loss" is better low, others high.
+    `signals` maps names to other measures at that step. Lower is better if the name ends in "loss", else higher is.
     """
 
     step: int
@@ -25,17 +25,17 @@ class CurveRow:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def badness(self, name: str) -> float:
-        """The value of "heldout_loss" or a signal, turned so that lower is better."""
+        """The value of "heldout_loss" or a signal, negated if needed so that lower is better."""
         value = self.heldout_loss if name == HELDOUT_LOSS else self.signals[name]
         return value if name.endswith("loss") else -value
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a training measures beside its held-out loss, and what it goes by.
+    """What a training measures besides its held-out loss, and which measure selects the parameters to keep.
 
-    `measure()` gives the signals, in evaluation mode without gradients. The parameters of the best `stop_on` are kept.
-    With `patience` a training stops after this many rows in a row brought no better one.
+    `measure()` returns the signals, in evaluation mode without gradients. The parameters with the best `stop_on` are
+    kept. With `patience`, training stops after this many consecutive rows without an improvement.
     """
 
     measure: Callable[[], Mapping[str, float]] = dict
@@ -44,10 +44,10 @@ class Watch:
 
 
 def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
-    """The row whose parameters `train` kept: the best by `stop_on`, of equal ones the last.
+    """The row whose parameters `train` kept: the best by `stop_on`, and the last one in a tie.
 
-    Rankings of few dev queries are often equal. Of those it is the one with the lowest held-out loss, which tells finer
-    differences, and of equal losses the first: a training that is better in neither keeps the start.
+    Dev measures over few queries often tie. The lowest held-out loss, which shows finer differences, then decides, and
+    after it the earliest row: a training that improves neither keeps its start.
     """
     if not stop_on.startswith(DEV):
         return min(reversed(rows), key=lambda row: row.badness(stop_on))
@@ -55,7 +55,7 @@ def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
 
 
 def stopped(rows: list[CurveRow], watch: Watch) -> bool:
-    """Whether the last `patience` rows brought nothing better than what was before them."""
+    """Whether none of the last `patience` rows is better than the rows before them."""
     if not watch.patience or len(rows) <= watch.patience:
         return False
     before = min(row.badness(watch.stop_on) for row in rows[: -watch.patience])
@@ -74,7 +74,7 @@ def describe(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> str:
 
 
 def metrics_of(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> dict[str, float]:
-    """The held-out loss and the signals of the start, as `NAME_start`, and of the row that is kept."""
+    """The held-out loss and the signals at the start, as `NAME_start`, and in the row that is kept."""
     first, best = rows[0], best_row(rows, stop_on)
     metrics = {f"{HELDOUT_LOSS}_start": first.heldout_loss, HELDOUT_LOSS: best.heldout_loss}
     for name, value in first.signals.items():
@@ -83,7 +83,7 @@ def metrics_of(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> dict[str, f
 
 
 def write_curves(folder: Path, rows: list[CurveRow]) -> None:
-    """Writes `curves.csv`, the form that `dvc plots` and the report read, and `signals.csv` where there are signals."""
+    """Writes `curves.csv`, in the form that `dvc plots` and the report read, and `signals.csv` if there are signals."""
     losses = ([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}"] for row in rows)
     _write(folder / "curves.csv", ["step", "train_loss", "heldout_loss"], losses)
     signals = [[row.step, name, f"{value:.6f}"] for row in rows for name, value in row.signals.items()]

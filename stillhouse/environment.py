@@ -1,7 +1,7 @@
-"""What beside settings and data shows in a step's outputs: Stillhouse's own code and the libraries that compute.
+"""What affects a step's outputs besides settings and data: Stillhouse's own code and the libraries that compute.
 
-DVC goes by the files that a stage depends on. This is that file: a stage that runs each time writes it, all others
-depend on it, and so a step is taken from the run cache only where the code and the libraries are the same.
+DVC compares the files that a stage depends on. One stage runs every time and writes this description to a file, and all
+other stages depend on it. So DVC takes a step from the run cache only if the code and the libraries are the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from stillhouse.artifacts import digest_files, digest_json
 
 COMPUTING = ("steps", "corpus", "acceleration", "pretraining", "training", "retrieval", "evaluation")
-"""The parts of the package whose code shows in outputs; surfaces, releases and the like do not."""
+"""The subpackages that affect outputs; the command line, releases and the like do not."""
 ALONE = (
     "arrays.py",
     "artifacts.py",
@@ -25,9 +25,9 @@ ALONE = (
     "setting_kinds.py",
     "remote/dvc_source.py",
 )
-"""Modules beside them that they import and whose code shows too: what is written, recorded, read or fetched."""
+"""Other modules that they import and that affect outputs: they write, record, read or fetch data."""
 CODE = (".py", ".html", ".css")
-"""Files that show in outputs: code, and what pages are made from."""
+"""Files that affect outputs: code, and the templates of pages."""
 LIBRARIES = (
     "MarkupSafe",
     "PyStemmer",
@@ -52,7 +52,7 @@ LIBRARIES = (
     "webencodings",
 )
 BUILDS = {"faiss": ("faiss-cpu", "faiss-gpu")}
-"""Libraries of several names, one of which is installed."""
+"""Libraries with several distributions, one of which is installed."""
 
 
 def describe_environment() -> dict[str, object]:
@@ -67,9 +67,9 @@ def describe_environment() -> dict[str, object]:
 
 
 def software() -> dict[str, object]:
-    """The version of Python and of every library, "" for one that is not here; none is imported for that.
+    """The versions of Python and of every library, "" for a missing one. No library is imported.
 
-    A build's own mark is left out (`2.13.0+cpu` is 2.13.0), so that a laptop and a GPU image share a cache.
+    The build tag is left out (`2.13.0+cpu` is 2.13.0), so that a laptop and a GPU image share a cache.
     """
     return {
         "python": ".".join(map(str, sys.version_info[:2])),
@@ -79,7 +79,7 @@ def software() -> dict[str, object]:
 
 @cache
 def libraries() -> dict[str, str]:
-    """The version of every library, looked up once a process."""
+    """The version of every library, looked up once per process."""
     return {name: _version(BUILDS.get(name, (name,))) for name in LIBRARIES}
 
 

@@ -1,12 +1,12 @@
-"""What can go wrong for a user, and the exit code that each case has.
+"""The errors that a user may see, with their exit codes.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | a crash: a defect of Stillhouse or of the machine (full disk, killed process) |
+| 1 | a crash: a defect in Stillhouse or a problem of the machine (full disk, killed process) |
 | 2 | bad input: a flag, a setting, a file; the message says what to do |
 | 3 | the corpus did not pass validation |
-| 4 | a promotion was refused, and the old release stays; said by the commands that promote |
+| 4 | a promotion was refused and the old release stays; only for commands that promote |
 | 130 | interrupted by SIGINT (`stillhouse.interrupt`) |
 """
 
@@ -26,7 +26,7 @@ from stillhouse.report import Report
 CRASH = 1
 """The exit code of a crash."""
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""What the system says to a user who may not read or write a place, and of a file system that is read-only."""
+"""Error numbers for a missing permission and a read-only file system."""
 NO_PLACE = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -37,27 +37,27 @@ NO_PLACE = (
     errno.EINVAL,
     errno.EOPNOTSUPP,
 )
-"""What it says where a name can never be that of a file or folder: too long, below a file, in /proc."""
+"""Error numbers for a name that no file or folder can have: too long, below a file, in /proc."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""What it says of a disk without room, and of a user or a volume at its quota."""
+"""Error numbers for a full disk, and for a user or volume at its quota."""
 RUST_OS_ERROR = re.compile(r"\(os error (\d+)\)")
-"""How libraries that are written in Rust end what they say of the system's errors: tokenizers, safetensors."""
+"""How libraries written in Rust (tokenizers, safetensors) end a message about a system error."""
 COPY_FAILED = re.compile(r"\[Errno (\d+)\]")
-"""How `shutil.copytree` quotes the system's error for each file that it could not copy."""
+"""How `shutil.copytree` quotes the system error of each file that it could not copy."""
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong. The message names it and the remedy, in a sentence or two."""
+    """Wrong input from the user. The message says what is wrong and how to fix it, in a sentence or two."""
 
     exit_code = 2
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in the place of a traceback: in a notebook too the sentence is enough."""
+        """What IPython shows instead of a traceback: the sentence is enough in a notebook too."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class ValidationFailed(Exception):
-    """The corpus breaks a threshold of `validate`. Its output is written all the same; `report` is the step's."""
+    """The corpus fails a threshold of `validate`. The output is written all the same; `report` is the step's report."""
 
     exit_code = 3
 
@@ -67,16 +67,16 @@ class ValidationFailed(Exception):
 
 
 class CrashElsewhere(Exception):
-    """Another process crashed or was taken away. Its lines were shown; a stack trace of this one would say nothing."""
+    """Another process crashed or was lost. Its output was shown; a stack trace of this process would not help."""
 
     exit_code = CRASH
 
 
 @contextmanager
 def access_errors() -> Iterator[None]:
-    """Takes a place that this user may not read or write for bad input: raises `InputError` that names it.
+    """Raises `InputError` with the path if this user may not read or write a file or folder.
 
-    A full disk is an `OSError` with its number, also where a library says it in words alone.
+    Raises `OSError` with its number for a full disk, even if a library reports it only in words.
     """
     try:
         with _copies_say_why():
@@ -98,7 +98,7 @@ def access_errors() -> Iterator[None]:
 
 @contextmanager
 def _copies_say_why() -> Iterator[None]:
-    """Turns the `shutil.Error` of a copied folder, which has no number, into the first error that it quotes."""
+    """Turns the `shutil.Error` of a copied folder, which has no number, into the first system error that it quotes."""
     try:
         yield
     except shutil.Error as error:
@@ -111,7 +111,7 @@ def _copies_say_why() -> Iterator[None]:
 
 @contextmanager
 def usable_place(place: Path) -> Iterator[None]:
-    """Takes a place where the system can make nothing for bad input: raises `InputError` that names it."""
+    """Raises `InputError` with the path if the system cannot create anything there."""
     try:
         yield
     except (OSError, ValueError) as error:  # a name with a NUL, or one that the system cannot spell, is a ValueError
@@ -123,9 +123,9 @@ def usable_place(place: Path) -> Iterator[None]:
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error says that a disk, or a quota, has no room left."""
+    """Whether an error means that a disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in FULL_DISK
 
 
 REFUSED_CODE = 4
-"""The exit code of a command whose challenger was refused."""
+"""The exit code of a command that refused the challenger."""

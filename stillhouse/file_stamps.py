@@ -1,9 +1,9 @@
-"""Digests that were computed before, for files that are as they were: gigabytes need not be read at every start.
+"""Remembers the digests of unchanged files, so that a start need not read gigabytes again.
 
-A file is taken for unchanged where device, inode, size, time of the last write (`mtime`) and time of the last change
-(`ctime`) are those of the file that was read. Whoever writes into a file may set its `mtime` back; its `ctime` follows
-the system's clock alone. A file that changed within `SETTLED` seconds before it was read is not remembered: another
-write within one tick of the clock would leave no trace.
+A file counts as unchanged if its device, inode, size, modification time (`mtime`) and change time (`ctime`) are the
+same as when it was read. A program can set `mtime` back, but `ctime` always follows the system's clock. The digest of a
+file that changed within `SETTLED` seconds before it was read is not remembered, since another write within the same
+clock tick would leave no trace.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from stillhouse.artifacts import digest_file, write_whole_json
 
 FILE = "digests.json"
 SETTLED = 2.0
-"""Seconds: the coarsest clock of a file system in use."""
+"""Seconds: the coarsest clock of common file systems."""
 MOST = 10_000
-"""Beyond this many files only those of the last start are remembered."""
+"""Beyond this number of files, only those of the last start are remembered."""
 
 
 class FileStamps:
-    """`digest(path)` gives a file's SHA-256, from the file `memory` where it is known; `save` writes what was learned.
+    """`digest(path)` returns a file's SHA-256, from the file `memory` if known; `save` writes the new digests to it.
 
-    A memory that is missing, damaged or cannot be written counts as empty. With `verify` every file is read.
+    A memory that is missing or damaged counts as empty, and one that cannot be written is left as it is. With `verify`,
+    every file is read.
     """
 
     def __init__(self, memory: Path, verify: bool = False) -> None:
@@ -48,12 +49,12 @@ class FileStamps:
     def save(self) -> None:
         if self._known == _read(self._memory):
             return
-        with suppress(OSError):  # a place that is read-only, or full: the next start reads the files again
+        with suppress(OSError):  # read-only or full: the next start reads the files again
             write_whole_json(self._memory, self._known if len(self._known) <= MOST else self._used)
 
 
 def _stamp(path: Path) -> tuple[str, float]:
-    """Which file in which state it is, and when that changed, in seconds."""
+    """A key for a file and its state, and the file's change time in seconds."""
     found = path.stat()
     parts = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return "-".join(map(str, parts)), found.st_ctime

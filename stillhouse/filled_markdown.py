@@ -1,4 +1,4 @@
-"""Markdown with lines of at most 100 characters: paragraphs and list items are filled, all else stays as it is."""
+"""Fills the paragraphs and list items of Markdown to 100 characters per line and leaves everything else unchanged."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import textwrap
 WIDTH = 100
 ITEM = re.compile(r"(\s*)([-*+]|\d+\.)(\s+)")
 VERBATIM = re.compile(r"\s*(\||#|<|>|\[[^\]]+\]:)|    |\t")
-"""Tables, headings, HTML, quotes, link targets, and code that is indented."""
+"""Tables, headings, HTML, quotes, link targets and indented code."""
 MARKER = re.compile(r" (?=([-+*#>]|\d+\.) )")
-"""A space after which a word would begin a list or heading, were it first in its line."""
+"""A space before a word that would begin a list or heading at the start of a line."""
 
 
 def filled(text: str) -> str:
-    """The text with every paragraph and list item filled that has a line over `WIDTH`."""
+    """Fills every paragraph and list item that has a line longer than `WIDTH`."""
     made: list[str] = []
     block: list[str] = []
     fenced = False
     for line in [*text.split("\n"), None]:
         fence = line is not None and line.lstrip().startswith("```")
-        inside = bool(block) and line is not None and line.startswith(" ")  # goes on with a list item
+        inside = bool(block) and line is not None and line.startswith(" ")  # continues a list item
         plain = line is not None and line.strip() and not fence and not fenced
         plain = plain and (inside or not VERBATIM.match(line or ""))
         if block and (not plain or ITEM.match(line or "")):

@@ -1,4 +1,4 @@
-"""Names that earlier versions had. Where one is given, the error says the present name (`config.nearest`)."""
+"""Names that earlier versions used. If a user gives one, the error shows the present name (`config.nearest`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAPERS = (
 STEPS = (("lexical", "bm25"), ("score", "score-pairs"), ("judge", "compare-release"))
 
 SECTIONS = (("lexical", "bm25"), ("score", "score_pairs"), ("judge", "compare_release"))
-"""Uses of the graph, which are sections of `params.yaml`, and sections of a file for one step alone."""
+"""Sections of `params.yaml`, which are uses of steps in the graph, and sections of the files of single steps."""
 
 SETTINGS = (
     ("warmup", "warmup_ratio"),
@@ -68,17 +68,17 @@ SETTINGS = (
     ("address", "base_url"),
     ("at_once", "max_concurrency"),
 )
-"""Settings of steps, as Hugging Face, sentence-transformers, faiss and OpenAI's client name them."""
+"""Settings of steps, now named as in Hugging Face, sentence-transformers, faiss and OpenAI's client."""
 
 FORMER = (*PAPERS, *STEPS, *SECTIONS, *SETTINGS)
-"""Every former name with the present one. A name that meant several things has a row for each."""
+"""Every former name with its present one. A name that had several meanings has a row for each."""
 
 
 def present_name(former: str, valid: Collection[str]) -> str:
-    """The one of `valid` names that was formerly called `former`; "" where there is none.
+    """The name among `valid` that was formerly called `former`, or "" if there is none.
 
-    A former name is also known as a flag (`--clip`), as the use of an output (`lexical/run`), and as either part of
-    `section.setting`.
+    `former` may also be a flag (`--clip`), a use with an output (`lexical/run`), or `section.setting` with either part
+    renamed.
     """
     section, _, field = former.partition(".")
     output = former.partition("/")[2]
@@ -96,7 +96,7 @@ def present_name(former: str, valid: Collection[str]) -> str:
 
 
 def present_step(name: str) -> str:
-    """The present name of a step, as an earlier version may have written it into a manifest."""
+    """The present name of a step that a manifest, perhaps of an earlier version, names."""
     return dict(STEPS).get(name, name)
 
 

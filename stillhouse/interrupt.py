@@ -1,10 +1,10 @@
-"""Ctrl-C ends a command within ten seconds, also in a long C function and on a busy machine.
+"""Makes Ctrl-C end a command within ten seconds, even in a long C function or on a busy machine.
 
 Python raises `KeyboardInterrupt` between two of its own instructions, so a C function, the end of a thread pool or a
-library that catches everything may hold it up for minutes. The system hands the signal to a pipe at once; a thread
-reads it there and, when the process is still there after `GRACE` seconds or gets the signal again, ends it the hard
-way. That is as safe as a kill: outputs appear whole or not at all, and the next run removes what is unfinished. Only a
-C function that keeps Python's lock is out of the thread's reach until it lets go.
+library that catches every exception may delay it for minutes. The system writes the signal to a pipe at once, and a
+thread reads it there. If the process is still running after `GRACE` seconds, or gets the signal again, the thread kills
+it. That is safe: outputs appear whole or not at all, and the next run removes unfinished files. Only a C function that
+holds Python's global lock can delay the thread.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from types import FrameType
 from stillhouse.terminal import warn
 
 GRACE = 5.0
-"""Seconds from the first signal to the hard end, which may itself take some on a busy machine."""
+"""Seconds from the first signal to the kill, which may itself take a while on a busy machine."""
 ONE_PRESS = 0.3
-"""Seconds in which further signals are the same key press: a program in between may have passed it on."""
+"""Seconds in which further signals count as the same key press: a parent program may have passed it on."""
 INTERRUPTED = 130
-"""The exit code: 128 and the number of the signal, as of shells."""
-SENTENCE = "stillhouse: interrupted; the same command goes on from the last checkpoint"
+"""The exit code: 128 plus the signal's number, as in shells."""
+SENTENCE = "stillhouse: interrupted; run the same command again to resume from the last checkpoint"
 
 
 @contextmanager
 def ends_soon() -> Iterator[None]:
-    """While the block runs, SIGINT raises `KeyboardInterrupt` in it and ends the process if that comes to nothing.
+    """While the block runs, SIGINT raises `KeyboardInterrupt` in it, and kills the process if that has no effect.
 
-    Raises `KeyboardInterrupt` for any error that ends the block after the signal. The thread then stays at work, as the
-    process's own end may take long too. In other threads than the first, and where the signal is ignored or somebody
-    else's, the block just runs.
+    Raises `KeyboardInterrupt` for any error that ends the block after the signal. The thread then keeps running, since
+    the exit of the process may take long too. Outside the main thread, or if the signal is ignored or has another
+    handler, the block just runs.
     """
     first = threading.current_thread() is threading.main_thread()
     if not first or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -53,7 +53,7 @@ def ends_soon() -> Iterator[None]:
         yield
     except BaseException as error:
         ended = not interrupted()
-        if not ended and isinstance(error, Exception):  # a library made something else of it
+        if not ended and isinstance(error, Exception):  # a library turned it into another error
             raise KeyboardInterrupt from error
         raise
     finally:
@@ -65,12 +65,12 @@ def ends_soon() -> Iterator[None]:
 
 
 def interrupted() -> bool:
-    """Whether this process got SIGINT within `ends_soon`."""
+    """Whether this process received SIGINT within `ends_soon`."""
     return signal.getsignal(signal.SIGINT) is _again
 
 
 def exit_code() -> int:
-    """Says that it was interrupted, unless that was said, and returns the exit code of a process that was."""
+    """Reports the interruption once and returns the exit code of an interrupted process."""
     if interrupted():
         _say_once()
     else:  # not by a signal, as in a test
@@ -82,7 +82,7 @@ _said = threading.Lock()
 
 
 def _say_once() -> None:
-    """Writes past Python's buffers, whose locks a thread that is held up may have."""
+    """Writes past Python's buffers, since a blocked thread may hold their locks."""
     if _said.acquire(blocking=False):
         with suppress(OSError, ValueError):
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{SENTENCE}\n".encode())
@@ -94,11 +94,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _again(number: int, frame: FrameType | None) -> None:
-    """Does nothing, so that a second signal does not disturb an orderly end: it is for the thread alone."""
+    """Does nothing, so that a second signal does not disturb an orderly exit; only the thread reacts to it."""
 
 
 def _end(reader: int) -> None:
-    """Ends the process `GRACE` seconds after the first SIGINT or at the next one; returns when the pipe is closed."""
+    """Kills the process `GRACE` seconds after the first SIGINT, or at the next one; returns when the pipe is closed."""
     first: float | None = None
     while select([reader], [], [], None if first is None else max(0.0, first + GRACE - time.monotonic()))[0]:
         numbers = os.read(reader, 64)
@@ -112,7 +112,7 @@ def _end(reader: int) -> None:
         elif time.monotonic() - first > ONE_PRESS:
             break
     _say_once()
-    # Those that Python's multiprocessing started would work on.
+    # Processes that Python's multiprocessing started would keep running.
     if "multiprocessing" in sys.modules:
         for child in sys.modules["multiprocessing"].active_children():
             child.kill()

@@ -14,15 +14,15 @@ from stillhouse.errors import InputError, usable_place
 
 SECONDS_BETWEEN_LOOKS = 0.5
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""What file systems say that cannot lock, as some that stand for object stores: nobody is refused there."""
+"""Error numbers of file systems that cannot lock, such as some mounts of object stores; nobody is refused there."""
 
 
 @contextmanager
 def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Holds `folder` for this process until the block ends; the system lets go of it when the process is killed.
+    """Locks `folder` for this process until the block ends; the system releases the lock if the process is killed.
 
     The lock is on the file `.NAME.lock` beside the folder, which need not exist. While another process holds it, this
-    one says so to `wait` and waits for its end; without `wait` it raises `InputError`.
+    process reports that to `wait` and waits; without `wait` it raises `InputError`.
     """
     waiting = False
     path = folder.with_name(f".{folder.name}.lock")
@@ -31,19 +31,19 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
     while True:
         with usable_place(folder):
             file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
-        if os.fstat(file).st_size:  # a lock of Stillhouse's is empty
+        if os.fstat(file).st_size:  # Stillhouse's own lock files are empty
             os.close(file)
-            raise InputError(f"{path} is no lock of Stillhouse's, and would be removed as one; move it away")
+            raise InputError(f"{path} is not a lock file of Stillhouse, but would be removed as one; move it away")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
             if wait is None:
                 raise InputError(
-                    f"another process is writing {folder}; wait until it has ended, or name another folder"
+                    f"another process is writing {folder}; wait until it ends, or name another folder"
                 ) from None
             if not waiting:
-                wait(f"another process is at work in {folder}; this one goes on when it has ended")
+                wait(f"another process is working in {folder}; this one continues when that one ends")
             waiting = True
             time.sleep(SECONDS_BETWEEN_LOOKS)
             continue
@@ -53,7 +53,7 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
                 raise
         if _is(file, path):
             break
-        os.close(file)  # its last holder removed it between our opening and locking it
+        os.close(file)  # its last holder removed it after we opened it and before we locked it
     try:
         yield
     finally:
@@ -62,7 +62,7 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
 
 
 def _is(file: int, path: Path) -> bool:
-    """Whether an open file is the one that has this name now."""
+    """Whether an open file is the one that now has this name."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

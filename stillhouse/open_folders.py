@@ -1,8 +1,8 @@
-"""Folders whose files are opened once and stay open, so that what was verified is what is read.
+"""Opens the files of folders once and keeps them open, so that the files that were verified are those that are read.
 
-A step replaces an artifact as a whole, by renaming, and removes the one before. A process that answers from artifacts
-for long would then read one file of the old version and the next of the new one. `OpenFolders` opens every file once,
-and gives a folder of links to the open files (`/proc/self/fd`) in the place of each artifact: readers need not know.
+A step replaces a whole artifact by renaming, and removes the old one. A long-running process that reads artifacts could
+then read one file of the old version and the next of the new one. `OpenFolders` opens every file once and offers, in
+place of each artifact, a folder of links to the open files (`/proc/self/fd`). Readers need not know about it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import NoReturn
 from stillhouse.errors import InputError
 
 OPEN_FILES = Path("/proc/self/fd")
-"""Where Linux shows a process its open files. Where there is no such folder, whole copies are kept."""
+"""Where Linux lists a process's open files. Without this folder, `OpenFolders` keeps full copies."""
 COPIED_AT_ONCE = 1 << 30
-"""Bytes, by the system itself, which need not bring them here."""
+"""Bytes that one call copies inside the kernel."""
 
 
 class OpenFolders:
-    """`held[name]` is the folder to read in the place of `folders[name]`, as long as the object lives.
+    """`held[name]` is the folder to read instead of `folders[name]`, as long as the object lives.
 
-    Raises `InputError` for a folder that is missing, or is replaced while its files are opened.
+    Raises `InputError` for a folder that is missing, or that is replaced while its files are being opened.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -47,9 +47,9 @@ class OpenFolders:
         try:
             top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"{folder} does not exist, or is no folder") from None
+            raise InputError(f"{folder} does not exist, or is not a folder") from None
         try:
-            # Below the folder that was opened, which a rename does not change, and not below its name.
+            # Relative to the open folder rather than its name, so that a rename changes nothing.
             for place, _, names, number in os.fwalk(dir_fd=top, onerror=_raise):
                 (into / place).mkdir(exist_ok=True)
                 for name in names:
@@ -61,7 +61,7 @@ class OpenFolders:
 
     def _hold_file(self, path: Path, folder: int, link: Path, opened: ExitStack) -> None:
         try:
-            file = os.open(path.name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)  # a pipe would be waited for
+            file = os.open(path.name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)  # so as not to wait for a pipe
         except FileNotFoundError:
             os.stat(path.name, dir_fd=folder, follow_symlinks=False)
             return  # a link to nothing
@@ -79,10 +79,10 @@ class OpenFolders:
                 shutil.copyfileobj(source, copy)
 
     def keep_copies(self, *names: str) -> None:
-        """Has the files of some folders read from nameless copies from now on.
+        """Replaces the files of some folders with unnamed copies, which are read from now on.
 
-        A reader that maps a file into memory is ended by the system (SIGBUS) where somebody shortens that file in its
-        place. Nobody else can reach a copy that has no name. Raises `InputError` where a file changed meanwhile.
+        The system kills (SIGBUS) a reader that has mapped a file into memory if somebody truncates that file in place.
+        Nobody else can reach a copy without a name. Raises `InputError` if a file changed meanwhile.
         """
         for name in names:
             for link in sorted(self[name].rglob("*")):
@@ -98,15 +98,15 @@ class OpenFolders:
         self.refuse_changed()
 
     def refuse_changed(self) -> None:
-        """Raises `InputError` where something wrote into a file that is held, instead of replacing it."""
+        """Raises `InputError` if something wrote into an open file instead of replacing it."""
         for path, file, state in self._states:
             now = os.fstat(file)
             if (now.st_size, now.st_mtime_ns) != state:
-                raise InputError(f"{path} was overwritten while it was in use; start again to use what is there now")
+                raise InputError(f"{path} was overwritten while it was in use; restart to use the present file")
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Has every `InputError` of the block name the folders as they were given."""
+        """Makes every `InputError` of the block show the folders under their given names."""
         try:
             yield
         except InputError as error:
@@ -120,7 +120,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="stillhouse-")
     except FileNotFoundError:
-        raise InputError("no folder for temporary files can be written; name one by TMPDIR") from None
+        raise InputError("no folder for temporary files is writable; set TMPDIR to one that is") from None
 
 
 def _raise(error: OSError) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Files in folders that a user named: Stillhouse replaces and removes there only what it made itself.
+"""Files in the user's own folders: Stillhouse replaces and removes only files that it wrote itself.
 
-A folder with such files has `.stillhouse/made.json`: {path in the folder: digests of what Stillhouse wrote there}. A
-file that is not in this record, or no longer as it was written, is the user's, and whoever would replace it is refused.
-Artifact folders are in no record, since each carries its own manifest (`artifacts.refuse_foreign`).
+Such a folder has `.stillhouse/made.json`: {path in the folder: digests of what Stillhouse wrote there}. A file that is
+not in this record, or that has changed since, belongs to the user, and Stillhouse refuses to replace it. Artifact
+folders are not recorded, since each has its own manifest (`artifacts.refuse_foreign`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from stillhouse.lock import only_process
 OWN = ".stillhouse"
 RECORD = "made.json"
 STREAMS = ("/dev/", "/proc/")
-"""Special files that are written to in place: /dev/stdout leads to whatever the shell was given, and is written to in
-place."""
+"""Paths that are written in place: /dev/stdout leads to whatever the shell redirects it to."""
 
 Record = Mapping[str, Sequence[str]]
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder that a user named. Raises `InputError` where none can be."""
+    """Creates a folder that the user named. Raises `InputError` if that is impossible."""
     with usable_place(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def refuse_foreign_files(folder: Path, names: Iterable[str]) -> None:
-    """Raises `InputError` where `folder` holds a file or link that Stillhouse did not make, under one of `names`.
+    """Raises `InputError` if `folder` holds, under one of `names`, a file or link that Stillhouse did not make.
 
-    A name is a path in the folder; one that ends in `/` is of a folder, and means all that lies in it.
+    A name is a path in the folder; one that ends in `/` stands for everything in that subfolder.
     """
     made = _read(folder)
     for name in names:
@@ -45,18 +44,18 @@ def refuse_foreign_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_foreign_file(path: Path) -> None:
-    """The same of one file."""
+    """`refuse_foreign_files` for a single file."""
     if not _is_stream(path):
         refuse_foreign_files(path.parent, [path.name])
 
 
 @contextmanager
 def own_files(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Gives an empty folder, whose files replace those of `folder` once the block ends without an error.
+    """Yields an empty folder; its files replace those of `folder` once the block ends without an error.
 
-    `names` are what the block may write, as `refuse_foreign_files` takes them. In a folder among them, what Stillhouse
-    made before and the block did not write again is removed. A block that writes nothing changes nothing. Raises
-    `InputError`, and leaves all as it was, where something would be replaced that Stillhouse did not make.
+    `names` lists what the block may write, as in `refuse_foreign_files`. In a subfolder among them, files that
+    Stillhouse made earlier and the block did not write again are removed. A block that writes nothing changes nothing.
+    Raises `InputError`, and changes nothing, if a file that Stillhouse did not make would be replaced.
     """
     refuse_foreign_files(folder, names)
     make_folder(folder / OWN)
@@ -70,9 +69,9 @@ def own_files(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 @contextmanager
 def own_file(path: Path) -> Iterator[Path]:
-    """The same for one file that a user named: gives the place where the block is to write it.
+    """`own_files` for a single file: yields the path that the block must write to.
 
-    What is no plain file, as /dev/stdout, is written to in place.
+    A special file such as /dev/stdout is written in place.
     """
     if _is_stream(path):
         yield path
@@ -91,11 +90,11 @@ def _put(staging: Path, folder: Path, names: Sequence[str]) -> None:
     new = {path.relative_to(staging).as_posix(): digest_file(path) for path in staging.rglob("*") if path.is_file()}
     if not new:
         return
-    for name in {*names, *new}:  # once more, since the block may have taken long
+    for name in {*names, *new}:  # again, since the block may have taken long
         _refuse(folder, name, made)
     folders = tuple(name for name in names if name.endswith("/"))
     stale = [name for name in made if name.startswith(folders) and name not in new]
-    # Before the files, so that they are known as Stillhouse's whenever this process is killed.
+    # The record comes before the files, so that it knows them even if this process is killed in between.
     _write(folder, {**made, **{name: [*made.get(name, []), digest] for name, digest in new.items()}})
     for name in new:
         target = folder / name
@@ -103,7 +102,7 @@ def _put(staging: Path, folder: Path, names: Sequence[str]) -> None:
         (staging / name).replace(target)
     for name in stale:
         (folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # others are in it
+        with suppress(OSError):  # the folder is not empty
             for above in (folder / name).relative_to(folder).parents[:-1]:
                 (folder / above).rmdir()
     kept = {name: digests for name, digests in made.items() if name not in stale}
@@ -120,7 +119,7 @@ def _refuse(folder: Path, name: str, made: Record) -> None:
         own = made.get(found.relative_to(folder).as_posix(), ())
         if os.path.lexists(found) and not _is_own(found, own):
             why = "was changed since Stillhouse wrote it" if own else "exists, and Stillhouse did not make it"
-            raise InputError(f"{found} {why}; move it away, or name another place")
+            raise InputError(f"{found} {why}; move it away or name another place")
 
 
 def _is_own(path: Path, digests: Sequence[str]) -> bool:
@@ -136,10 +135,10 @@ def _read(folder: Path) -> Record:
     except ValueError:
         content = None
     if not isinstance(content, dict) or not all(isinstance(digests, list) for digests in content.values()):
-        raise InputError(f"{path} is damaged, so nobody knows what Stillhouse made here; name another place")
+        raise InputError(f"{path} is damaged, so it is unknown which files here are Stillhouse's; name another place")
     return content
 
 
 def _write(folder: Path, made: Record) -> None:
-    # In ASCII, since a file's name may be no UTF-8.
+    # In ASCII, since a file name may not be valid UTF-8.
     write_whole(folder / OWN / RECORD, json.dumps(made, indent=2, sort_keys=True) + "\n")

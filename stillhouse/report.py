@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Report:
-    """Scalars for dashboards, facts for the manifests, one line for a person."""
+    """Scalars for dashboards, facts for the manifests, and one line for the user."""
 
     summary: str
     metrics: dict[str, float] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     html: str = ""
-    """File name, inside the first output, of a page that a person would open."""
+    """File name, inside the first output, of the page to open."""

@@ -1,8 +1,8 @@
-"""The types that a setting may have: a scalar, one that may be null, a list of scalars, or a mapping of texts.
+"""The types that a setting may have: a scalar, a scalar or null, a list of scalars, or a mapping of texts.
 
-A field's annotation says which: `int`, `int | None`, `tuple[float, ...]`, `tuple[int, ...] | None` or
-`Mapping[str, str] | None`. YAML and JSON have null, lists and mappings of their own. On a command line null is `null`,
-and a list or a mapping has commas: `0.5,0.75`, `dev=test,train=dev`; JSON does as well, for texts with commas.
+A field's annotation gives its type: `int`, `int | None`, `tuple[float, ...]`, `tuple[int, ...] | None` or
+`Mapping[str, str] | None`. YAML and JSON have their own null, lists and mappings. On a command line, null is `null`,
+and lists and mappings use commas: `0.5,0.75`, `dev=test,train=dev`. JSON works too, for texts that contain commas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NULL = "null"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value may be: `base` is the scalar, alone or of the members of a list or mapping."""
+    """The type of a value: `base` is the type of the scalar, or of each member of a list or mapping."""
 
     base: type
     shape: str = "one"
@@ -33,7 +33,7 @@ class Kind:
 
     @property
     def plain(self) -> bool:
-        """Whether it is one scalar and never null, which every form and YAML read alike."""
+        """Whether it is a scalar that is never null, which every form and YAML read the same way."""
         return self.shape == "one" and not self.optional
 
     @property
@@ -44,14 +44,14 @@ class Kind:
 
     @property
     def annotation(self) -> str:
-        """The type as Kubeflow's components and Python functions declare it."""
+        """The type as Kubeflow components and Python functions declare it."""
         name = {"one": self.base.__name__, "list": "list", "mapping": "dict"}[self.shape]
         return f"Optional[{name}]" if self.optional else name
 
 
 @cache
 def kind_of(hint: Any) -> Kind:
-    """The kind of a field's annotation. Raises `AssertionError` for one that no setting may have."""
+    """The kind of a field's annotation. Raises `AssertionError` for a type that no setting may have."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     optional = type(None) in parts
     [kept] = [part for part in parts if part is not type(None)]
@@ -67,7 +67,7 @@ def kind_of(hint: Any) -> Kind:
 
 
 def check_type(value: Any, hint: Any, where: str) -> Any:
-    """The value as a settings dataclass holds it. Raises `InputError` for one of another type, or not finite."""
+    """The value as a settings dataclass holds it. Raises `InputError` if its type is wrong or it is not finite."""
     kind = kind_of(hint)
     if value is None and kind.optional:
         return None
@@ -88,9 +88,7 @@ def _scalar(value: Any, base: type, words: str, where: str) -> Any:
         except ValueError:
             raise InputError(f"{where} must be {words}, not {shown(value)}") from None
         except OverflowError:
-            raise InputError(
-                f"{where} is larger than any number that can be computed with; give a smaller one"
-            ) from None
+            raise InputError(f"{where} is larger than any number that a float can hold; give a smaller one") from None
     if type(value) is not base:
         raise InputError(f"{where} must be {words}, not {shown(value)}")
     refuse_not_finite(value, where)
@@ -98,7 +96,7 @@ def _scalar(value: Any, base: type, words: str, where: str) -> Any:
 
 
 def from_text(text: str, hint: Any, where: str) -> Any:
-    """The value of a command-line flag: text read as the type `hint`."""
+    """The value of a command-line flag: parses the text as the type `hint`."""
     kind = kind_of(hint)
     if kind.optional and text.strip() == NULL:
         return None
@@ -108,19 +106,19 @@ def from_text(text: str, hint: Any, where: str) -> Any:
         try:
             return check_type(json.loads(text), hint, where)
         except ValueError as error:
-            raise InputError(f"{where} is no JSON: {error}") from None
+            raise InputError(f"{where} is not valid JSON: {error}") from None
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if kind.shape == "list":
-        words = f"{NAMES[kind.base]}, or several with commas between"
+        words = f"{NAMES[kind.base]}, or several separated by commas"
         return tuple(_read(part, kind.base, words, where) for part in parts)
     pairs = [part.partition("=") for part in parts]
     if not all(key and equals and value for key, equals, value in pairs):
-        raise InputError(f"{where} must be NAME=VALUE with commas between, not {shown(text)}")
+        raise InputError(f"{where} must be NAME=VALUE pairs separated by commas, not {shown(text)}")
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def from_form(value: Any, hint: Any, where: str) -> Any:
-    """The value of a field of a run form: what may be null or is a list is text there, and null an empty field."""
+    """The value of a run form's field. Lists and values that may be null are text there; an empty field is null."""
     kind = kind_of(hint)
     if kind.plain or not isinstance(value, str):
         return value
@@ -128,18 +126,18 @@ def from_form(value: Any, hint: Any, where: str) -> Any:
 
 
 def as_form(value: Any, hint: Any) -> Any:
-    """What `from_form` reads back: the default of a field of a run form."""
+    """The default of a run form's field; `from_form` reads it back."""
     return value if kind_of(hint).plain else "" if value is None else as_text(value)
 
 
 def form_type(hint: Any) -> type:
-    """The type of a field of a run form for a setting of this type."""
+    """The type of a run form's field for a setting of this type."""
     kind = kind_of(hint)
     return kind.base if kind.plain else str
 
 
 def from_component(value: Any, hint: Any, where: str) -> Any:
-    """A value of a Kubeflow component: numbers that may be null are text, and every number in a list is a float."""
+    """A value of a Kubeflow component, where nullable numbers are text and every number in a list is a float."""
     kind = kind_of(hint)
     if isinstance(value, list) and kind.base is int:
         return [int(part) if isinstance(part, float) and part.is_integer() else part for part in value]
@@ -149,21 +147,21 @@ def from_component(value: Any, hint: Any, where: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """What `from_text` reads back: the value of a command-line flag."""
+    """The value of a command-line flag; `from_text` reads it back."""
     if isinstance(value, str):
         return value
     return json.dumps(plain(value), ensure_ascii=False)
 
 
 def as_flag(value: Any) -> str:
-    """The same as a person writes it: commas between the members of a list."""
+    """`as_text` as a person would write it: the members of a list separated by commas."""
     if isinstance(value, (list, tuple)):
         return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
     return as_text(value)
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML and JSON have it: a list for a tuple."""
+    """A value as YAML and JSON represent it: a list for a tuple."""
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
@@ -184,6 +182,6 @@ def _read(text: str, base: type, words: str, where: str) -> Any:
 
 
 def refuse_not_finite(value: Any, where: str) -> None:
-    """NaN is neither below a minimum nor above a maximum, and so would pass every range."""
+    """Raises `InputError` for infinity and for NaN, which would otherwise pass every range check."""
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where} must be a finite number, not {value}")

@@ -1,4 +1,4 @@
-"""The one place where YAML of a user's is read: plain data, or one sentence that names the line."""
+"""The one place that reads a user's YAML: returns plain data, or raises an error that names the line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import yaml
 from stillhouse.errors import InputError
 
 MERGE_OR_VALUE = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
-"""Keys `<<` and `=`, which stand for something and are no values."""
+"""The tags of the keys `<<` and `=`, which have a special meaning and are not values."""
 
 MOST_OF_ALIASES = 100_000
-"""Values and characters of values that aliases may add to what is written."""
+"""The most values and characters of values that aliases may add to the written ones."""
 
 
 _short = reprlib.Repr()
@@ -24,20 +24,20 @@ _short.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """A value for a message, shortened if it is long."""
     return _short.repr(value)
 
 
 class _Twice(yaml.MarkedYAMLError):
-    """A key that stands twice in one mapping."""
+    """A key that appears twice in one mapping."""
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; None where it is empty.
+    """The content of a YAML file, or None if it is empty.
 
-    Raises `FileNotFoundError`, and `InputError` for a file that cannot be read, for what is no YAML or no plain data,
-    and for a key that a mapping has twice. Anchors and merge keys (`<<: *anchor`) may be used, as far as they stand for
-    no more than `MOST_OF_ALIASES`: each of a few lines may stand for ten of the line before.
+    Raises `FileNotFoundError`, and `InputError` for a file that cannot be read, for invalid YAML, for anything but
+    plain data, and for a key that a mapping has twice. Anchors and merge keys (`<<: *anchor`) may add at most
+    `MOST_OF_ALIASES`, since a few lines that each repeat the previous one ten times would expand without bounds.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str, kind: str = "YAML") -> Any:
-    """What a text says as YAML; `where` names it for messages. Raises `InputError` as `read_yaml` does."""
+    """Parses a text as YAML; `where` names it in messages. Raises `InputError` as `read_yaml` does."""
     try:
         loader = _Loader(text)
         try:
@@ -63,7 +63,7 @@ def parse_yaml(text: str, where: str, kind: str = "YAML") -> Any:
     except yaml.YAMLError as error:
         raise InputError(f"{where} is not {kind}: {_describe(error)}") from None
     except RecursionError:
-        raise InputError(f"{where} is not {kind} that can be read: it is nested too deeply") from None
+        raise InputError(f"{where} is not readable as {kind}: it is nested too deeply") from None
 
 
 def _describe(error: yaml.YAMLError) -> str:
@@ -74,7 +74,7 @@ def _describe(error: yaml.YAMLError) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which keeps the last of two equal keys and lets errors of Python's through, made strict."""
+    """A strict form of PyYAML's safe loader, which keeps the last of two equal keys and lets Python errors through."""
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
@@ -82,7 +82,7 @@ class _Loader(yaml.SafeLoader):
             sizes: dict[int, tuple[int, int]] = {}
             added = _size(node, sizes) - sum(own for _, own in sizes.values())
             if added > MOST_OF_ALIASES:
-                problem = "its aliases stand for too much; write the values themselves"
+                problem = "its aliases expand to too much data; write the values themselves"
                 raise yaml.composer.ComposerError(problem=problem)
         return node
 
@@ -95,7 +95,7 @@ class _Loader(yaml.SafeLoader):
             name = key.value if key.tag in MERGE_OR_VALUE else self.construct_object(key)
             line = key.start_mark.line + 1
             if name in lines:
-                problem = f"{shown(name)} was written in line {lines[name]} before; keep one of the two"
+                problem = f"{shown(name)} is already in line {lines[name]}; keep one of the two"
                 raise _Twice(problem=problem, problem_mark=key.start_mark)
             lines[name] = line
         return node
@@ -104,21 +104,21 @@ class _Loader(yaml.SafeLoader):
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, int):
-                str(value)  # a number that cannot be shown cannot be refused by name
+                str(value)  # fails for a number too long to show, which no error could name
             elif isinstance(value, str):
-                value.encode()  # half of a surrogate pair is no text
+                value.encode()  # fails for half of a surrogate pair
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
             if not isinstance(node, yaml.ScalarNode):
                 raise
             begun = node.value if len(node.value) <= 40 else node.value[:40] + "…"
-            problem = f"{begun!r} is no {node.tag.rpartition(':')[2]} that can be read"
+            problem = f"{begun!r} is not a readable {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
         return value
 
 
 def _size(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> int:
-    """How many values and characters a node is with its aliases written out; `sizes` keeps that of every node, with
-    what is its own alone. Raises `ComposerError` for a node that holds itself.
+    """The number of values and characters in a node with its aliases expanded. `sizes` caches for every node this
+    number and the node's own share of it. Raises `ComposerError` for a node that contains itself.
     """
     if id(node) not in sizes:
         own = 1 + len(node.value) if isinstance(node, yaml.ScalarNode) else 1
@@ -129,6 +129,6 @@ def _size(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> int:
         sizes[id(node)] = own + sum(_size(part, sizes) for part in parts), own
     whole = sizes[id(node)][0]
     if whole < 0:
-        problem = "an alias stands for what it is a part of; write the values themselves"
+        problem = "an alias refers to a value that contains it; write the values themselves"
         raise yaml.composer.ComposerError(problem=problem, problem_mark=node.start_mark)
     return whole

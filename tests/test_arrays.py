@@ -48,7 +48,7 @@ def test_an_array_that_numpy_wrote_is_mapped(length: int, tmp_path: Path) -> Non
         mapped = map_array(path, rows.dtype, rows.shape[1:])
         assert mapped.dtype == rows.dtype and np.array_equal(mapped, rows)
         for dtype, row in ((np.int32, rows.shape[1:]), (rows.dtype, (*rows.shape[1:], 2))):
-            with pytest.raises(ValueError, match=r"theirs\.npy is no array of"):
+            with pytest.raises(ValueError, match=r"theirs\.npy is not an array of"):
                 map_array(path, dtype, row)
         path.write_bytes(path.read_bytes()[:-1])
         with pytest.raises(ValueError, match="damaged"):

@@ -137,6 +137,6 @@ def test_a_place_where_nothing_can_be_is_bad_input(name: str, tmp_path: Path) ->
 
 def test_a_lock_of_others_stays(tmp_path: Path) -> None:
     (tmp_path / ".corpus.lock").write_text("mine")
-    with pytest.raises(InputError, match="is no lock of Stillhouse's"), only_process(tmp_path / "corpus"):
+    with pytest.raises(InputError, match="is not a lock file of Stillhouse"), only_process(tmp_path / "corpus"):
         pass
     assert (tmp_path / ".corpus.lock").read_text() == "mine"

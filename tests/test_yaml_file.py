@@ -24,18 +24,18 @@ SECTIONS = sorted({use.section for use in USES})
 @pytest.mark.parametrize(
     ("text", "logged"),
     [
-        ("index: {kind: flat}\nmine: {}\nindex: {}\n", "line 3: 'index' was written in line 1 before; keep one of the"),
-        ("index:\n  kind: flat\n  kind: hnsw\n", "line 3: 'kind' was written in line 2 before"),
-        ("a: [{x: 1, 'x': 2}]", "line 1: 'x' was written in line 1 before"),
-        ("1: a\n0x1: b\n", "line 2: 1 was written in line 1 before"),
-        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "line 4: '<<' was written in line 3 before"),
-        ("a: &a {x: 1, x: 2}\nb: {<<: *a}\n", "line 1: 'x' was written in line 1 before"),
-        ("a: 2026-02-30\n", "line 1: '2026-02-30' is no timestamp"),
-        ("a:\n  b: !!int abc\n", "line 2: 'abc' is no int"),
-        ("a: !!bool maybe\n", "line 1: 'maybe' is no bool"),
-        ("a: !!timestamp soon\n", "line 1: 'soon' is no timestamp"),
-        ("a: !!int ''\n", "line 1: '' is no int"),
-        ("2026-02-30: a\n", "line 1: '2026-02-30' is no timestamp"),
+        ("index: {kind: flat}\nmine: {}\nindex: {}\n", "line 3: 'index' is already in line 1; keep one of the"),
+        ("index:\n  kind: flat\n  kind: hnsw\n", "line 3: 'kind' is already in line 2"),
+        ("a: [{x: 1, 'x': 2}]", "line 1: 'x' is already in line 1"),
+        ("1: a\n0x1: b\n", "line 2: 1 is already in line 1"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "line 4: '<<' is already in line 3"),
+        ("a: &a {x: 1, x: 2}\nb: {<<: *a}\n", "line 1: 'x' is already in line 1"),
+        ("a: 2026-02-30\n", "line 1: '2026-02-30' is not a readable timestamp"),
+        ("a:\n  b: !!int abc\n", "line 2: 'abc' is not a readable int"),
+        ("a: !!bool maybe\n", "line 1: 'maybe' is not a readable bool"),
+        ("a: !!timestamp soon\n", "line 1: 'soon' is not a readable timestamp"),
+        ("a: !!int ''\n", "line 1: '' is not a readable int"),
+        ("2026-02-30: a\n", "line 1: '2026-02-30' is not a readable timestamp"),
         (f"a: {'9' * 5000}\n", "line 1: '9999"),
         (f"a: 0x{'f' * 5000}\n", "line 1: '0xffff"),
         ('a: "\\uD800"\n', "line 1: "),
@@ -45,7 +45,7 @@ SECTIONS = sorted({use.section for use in USES})
         ("a: *nobody\n", "line 1: found undefined alias 'nobody'"),
         ("a: 1\n---\nb: 2\n", "line 2: but found another document"),
         ("a: \0", "unacceptable character"),
-        ("a: &a [*a]\n", "line 1: an alias stands for what it is a part of"),
+        ("a: &a [*a]\n", "line 1: an alias refers to a value that contains it"),
         ("? [a]\n: b\n", "line 1: found unhashable key"),
     ],
 )
@@ -95,7 +95,7 @@ def test_aliases_that_stand_for_too_much_are_refused(name: str, tmp_path: Path) 
     path = tmp_path / "params.yaml"
     path.write_text(ALIASES[name])
     for read in (read_yaml, read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
-        with pytest.raises(InputError, match=r"its aliases stand for too much; write the values themselves$") as error:
+        with pytest.raises(InputError, match=r"aliases expand to too much data; write the values themselves$") as error:
             read(path)
         assert len(str(error.value)) < len(str(path)) + 200
 
@@ -137,7 +137,7 @@ def test_every_reader_of_settings_refuses_a_key_that_stands_twice(tmp_path: Path
     path = tmp_path / "twice.yaml"
     path.write_text("title: a\ntitle: b\n")
     for read in (read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
-        with pytest.raises(InputError, match=r"twice.yaml, line 2: 'title' was written in line 1 before"):
+        with pytest.raises(InputError, match=r"twice.yaml, line 2: 'title' is already in line 1"):
             read(path)
     with pytest.raises(InputError, match=r"--vary pretraining.epochs is not YAML: line 1: '2026-02-30' is no"):
         sweep_of_flags("", ["pretraining.epochs=2026-02-30"], "flags")

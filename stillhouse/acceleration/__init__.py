@@ -1,1 +1,1 @@
-"""What makes processors faster: no padding, packed and bf16 matrices, batches side by side, one token."""
+"""Faster computation: no padding, packed and bf16 matrices, batches in parallel, the first token alone."""

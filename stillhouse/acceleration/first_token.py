@@ -1,11 +1,11 @@
-"""A last layer that computes the first token alone, for whoever reads nothing else: [CLS] vectors, scores of pairs.
+"""A last layer that computes only the first token, for models that read nothing else: [CLS] vectors, pair scores.
 
-Every token is a key and a value of the last attention, but of its queries and of all that follows the first token's
-alone is read. Five sixths of the layer's products are left out, with their gradients: a seventh of those of a
-Transformer of six layers, a fourteenth of one of twelve. Results are the same but for rounding, and for dropout, which
-draws other random numbers.
+In the last layer, every token is a key and a value, but the query and everything after the attention are needed for the
+first token alone. This saves five sixths of the layer's products and their gradients: a seventh of the products of a
+Transformer with six layers, a fourteenth with twelve. Results are the same except for rounding, and except for dropout,
+which draws other random numbers.
 
-Shape suffixes: B texts, L tokens of the longest, T tokens of all texts, F tokens of each that are computed (1 of a row,
+Shape suffixes: B texts, L tokens of the longest, T tokens of all texts, F computed tokens of each text (1 in a row,
 else 8), D hidden width, H heads, K width of a head.
 """
 
@@ -22,26 +22,26 @@ from transformers import PreTrainedModel
 from stillhouse.acceleration.unpadded import Row, kind_of
 
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
-"""The models whose last layer is known here; others compute every token."""
+"""The model types with a known last layer; others compute every token."""
 FIRST = 8
-"""Tokens of a padded text that are computed: the first and those behind it. A matrix of one row is multiplied by other
-code than one of many, so that a text by itself would have other last bits than among others."""
+"""The number of leading tokens computed for a padded text. A matrix with one row is multiplied by other code than one
+with many, so a text alone would differ in its last bits from the same text in a batch."""
 
 Attend = Callable[[Tensor, Tensor, Tensor, int, nn.Dropout], Tensor]
-"""Attention of queries [B, F, D] to keys and values [B, L, D] or, of a row, [1, T, D]; a number of heads, dropout."""
+"""Attention of queries [B, F, D] to keys and values [B, L, D], or [1, T, D] in a row; a number of heads, dropout."""
 
 
 def can_end_in_first_token(model: PreTrainedModel) -> bool:
-    """Prepares a model, with a head or without, for `model(..., first_token_alone=True)`, and says whether it could.
+    """Prepare a model, with or without a head, for `model(..., first_token_alone=True)`; return whether it could.
 
-    Without a head, the states are [B, F, D] then, of which `states[:, 0]` are meant; heads that score texts read those
-    alone anyway. Without the option the model computes as before. Others than `MODEL_TYPES` stay unchanged.
+    Without a head, the option gives states [B, F, D], of which only `states[:, 0]` count; heads that score texts read
+    only those. Without the option, the model computes as before. Models not in `MODEL_TYPES` stay unchanged.
     """
     if kind_of(model) not in MODEL_TYPES:
         return False
     base: Any = model.base_model
     last = (base.transformer if model.config.model_type == "distilbert" else base.encoder).layer[-1]
-    # A method of the instance, so that a copy of the model has its own, and files and names stay unchanged.
+    # Set on the instance, so a copy of the model gets its own method, and files and names stay unchanged.
     last.__dict__["forward"] = MethodType(_forward, last)
     return True
 
@@ -55,7 +55,7 @@ def _forward(
     row: Row | None = None,
     **options: Any,
 ) -> Tensor:
-    """The layer's states, [B, F, D] of the first tokens alone; `states` are [B, L, D], or [1, T, D] of a row."""
+    """The layer's states, or [B, F, D] of the first tokens alone; `states` are [B, L, D], or [1, T, D] in a row."""
     if not first_token_alone:
         options |= {} if row is None else {"row": row}
         every: Tensor = type(layer).forward(layer, states, attention_mask, *others, **options)
@@ -69,7 +69,7 @@ def _forward(
 
 
 def _attend(mask_B1FL: Tensor | None, padded: Callable[[Tensor], Tensor]) -> Attend:
-    """Attention to the tokens that a mask keeps; `padded` makes keys and values [B, L, D]."""
+    """Attention to the tokens that a mask keeps; `padded` turns keys and values into [B, L, D]."""
 
     def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: nn.Dropout) -> Tensor:
         query_BHFK, key_BHLK, value_BHLK = (
@@ -83,7 +83,7 @@ def _attend(mask_B1FL: Tensor | None, padded: Callable[[Tensor], Tensor]) -> Att
 
 
 def _bert(layer: Any, first_BFD: Tensor, states: Tensor, attend: Attend) -> Tensor:
-    """The layer of BERT, which CamemBERT, ELECTRA, RoBERTa and XLM-RoBERTa have too."""
+    """The layer of BERT, also used by CamemBERT, ELECTRA, RoBERTa and XLM-RoBERTa."""
     own = layer.attention.self
     read = attend(own.query(first_BFD), own.key(states), own.value(states), own.num_attention_heads, own.dropout)
     result: Tensor = layer.feed_forward_chunk(layer.attention.output(read, first_BFD))

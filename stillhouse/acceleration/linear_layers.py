@@ -1,9 +1,9 @@
-"""Linear layers that train in fp32 by oneDNN, on AMD's processors.
+"""Linear layers that train in fp32 with oneDNN on AMD processors.
 
-PyTorch hands an fp32 linear layer and both products of its gradient to MKL, which reaches less than half of an AMD
-processor's speed; oneDNN reaches nearly all of it. On Intel's it is MKL that reaches it, and oneDNN takes up to 1.7
-times as long for a weight's gradient, so that nothing is changed there. Results differ by rounding alone. Under
-autocast nothing changes: products in bf16 are oneDNN's by themselves.
+PyTorch computes an fp32 linear layer and both products of its gradient with MKL, which reaches less than half of an AMD
+processor's speed; oneDNN reaches nearly all of it. On Intel processors MKL is the fast one, and oneDNN takes up to 1.7
+times as long for a weight's gradient, so nothing changes there. Results differ by rounding alone. Under autocast
+nothing changes, because bf16 products already use oneDNN.
 
 Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
 """
@@ -24,16 +24,15 @@ from stillhouse.acceleration.processor import AMD, own_vendor
 
 @contextmanager
 def fast_linear_layers(model: nn.Module, device: torch.device, vendor: str | None = None) -> Iterator[None]:
-    """Computes the model's linear layers and their gradients by oneDNN until the block ends, where that is faster.
+    """Compute the model's linear layers and their gradients with oneDNN until the block ends, if that is faster.
 
-    Weights stay where they are, and what an optimiser makes of them is seen at once. `vendor` is the processor's, by
-    its name for itself; None = that of this machine. The choice is by name and not by a measurement, so that a run
-    gives the same bytes every time.
+    Weights stay in place, so an optimiser's updates take effect at once. `vendor` is the processor's vendor id; None =
+    this machine's. The choice depends on the id and not on a measurement, so a run always gives the same bytes.
     """
     layers = [each for each in model.modules() if type(each) is nn.Linear and "forward" not in each.__dict__]
     layers = layers if can_compute(device) and (vendor or own_vendor()) == AMD else []
     for layer in layers:
-        # On the instance, so that the layer stays in its place for whoever else reads or saves it.
+        # Set on the instance, so other code can still read or save the layer.
         layer.__dict__["forward"] = fast_forward(layer)
     try:
         yield
@@ -43,13 +42,13 @@ def fast_linear_layers(model: nn.Module, device: torch.device, vendor: str | Non
 
 
 def can_compute(device: torch.device) -> bool:
-    """Whether oneDNN computes fp32 there."""
+    """Whether oneDNN can compute fp32 on the device."""
     x86 = device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
     return x86 and torch.backends.mkldnn.is_available()
 
 
 def fast_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    """The layer's `forward`, by oneDNN where it is in fp32."""
+    """The layer's `forward`, with oneDNN if it is in fp32."""
 
     def forward(input: Tensor) -> Tensor:
         fp32 = input.dtype == layer.weight.dtype == torch.float32

@@ -1,7 +1,7 @@
-"""Linear layers whose weights lie in memory as oneDNN wants them, for inference on x86 processors.
+"""Linear layers with weights in oneDNN's memory layout, for inference on x86 processors.
 
-PyTorch hands a linear layer in fp32 to MKL, which reaches less than half of an AMD processor's speed; oneDNN reaches
-nearly all of it, and in bf16 a packed weight need not be cast again in every batch. Results differ from the plain layer
+PyTorch computes a linear layer in fp32 with MKL, which reaches less than half of an AMD processor's speed; oneDNN
+reaches nearly all of it. In bf16, a packed weight is not cast again in every batch. Results differ from the plain layer
 by rounding alone.
 """
 
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 @contextmanager
 def packed_linears(model: nn.Module, dtype: torch.dtype, device: torch.device) -> Iterator[None]:
-    """Computes the model's linear layers in `dtype` by packed weights until the block ends; on GPUs nothing changes.
+    """Compute the model's linear layers in `dtype` with packed weights until the block ends; on GPUs nothing changes.
 
-    `dtype` is float32 or bfloat16. Weights that change within the block are not seen. Gradients do not flow.
+    `dtype` is float32 or bfloat16. Changes of weights within the block have no effect. Gradients do not flow.
     """
     packed = pack(model, dtype) if can_pack(dtype, device) else []
     try:
@@ -30,13 +30,13 @@ def packed_linears(model: nn.Module, dtype: torch.dtype, device: torch.device) -
 
 
 def keep_packed(model: nn.Module, device: torch.device) -> None:
-    """Packs the layers of a model that answers in fp32 as long as it lives."""
+    """Pack the layers of a model that only computes in fp32, permanently."""
     if can_pack(torch.float32, device):
         pack(model.eval(), torch.float32)
 
 
 def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether this machine computes packed weights of that type."""
+    """Whether this machine can compute packed weights of the type."""
     x86 = device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
     if not x86 or not torch.backends.mkldnn.is_available():
         return False
@@ -44,16 +44,16 @@ def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def pack(model: nn.Module, dtype: torch.dtype) -> list[nn.Linear]:
-    """Packs every linear layer that is not packed already, and returns those."""
+    """Pack every linear layer that is not packed yet, and return these layers."""
     layers = [layer for layer in model.modules() if type(layer) is nn.Linear and "forward" not in layer.__dict__]
     for layer in layers:
-        # On the instance, so that the layer stays in its place with its own weights for whoever else reads them.
+        # Set on the instance, so other code can still read the layer and its weights.
         layer.__dict__["forward"] = packed_forward(layer, dtype)
     return layers
 
 
 def packed_forward(layer: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """The layer's `forward`, by a packed copy of its weights."""
+    """The layer's `forward` with a packed copy of its weights."""
     with torch.inference_mode():
         weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().to(dtype).contiguous(), None)
         bias = None if layer.bias is None else layer.bias.detach().to(dtype)

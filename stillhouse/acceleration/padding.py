@@ -1,4 +1,4 @@
-"""Whether a training computes padding; no torch here, since steps declare their settings with it."""
+"""Whether training computes padding. No torch here, because steps declare their settings with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which precision to compute in, and the autocast context for it."""
+"""The precision to compute in, and the autocast context for it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from stillhouse.acceleration.processor import AMD, own_vendor
 
 
 def has_bf16(device: torch.device, vendor: str | None = None) -> bool:
-    """Whether matrix products in bf16 are faster than in fp32 there. Emulated bf16 is slower.
+    """Whether matrix products are faster in bf16 than in fp32 on the device.
 
-    So are AVX-512's instructions for it on Intel's processors, by nearly half (85 beside 150 GFLOP/s of a core that
-    hides its AMX), while AMD's make products 1.8 times as fast by them. `vendor` is the processor's; None = this one's.
+    Emulated bf16 is slower. So are the AVX-512 bf16 instructions on Intel processors, by nearly half (85 against 150
+    GFLOP/s on a core without AMX), while on AMD processors they are 1.8 times as fast. `vendor` is the processor's
+    vendor id; None = this machine's.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -23,7 +24,7 @@ def has_bf16(device: torch.device, vendor: str | None = None) -> bool:
 
 
 def computed_in(precision: str, device: torch.device) -> torch.dtype:
-    """The type of matrix products under a setting `precision`: "bf16", "fp32", or "auto" for the faster one."""
+    """The dtype of matrix products for a setting `precision`: "bf16", "fp32", or "auto" for the faster one."""
     assert precision in ("auto", "fp32", "bf16")
     if precision == "bf16" or (precision == "auto" and has_bf16(device)):
         return torch.bfloat16
@@ -31,6 +32,6 @@ def computed_in(precision: str, device: torch.device) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """The autocast of a setting `precision`."""
+    """The autocast context for a setting `precision`."""
     enabled = computed_in(precision, device) == torch.bfloat16
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

@@ -1,4 +1,4 @@
-"""Whose processor this is, where makers differ in what is fast."""
+"""The processor's vendor, because vendors differ in what is fast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CPUS = Path("/proc/cpuinfo")
 
 @cache
 def own_vendor(cpus: Path = _CPUS) -> str:
-    """The maker of this machine's processor, as `AuthenticAMD` or `GenuineIntel`; empty where nobody says."""
+    """The vendor id of this machine's processor, such as `AuthenticAMD` or `GenuineIntel`; empty if unknown."""
     if cpus.is_file():
         lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")

@@ -1,7 +1,7 @@
-"""Batches that are computed side by side on a processor's cores, each by one thread.
+"""Computes batches in parallel on a processor's cores, one thread per batch.
 
-An operation on a batch is too short to be shared well: two threads that take a batch each score pairs 1.3 times as fast
-as two that share every batch. On a GPU, and with one thread, batches are computed one after the other.
+An operation on a batch is too short to be shared well: two threads with a batch each score pairs 1.3 times as fast as
+two threads that share every batch. On a GPU, or with one thread, batches are computed one after the other.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Result = TypeVar("Result")
 
 
 def threads_of(device: torch.device) -> int:
-    """How many batches are computed at once there."""
+    """How many batches are computed at the same time on the device."""
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
 def side_by_side(
     batches: Iterable[Batch], compute: Callable[[Batch], Result], precision: str, device: torch.device
 ) -> Iterator[tuple[Batch, Result]]:
-    """Every batch with its result, in their order, computed without gradients in a setting `precision`.
+    """Yield every batch with its result, in order, computed without gradients in the setting `precision`.
 
-    At most twice as many batches are under way as there are threads. What `compute` raises is raised here.
+    At most twice as many batches are in flight as there are threads. Exceptions of `compute` are raised here.
     """
 
     def alone(batch: Batch) -> Result:
-        # Either is a thread's own, so that what holds around the loop does not hold here.
+        # Both are thread-local, so the settings around the loop do not apply here.
         with torch.inference_mode(), autocast(precision, device):
             return compute(batch)
 
@@ -54,4 +54,4 @@ def side_by_side(
             yield first, future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        torch.set_num_threads(threads)  # a thread's number is that of the libraries' as well
+        torch.set_num_threads(threads)  # the setting of a thread also changes that of the libraries

@@ -1,8 +1,8 @@
-"""Transformers that compute no padding: a batch's texts in one row of tokens, and attention within each text.
+"""Transformers that compute no padding: a batch's texts form one row of tokens, with attention within each text.
 
-Outside of attention a Transformer computes every token by itself, so that tokens of many texts may stand in one row.
-Who calls the model notices nothing: the states come back as [B, L, D], zeros where padding was. The results are those
-of padded texts but for rounding, and for dropout, which draws other random numbers.
+Outside attention a Transformer computes every token by itself, so the tokens of many texts can form one row. Callers
+notice nothing: the states come back as [B, L, D], with zeros at padding. Results equal those of padded texts except for
+rounding, and except for dropout, which draws other random numbers.
 
 Shape suffixes: B texts, L tokens of the longest, T tokens of all texts, H heads, K width of a head, D hidden width.
 """
@@ -25,39 +25,39 @@ from stillhouse.acceleration.padding import PADDING
 from stillhouse.errors import InputError
 
 IMPLEMENTATION = "stillhouse_unpadded"
-"""What Transformers calls the attention of this file."""
+"""The name of this file's attention in transformers."""
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
-"""The models whose attention Transformers lets others compute, and whose positions can be given to them."""
+"""The model types with replaceable attention and positions as an input."""
 
 
 def kind_of(model: PreTrainedModel) -> str:
-    """The type of a model, as in `MODEL_TYPES`; one whose tokens see those before them alone is of another."""
+    """The type of a model, as in `MODEL_TYPES`; decoders get a different name."""
     config: Any = model.config
     return f"{config.model_type} (decoder)" if getattr(config, "is_decoder", False) else str(config.model_type)
 
 
 def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> bool:
-    """Whether a training with the setting `padding` computes none.
+    """Whether training with the setting `padding` computes no padding.
 
-    "auto" computes none on a CPU, where a training step was measured to take 6 to 9 % less time than with texts of like
-    length together, and some on a GPU, where nothing has been measured yet. Raises `InputError` where the setting wants
-    none of a type of model that is not one of `MODEL_TYPES`.
+    "auto" computes none on a CPU, where a training step takes 6 to 9 % less time than with batches of similar lengths,
+    but keeps it on a GPU, where nothing has been measured yet. Raises `InputError` for the setting "none" with a model
+    type that is not in `MODEL_TYPES`.
     """
     assert padding in PADDING, padding
     unknown = sorted({kind_of(each) for each in _transformers(model)} - {*MODEL_TYPES})
     if unknown and padding == "none":
         known = ", ".join(MODEL_TYPES)
-        raise InputError(f"padding can be left out of {known}, not of {unknown[0]}; set padding: kept")
+        raise InputError(f"padding can be left out for {known}, but not for {unknown[0]}; set padding: kept")
     return padding == "none" or (padding == "auto" and device.type == "cpu" and not unknown)
 
 
 @contextmanager
 def without_padding(model: nn.Module) -> Iterator[None]:
-    """Until the block ends, every Transformer of the model computes no padding; all are of `MODEL_TYPES`."""
+    """Compute no padding in the model's Transformers until the block ends; all must be of `MODEL_TYPES`."""
     _register()
     encoders = [each for each in _transformers(model) if "forward" not in each.__dict__]
     for encoder in encoders:
-        # On the instance, so that whoever holds the model calls it as before.
+        # Set on the instance, so callers use the model as before.
         encoder.__dict__["forward"] = unpadded_forward(encoder)
     try:
         yield
@@ -67,15 +67,15 @@ def without_padding(model: nn.Module) -> Iterator[None]:
 
 
 def _transformers(model: nn.Module) -> list[PreTrainedModel]:
-    """Those without a head that are in a model, or are it."""
+    """The Transformers without a head in a model, including the model itself."""
     return [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
 
 
 @dataclass(frozen=True)
 class Row:
-    """The tokens of a batch's texts, one after another: `place_T` int64 are theirs among the [B * L] padded ones.
+    """The tokens of a batch's texts, one after another: `place_T` int64 are their places among [B * L] padded ones.
 
-    `kept_BL` is true where a token is and false at padding.
+    `kept_BL` is true at tokens and false at padding.
     """
 
     place_T: Tensor
@@ -85,7 +85,7 @@ class Row:
 
     @classmethod
     def of(cls, attention_BL: Tensor) -> Row:
-        """The row of texts that are padded at their ends. The device is waited for, once a batch."""
+        """The row of texts that are padded at their ends. This waits for the device once per batch."""
         longest = attention_BL.shape[1]
         lengths_B = attention_BL.sum(dim=1)
         lengths = tuple(lengths_B.tolist())
@@ -95,7 +95,7 @@ class Row:
         return cls(place_T, kept_BL, lengths, longest)
 
     def pack(self, padded_BL: Tensor) -> Tensor:
-        """What stands at the texts' tokens, [1, T]."""
+        """The values at the texts' tokens, [1, T]."""
         return padded_BL.flatten().index_select(0, self.place_T).unsqueeze(0)
 
     def first(self, states_1TD: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Row:
 
 
 def unpadded_forward(encoder: PreTrainedModel) -> Callable[..., Any]:
-    """The `forward` of a Transformer without a head, which computes a batch with padding as one row."""
+    """The `forward` of a Transformer without a head that computes a padded batch as one row."""
     padded = encoder.forward
 
     def forward(input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None, **options: Any) -> Any:
@@ -124,12 +124,12 @@ def unpadded_forward(encoder: PreTrainedModel) -> Callable[..., Any]:
         options["position_ids"] = row.pack(_positions(encoder, input_ids))
         with _attention_of(encoder):
             output = padded(input_ids=row.pack(input_ids), attention_mask=None, row=row, **options)
-        if options.get("first_token_alone"):  # a text's state has been taken out of the row
+        if options.get("first_token_alone"):  # the states were already taken out of the row
             return output
         output["last_hidden_state"] = row.pad(output.last_hidden_state)
         if output.get("hidden_states") is not None:
             output["hidden_states"] = tuple(row.pad(states) for states in output.hidden_states)
-        if output.get("pooler_output") is not None:  # that of the first text alone, until here
+        if output.get("pooler_output") is not None:  # was computed for the first text alone
             pooler: Any = encoder.pooler
             output["pooler_output"] = pooler(output.last_hidden_state)
         return output
@@ -138,9 +138,9 @@ def unpadded_forward(encoder: PreTrainedModel) -> Callable[..., Any]:
 
 
 def _positions(encoder: PreTrainedModel, ids_BL: Tensor) -> Tensor:
-    """The rows [B, L] of the table of positions, as the model itself counts them."""
+    """The rows [B, L] of the position table, as the model itself counts them."""
     embeddings: Any = encoder.embeddings
-    if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's
+    if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from after the padding's row
         positions_BL: Tensor = embeddings.create_position_ids_from_input_ids(ids_BL, embeddings.padding_idx)
         return positions_BL
     return torch.arange(ids_BL.shape[1], device=ids_BL.device).expand_as(ids_BL)
@@ -148,7 +148,7 @@ def _positions(encoder: PreTrainedModel, ids_BL: Tensor) -> Tensor:
 
 @contextmanager
 def _attention_of(encoder: PreTrainedModel) -> Iterator[None]:
-    """Only while it computes: the configuration is shared, and written into files."""
+    """Select this file's attention only while the model computes: the configuration is shared and saved to files."""
     kept = encoder.config._attn_implementation
     encoder.config._attn_implementation = IMPLEMENTATION
     try:
@@ -170,9 +170,9 @@ def attention(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within the texts of a row, [1, T, H, K], as Transformers asks for it.
+    """Attention within the texts of a row, [1, T, H, K], in the form that transformers calls.
 
-    With `sliding_window` a token attends to those less than this many places away (ModernBERT's local layers).
+    With `sliding_window`, a token attends to tokens fewer than this many places away (ModernBERT's local layers).
     """
     if sliding_window is not None and max(row.lengths) > sliding_window:
         return _within_window(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout, sliding_window), None
@@ -183,7 +183,7 @@ def attention(
 def _text_by_text(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
 ) -> Tensor:
-    """On a processor, where a text is work enough for one call."""
+    """One call per text, for CPUs, where a text is enough work for a call."""
     parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
     read = [
         scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scaling)
@@ -195,7 +195,7 @@ def _text_by_text(
 def _within_window(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float, near: int
 ) -> Tensor:
-    """Text by text, a mask for those longer than the window; the flash kernel for a row of texts takes no mask."""
+    """One call per text, with a mask if it is longer than the window; the flash kernel for rows takes no mask."""
     place_L = torch.arange(max(row.lengths), device=query_1HTK.device)
     seen_LL = (place_L[:, None] - place_L).abs() < near
     parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
@@ -209,9 +209,9 @@ def _within_window(
 def _jagged(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
 ) -> Tensor:
-    """All texts in one call; on a GPU that is the flash kernel for sequences of different lengths."""
+    """All texts in one call, which uses the flash kernel for sequences of different lengths on a GPU."""
     bounds = torch.tensor([0, *accumulate(row.lengths)], device=query_1HTK.device)
-    shortest, longest = min(row.lengths), max(row.lengths)  # given, or the device would be asked
+    shortest, longest = min(row.lengths), max(row.lengths)  # passed on, or PyTorch would wait for the device
     query, key, value = (
         torch.nested.nested_tensor_from_jagged(
             each[0].transpose(0, 1).contiguous(), bounds, min_seqlen=shortest, max_seqlen=longest
@@ -225,6 +225,6 @@ def _jagged(
 
 @cache
 def _register() -> None:
-    """Tells Transformers of this attention, which wants no mask."""
+    """Register this attention, which needs no mask, with transformers."""
     AttentionInterface.register(IMPLEMENTATION, attention)
     AttentionMaskInterface.register(IMPLEMENTATION, lambda *_, **__: None)

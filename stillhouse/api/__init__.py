@@ -1,1 +1,1 @@
-"""What `from stillhouse import …` gives: the steps as functions of Python, for notebooks and other programs."""
+"""The names of `from stillhouse import …`: the steps as Python functions, for notebooks and other programs."""

@@ -8,28 +8,32 @@ from collections.abc import Iterable
 from stillhouse.api.results import Folder, StepResult
 from stillhouse.api.step_function import Setting, run_step, settings_of
 from stillhouse.api.tables import PassageRow, QuestionRow, write_rows
+from stillhouse.errors import InputError
 from stillhouse.steps import generate_queries as generate_queries_step
 from stillhouse.steps import ingest as ingest_step
 from stillhouse.steps import validate as validate_step
 
+NOT_PASSAGES = ("source", "format")
+"""Settings of `ingest` that say where passages come from."""
+
 
 @settings_of(ingest_step.STEP)
 def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, **settings: Setting) -> StepResult:
-    """Reads passages, and queries with their relevant passages, into `output/corpus`.
+    """Read passages, and queries with their relevant passages, into `output/corpus`.
 
-    `source` is a folder or file of any format of docs/formats.md (BEIR, JSONL, Markdown, HTML, CSV, Parquet, …),
-    `sample` for the built-in one, or `ir_datasets:<id>`. Where it has no train queries they are made from its
-    sentences. `generated` is what `generate_queries` made of the same passages. Rows that cannot be used are counted
-    in `facts["rejected"]` and stand with their reason in `rejected.parquet`.
+    `source` is a folder or file in any format of docs/formats.md (BEIR, JSONL, Markdown, HTML, CSV, Parquet, …),
+    `sample` for the built-in sample, or `ir_datasets:<id>`. If it has no train queries, they are made from its
+    sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
+    `facts["rejected"]` and listed with the reason in `rejected.parquet`.
 
-    Raises `InputError` for a source that is missing, empty, damaged or of no known format.
+    Raises `InputError` for a source that is missing, empty, damaged or in an unknown format.
     """
     return run_step(
         StepResult, ingest_step.STEP, "ingest", {"generated": generated}, output, {"source": source, **settings}
     )
 
 
-@settings_of(ingest_step.STEP)
+@settings_of(ingest_step.STEP, but=NOT_PASSAGES)
 def ingest_passages(
     passages: Iterable[str | PassageRow],
     output: Folder,
@@ -37,18 +41,22 @@ def ingest_passages(
     questions: Iterable[QuestionRow] = (),
     **settings: Setting,
 ) -> StepResult:
-    """Makes `output/corpus` of texts or dicts in memory.
+    """Make `output/corpus` from texts or dicts in memory.
 
-    A passage is its text, or a dict with `text` and optionally `id` (else its number from 0), `title`, `article_id`
-    (else its own id), `section` and `position` in the article (else by the order here). Passages of one article
-    should share their `article_id`: where there are no train questions, they are made from an article's sentences.
+    A passage is its text, or a dict with `text` and optionally `id` (default: its number from 0), `title`, `article_id`
+    (default: its own id), `section` and `position` in the article (default: the order here). Passages of one article
+    should share their `article_id`: if there are no train questions, they are made from an article's sentences.
 
-    A question is a dict with `text`, `relevant` (the ids of passages that answer it, or a dict of id → grade, whole
-    numbers above 0) and optionally `split` (`train`, `dev` or `test`; else `train`) and `id` (else its number). Where
-    no question is `dev`, a share of the train questions becomes that (`dev_fraction`).
+    A question is a dict with `text`, `relevant` (the ids of passages that answer it, or a dict of id → grade, with
+    integer grades above 0) and optionally `split` (`train`, `dev` or `test`; default: `train`) and `id` (default: its
+    number). If no question is in `dev`, a share of the train questions moves there (`dev_fraction`).
 
-    Raises `InputError` for a row with an unknown or missing key, or a value of the wrong type.
+    `settings` are those of `ingest` but for `source` and `format`. Raises `InputError` for these two, for a row with
+    an unknown or missing key, and for a value of the wrong type.
     """
+    for name in NOT_PASSAGES:
+        if name in settings:
+            raise InputError(f"ingest_passages takes no {name}: it reads the passages given; leave it out")
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
         write_rows(folder, passages, questions)
         return run_step(
@@ -63,9 +71,9 @@ def ingest_passages(
 
 @settings_of(validate_step.STEP)
 def validate(corpus: Folder, output: Folder, **settings: Setting) -> StepResult:
-    """Checks a corpus against thresholds; the page is `output/validation/report.html`.
+    """Check a corpus against thresholds; the report is `output/validation/report.html`.
 
-    Raises `ValidationFailed` where it breaks one, after the page was written.
+    Raises `ValidationFailed` if the corpus fails one, after the report is written.
     """
     return run_step(StepResult, validate_step.STEP, "validate", {"corpus": corpus}, output, settings)
 
@@ -80,10 +88,10 @@ def generate_queries(
     index: Folder | None = None,
     **settings: Setting,
 ) -> StepResult:
-    """Has a chat model ask questions that the passages answer, into `output/queries`, which `ingest` takes.
+    """Let a chat model write questions that the passages answer into `output/queries`, for `ingest`.
 
-    With `bm25`, or `retriever` and its `index`, a question stays only if a search with it finds its passage again. The
-    server's key is read from `$STILLHOUSE_CHAT_KEY`.
+    With `bm25`, or `retriever` and its `index`, a question is kept only if searching for it finds its passage again.
+    The server's key is read from `$STILLHOUSE_CHAT_KEY`.
     """
     inputs = {"corpus": corpus, "bm25": bm25, "retriever": retriever, "index": index}
     return run_step(StepResult, generate_queries_step.STEP, "generate_queries", inputs, output, settings)

@@ -1,4 +1,4 @@
-"""Figures of several systems on the test queries."""
+"""Measures several systems on the test queries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def evaluate(
     curves: Mapping[str, Folder] | None = None,
     **settings: Setting,
 ) -> Evaluation:
-    """Measures runs on the test queries, tests their differences and writes `output/evaluation/report.html`.
+    """Measure runs on the test queries, test their differences and write `output/evaluation/report.html`.
 
-    `runs` maps the name of a system to its run, of `bm25`, `retrieve` or `rerank`; the order is that of the report.
-    `curves` are those of trainings, by name. The result has `figures` (system → measure → mean, from 0 to 1) and the
-    page as `report`.
+    `runs` maps system names to runs of `bm25`, `retrieve` or `rerank`, in the order of the report. `curves` maps names
+    of trainings to their curves. The result has `figures` (system → measure → mean, from 0 to 1) and the page as
+    `report`.
 
     Raises `InputError` for a corpus without judged test queries.
     """

@@ -1,4 +1,4 @@
-"""A model's answers for texts in memory: vectors of a bi-encoder, scores of a cross-encoder."""
+"""Inference for texts in memory: vectors of a bi-encoder, scores of a cross-encoder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def encode(
     encoder: BiEncoder, texts: Sequence[str], role: Literal["query", "passage"], *, progress: bool = False
 ) -> NDArray[np.float32]:
-    """The vectors of texts, float32 (N, D), in their order; of length 1 for a cosine retriever.
+    """Encode texts: float32 (N, D), in their order, with vectors of length 1 for a cosine retriever.
 
-    A text is cut to the encoder's `query_length` or `passage_length`, behind its prompt for that role. A passage is
-    its title and text as the corpus joins them. `progress` shows how far it is. On one machine a text's vector is the
-    same to the last bit whatever the other texts are, and equals that in the index of the same model.
+    Each text follows the encoder's prompt for the role and is cut to `query_length` or `passage_length`. Give a passage
+    as its title and text in the form that the corpus joins them. `progress` shows a progress bar. On one machine, a
+    text's vector does not depend on the other texts, bit for bit, and equals its vector in an index of the same model.
 
-    Raises `InputError` for another role and for a text instead of a list.
+    Raises `InputError` for another role, and for a single text instead of a list.
     """
     from stillhouse.retrieval.models.encoder import encode as encode_texts
 
@@ -47,11 +47,11 @@ def encode(
 def predict(
     cross_encoder: CrossEncoder, pairs: Sequence[tuple[str, str]], *, progress: bool = False
 ) -> NDArray[np.float32]:
-    """The scores of (query, passage) pairs, float32 (P,), in their order; higher is better, without bounds.
+    """Score (query, passage) pairs: float32 (P,), in their order, unbounded; higher is better.
 
-    A pair that is too long loses the end of its passage. `progress` shows how far it is.
+    A pair that is too long loses the end of its passage. `progress` shows a progress bar.
 
-    Raises `InputError` for pairs that are not of two texts, and for a score that is not a number.
+    Raises `InputError` for pairs that are not two texts, and for a score that is not finite.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A whole recipe: `new` makes a folder to work in, `run` runs it to the winner and its figures."""
+"""A whole recipe: `new` makes a working folder, `run` runs the recipe up to the winner and its figures."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from stillhouse.retrieval.search.searcher import Searcher
 
 EVALUATION, BEST, CORPUS = "evaluate", "best", "ingest"
-"""Uses of the graph (stillhouse/workflow/graph.py) that a user asks for after a run."""
+"""Uses in the graph (stillhouse/workflow/graph.py) whose outputs a user reads after a run."""
 
 
 @dataclass(frozen=True)
 class Run(os.PathLike[str]):
-    """What a run of a recipe left in `folder`/artifacts; stands for `folder` wherever one is asked for."""
+    """The outputs of a recipe run in `folder`/artifacts; can be used as a path in place of `folder`."""
 
     folder: Path
     settings: Mapping[str, Mapping[str, Any]]
-    """The recipe by sections, as `params.yaml` has it, with the settings that were given to `run`."""
+    """The recipe by sections, as in `params.yaml`, with the settings given to `run`."""
 
     def __fspath__(self) -> str:
         return str(self.folder)
 
     def output(self, use: str, name: str) -> Path:
-        """The folder of an output, as `run.output("retriever_1", "retriever")`.
+        """The folder of an output, for example `run.output("retriever_1", "retriever")`.
 
-        Raises `InputError` where the run made no such output.
+        Raises `InputError` if the run made no such output.
         """
         path = self.folder / "artifacts" / use / name
         if not path.is_dir():
@@ -52,15 +52,15 @@ class Run(os.PathLike[str]):
 
     @property
     def best(self) -> Winner:
-        """The retriever that was chosen on the dev questions, with its index and its fusion with BM25."""
+        """The retriever chosen on the dev questions, with its index and its fusion with BM25."""
         from stillhouse.artifacts import read_manifest
 
         folders = {name: self.output(BEST, name) for name in ("retriever", "index", "hybrid")}
         facts = read_manifest(folders["hybrid"]).facts
-        return Winner(folders["retriever"], folders, "the winner of the dev questions", {}, facts)
+        return Winner(folders["retriever"], folders, "the winner on the dev questions", {}, facts)
 
     def searcher(self) -> Searcher:
-        """The winner over the corpus, loaded for many questions."""
+        """The winner with its corpus, loaded for many questions."""
         from stillhouse.retrieval.search.searcher import Searcher
 
         best = self.best
@@ -68,31 +68,30 @@ class Run(os.PathLike[str]):
 
 
 def new(folder: Folder, source: Folder | None = None, *, recipe: str | None = None, hours: float | None = None) -> Path:
-    """Makes a folder to work in, as `stillhouse new` does: `params.yaml`, `dvc.yaml` and a DVC repository.
+    """Make a working folder as `stillhouse new` does, with `params.yaml`, `dvc.yaml` and a DVC repository.
 
-    `source` is a corpus on the disk or a name that `ingest` knows; without it the recipe's own. Without `recipe` the
-    one that fits the source. With `hours` it trains so much less that the run takes at most that on this machine.
+    `source` is a corpus on disk or a name that `ingest` knows; it defaults to the recipe's own. `recipe` defaults to
+    the one that fits the source. `hours` shortens the training so that the run takes at most that long on this machine.
 
-    Raises `InputError` where `folder` is such a folder already, for a source or recipe that does not exist, and for
-    hours that do not suffice.
+    Raises `InputError` if `folder` is already such a folder, for a source or recipe that does not exist, and for too
+    few hours.
     """
     from stillhouse.workflow.new_workspace import make
 
     if hours is not None and not 0 < hours < float("inf"):
-        raise InputError(f"new(): hours must be a number above 0, as 0.5 or 3, not {hours!r}")
+        raise InputError(f"new(): hours must be a number above 0, such as 0.5 or 3, not {hours!r}")
     make(Path(folder), None if source is None else os.fspath(source), recipe, hours)
     return Path(folder)
 
 
 def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = None, until: str | None = None) -> Run:
-    """Runs the recipe of a folder that `new` made, in this process: what is up to date is skipped.
+    """Run the recipe of a folder that `new` made, in this process; outputs that are up to date are skipped.
 
-    `settings` has settings by sections of `params.yaml` that go before those of the file, as
-    `{"retriever_1": {"epochs": 8}}`. `until` names a use (stillhouse/workflow/graph.py): it and what it needs is run,
-    not all.
+    `settings` overrides settings of `params.yaml` by section, as in `{"retriever_1": {"epochs": 8}}`. `until` names a
+    use (stillhouse/workflow/graph.py); only it and what it needs are run.
 
-    Raises `InputError` for a folder without `params.yaml`, for unknown sections and settings, and what the steps
-    raise; `ValidationFailed` where the corpus breaks a threshold.
+    Raises `InputError` for a folder without `params.yaml`, for unknown sections and settings, and as the steps do;
+    `ValidationFailed` if the corpus fails a threshold.
     """
     from stillhouse.workflow.graph import ARTIFACTS, graph_of
     from stillhouse.workflow.recipe_run import chosen_uses, run_recipe
@@ -113,7 +112,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
 
 @contextmanager
 def _work_in(folder: Path) -> Iterator[None]:
-    """Unfinished work lies in the folder itself, unless the environment names a place."""
+    """Keep unfinished work in the folder itself, unless the environment names a place."""
     from stillhouse.context import WORK_ROOT
 
     if os.environ.get(WORK_ROOT):

@@ -1,4 +1,4 @@
-"""What the functions return: a folder that the next function reads, and the figures of the step."""
+"""The results of the functions: a folder that the next function reads, and the figures of the step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 Folder = str | os.PathLike[str]
-"""A folder of an earlier function: its result, a `Path`, or the name."""
+"""A folder from an earlier function: its result, a `Path` or a string."""
 
 
 @dataclass(frozen=True, repr=False)
 class StepResult(os.PathLike[str]):
-    """What a step made. Stands for its folder wherever a function, `open` or `load` asks for one.
+    """The result of a step. It can be passed wherever a function, `open` or `load` takes its folder.
 
-    `folder` is what other steps read, `folders` has every output by its name in docs/steps.md. `summary` is one line
-    for a person, `metrics` the step's scalars, and `facts` is what the manifest records.
+    Other steps read `folder`; `folders` has every output by its name in docs/steps.md. `summary` is a readable line,
+    `metrics` are the step's scalars, and `facts` is what the manifest records.
     """
 
     folder: Path
@@ -35,11 +35,11 @@ class StepResult(os.PathLike[str]):
 
 
 class BM25Result(StepResult):
-    """BM25's index."""
+    """A BM25 index."""
 
     @property
     def run(self) -> Path:
-        """Its ranking of the dev and test queries."""
+        """The ranking of the dev and test queries."""
         return self.folders["run"]
 
     @property
@@ -53,12 +53,12 @@ class TrainingResult(StepResult):
 
     @property
     def curves(self) -> Path:
-        """The folder with its training and held-out loss."""
+        """The folder with the training and held-out losses."""
         return self.folders["curves"]
 
 
 class QueryEncoderResult(TrainingResult):
-    """A retriever whose query tower was trained alone, with the index that stays its own."""
+    """A retriever whose query tower was trained alone, with the index that it keeps."""
 
     @property
     def index(self) -> Path:
@@ -76,7 +76,7 @@ class Winner(StepResult):
 
     @property
     def hybrid(self) -> Path:
-        """Whether and how BM25 ranks with it."""
+        """Whether and how BM25 is combined with it."""
         return self.folders["hybrid"]
 
 
@@ -85,9 +85,9 @@ class Evaluation(StepResult):
 
     @property
     def figures(self) -> dict[str, dict[str, float]]:
-        """System → measure → mean over the test queries, between 0 and 1; the systems in the order given.
+        """System → measure → mean over the test queries, between 0 and 1; systems in the given order.
 
-        `pandas.DataFrame(figures).T` has a row for each system.
+        `pandas.DataFrame(figures).T` has a row per system.
         """
         read = json.loads((self.folder / "metrics.json").read_text(encoding="utf-8"))
         return {system: read[system] for system in self.facts["systems"]}

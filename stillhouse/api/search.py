@@ -17,7 +17,7 @@ from stillhouse.steps import select_best as select_best_step
 
 @settings_of(bm25_step.STEP)
 def bm25(corpus: Folder, output: Folder, **settings: Setting) -> BM25Result:
-    """Indexes a corpus for BM25 (`output/bm25`), ranks its dev and test queries, and takes hard negatives.
+    """Index a corpus for BM25 (`output/bm25`), rank its dev and test queries, and mine hard negatives.
 
     The result has the ranking as `run` and the negatives of train and dev queries as `negatives`.
     """
@@ -26,9 +26,9 @@ def bm25(corpus: Folder, output: Folder, **settings: Setting) -> BM25Result:
 
 @settings_of(index_step.STEP)
 def index(corpus: Folder, retriever: Folder, output: Folder, **settings: Setting) -> StepResult:
-    """Encodes every passage, float32, and builds a faiss index of the vectors in `output/index`.
+    """Encode every passage in float32 and build a faiss index of the vectors in `output/index`.
 
-    Vectors of the same model are kept in the work area for later runs (`cache_gib`).
+    Vectors are cached in the work area for later runs of the same model (`cache_gib`).
     """
     inputs = {"corpus": corpus, "retriever": retriever}
     return run_step(StepResult, index_step.STEP, "index", inputs, output, settings)
@@ -45,10 +45,10 @@ def mine(
     filter_reranker: Folder | None = None,
     **settings: Setting,
 ) -> StepResult:
-    """Takes a retriever's best wrong passages as hard negatives, into `output/negatives`.
+    """Write a retriever's best wrong passages as hard negatives to `output/negatives`.
 
-    `others` are negatives to mix in, of BM25 say; `filter_reranker` is a cross-encoder that leaves out candidates
-    which are right after all.
+    `others` are negatives to mix in, for example from BM25; `filter_reranker` is a cross-encoder that leaves out
+    candidates that are right after all.
 
     Raises `InputError` for an index of another corpus or retriever.
     """
@@ -66,7 +66,7 @@ def mine(
 def hybrid(
     corpus: Folder, retriever: Folder, index: Folder, bm25: Folder, output: Folder, **settings: Setting
 ) -> StepResult:
-    """Fits how BM25 and a retriever rank together, on the dev queries, into `output/hybrid`."""
+    """Fit the fusion of BM25 and a retriever on the dev queries, into `output/hybrid`."""
     inputs = {"corpus": corpus, "retriever": retriever, "index": index, "bm25": bm25}
     return run_step(StepResult, hybrid_step.STEP, "hybrid", inputs, output, settings)
 
@@ -81,9 +81,9 @@ def retrieve(
     hybrid: Folder | None = None,
     **settings: Setting,
 ) -> StepResult:
-    """Searches the index for every dev and test query, into `output/run`: a TREC run file for each split.
+    """Search the index for every dev and test query, into `output/run`: a TREC run file for each split.
 
-    With `hybrid` BM25 ranks too.
+    With `hybrid`, BM25 ranks too.
     """
     inputs = {"corpus": corpus, "retriever": retriever, "index": index, "hybrid": hybrid}
     return run_step(StepResult, retrieve_step.STEP, "retrieve", inputs, output, settings)
@@ -91,7 +91,7 @@ def retrieve(
 
 @settings_of(rerank_step.STEP)
 def rerank(corpus: Folder, candidates: Folder, reranker: Folder, output: Folder, **settings: Setting) -> StepResult:
-    """Re-orders the best passages of a run with a cross-encoder, into `output/run`."""
+    """Re-rank the best passages of a run with a cross-encoder, into `output/run`."""
     inputs = {"corpus": corpus, "candidates": candidates, "reranker": reranker}
     return run_step(StepResult, rerank_step.STEP, "rerank", inputs, output, settings)
 
@@ -105,10 +105,10 @@ def select_best(
     output: Folder,
     **settings: Setting,
 ) -> Winner:
-    """Takes the retriever that ranks the dev queries best, alone or with BM25, into `output/retriever`.
+    """Copy the retriever that ranks the dev queries best, alone or with BM25, to `output/retriever`.
 
-    `candidates` maps names to retrievers; the others have to be better than the first. `indexes` maps the same names
-    to their indexes. The result has the winner's `index` and `hybrid` for `Searcher.open`.
+    `candidates` maps names to retrievers; the first wins unless another is better. `indexes` maps the same names to
+    their indexes. The result has the winner's `index` and `hybrid` for `Searcher.open`.
     """
     inputs = {"corpus": corpus, "bm25": bm25} | named("candidates", candidates) | named("indexes", indexes)
     return run_step(Winner, select_best_step.STEP, "select_best", inputs, output, settings)

@@ -1,11 +1,11 @@
-"""How a function runs a step: the same checks, manifests and outputs as the command of that name."""
+"""Runs a step as a function, with the same checks, manifests and outputs as the command of that name."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,18 +20,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", bound=StepResult)
 
 Setting = bool | int | float | str | os.PathLike[str] | Sequence[float] | Sequence[str] | Mapping[str, str] | None
-"""A value of a setting; a path stands for its name."""
+"""The value of a setting; a path is converted to a string."""
 
 
-def settings_of(step: Step) -> Callable[[F], F]:
-    """Shows the settings of a step in a function's signature and help, in the place of `**settings`."""
+def settings_of(step: Step, but: Collection[str] = ()) -> Callable[[F], F]:
+    """Show the settings of a step in a function's signature and help, in place of `**settings`; all `but` these."""
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
         named = [
             parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        known, kinds = {parameter.name for parameter in named}, field_types(step.config)
+        known, kinds = {parameter.name for parameter in named} | set(but), field_types(step.config)
         left = [setting for setting in fields(step.config) if setting.name not in known]
         keywords = [
             inspect.Parameter(
@@ -60,11 +60,11 @@ def run_step(
     settings: Mapping[str, Setting],
     main: str = "",
 ) -> R:
-    """Runs a step and returns what it made; the outputs lie below `output`, each in a folder of its name.
+    """Run a step and return its result; each output is a folder of its name below `output`.
 
-    `inputs` may leave an optional one at None. `main` names the output that the result stands for, without it the
-    first. Raises what `execute` does, and `InputError` for an unknown setting or a value that it may not have, with
-    the name of the function `caller`.
+    Optional `inputs` may be None. `main` names the output that the result stands for; the default is the first. Raises
+    as `execute` does, and `InputError` for an unknown setting or an invalid value, with the name of the function
+    `caller`.
     """
     plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
     config: Any = build(step.config, plain, f"{caller}()")
@@ -77,5 +77,5 @@ def run_step(
 
 
 def named(port: str, folders: Mapping[str, Folder]) -> dict[str, Folder]:
-    """The inputs of a port that takes many folders, each with a name."""
+    """The inputs of a port that takes several named folders."""
     return {f"{port}/{name}": folder for name, folder in folders.items()}

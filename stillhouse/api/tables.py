@@ -1,4 +1,4 @@
-"""Passages and questions in memory, written as the tables that `ingest` reads (docs/formats.md, `tables`)."""
+"""Writes passages and questions in memory as the tables that `ingest` reads (docs/formats.md, `tables`)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ QUESTION_KEYS = ("id", "text", "relevant", "split")
 
 
 def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Iterable[QuestionRow]) -> None:
-    """Writes `passages.parquet` and, where there are questions, `queries.parquet` and `qrels.parquet`.
+    """Write `passages.parquet` and, if there are questions, `queries.parquet` and `qrels.parquet`.
 
-    Raises `InputError` that names the row, for an unknown or missing key and for a value of the wrong type.
+    Raises `InputError`, which names the row, for an unknown or missing key and for a value of the wrong type.
     """
     _write(folder, "passages", _passages(passages))
     queries, qrels = _questions(questions)
@@ -76,7 +76,7 @@ def _questions(questions: Iterable[QuestionRow]) -> tuple[list[dict[str, Any]], 
 
 def _several(rows: Iterable[Any], what: str) -> Iterable[Any]:
     if isinstance(rows, (str, Mapping)):
-        raise InputError(f"{what} must be a list; put the one row between [ and ]")
+        raise InputError(f"{what} must be a list; put a single row between [ and ]")
     return rows
 
 

@@ -17,26 +17,26 @@ from stillhouse.steps import train_retriever as train_retriever_step
 
 @settings_of(fetch_model_step.STEP)
 def fetch_model(model: Folder, output: Folder, **settings: Setting) -> StepResult:
-    """Freezes the model that training starts from as `output/encoder`.
+    """Store the model that training starts from as `output/encoder`.
 
     `model` is a folder, a name on the Hugging Face hub, or `package:NAME` for one inside an installed package. The
-    lengths, in tokens with the special ones, and the pooling set here hold for all that is trained from it.
+    lengths (in tokens, including special tokens) and the pooling set here apply to everything trained from it.
 
-    Raises `InputError` for a model that is not there, or that cannot be used as an encoder.
+    Raises `InputError` for a model that is missing or cannot be used as an encoder.
     """
     return run_step(StepResult, fetch_model_step.STEP, "fetch_model", {}, output, {"model": model, **settings})
 
 
 @settings_of(tokenize_step.STEP)
 def tokenize(corpus: Folder, tokenizer: Folder, output: Folder, **settings: Setting) -> StepResult:
-    """Cuts every passage into tokens, into `output/tokens`, for `pretrain`; `tokenizer` is the model's folder."""
+    """Tokenize every passage into `output/tokens`, for `pretrain`; `tokenizer` is the model's folder."""
     inputs = {"corpus": corpus, "tokenizer": tokenizer}
     return run_step(StepResult, tokenize_step.STEP, "tokenize", inputs, output, settings)
 
 
 @settings_of(importance_step.STEP)
 def importance(tokens: Folder, output: Folder, *, tokenizer: Folder | None = None, **settings: Setting) -> StepResult:
-    """Computes a value for each token, into `output/importance`, for CDMAE's importance-aware masking."""
+    """Compute the importance of each token into `output/importance`, for CDMAE's importance-aware masking."""
     inputs = {"tokens": tokens, "tokenizer": tokenizer}
     return run_step(StepResult, importance_step.STEP, "importance", inputs, output, settings)
 
@@ -51,12 +51,12 @@ def pretrain(
     importance: Folder | None = None,
     **settings: Setting,
 ) -> TrainingResult:
-    """Trains an encoder on unlabelled passages with one of the objectives, into `output/encoder`.
+    """Train an encoder on unlabelled passages with one of the objectives, into `output/encoder`.
 
-    `init` is the model to start from. SimLM replaces tokens by `generator`, a masked language model; CDMAE masks by
-    `importance`. docs/pretraining.md says how to choose an objective.
+    `init` is the model to start from. SimLM replaces tokens with `generator`, a masked language model; CDMAE masks by
+    `importance`. docs/pretraining.md explains how to choose an objective.
 
-    Raises `InputError` where the objective needs an input that was not given.
+    Raises `InputError` if the objective needs an input that was not given.
     """
     inputs = {"tokens": tokens, "init": init, "generator": generator, "importance": importance}
     return run_step(TrainingResult, pretrain_step.STEP, "pretrain", inputs, output, settings)
@@ -73,11 +73,11 @@ def train_retriever(
     old_index: Folder | None = None,
     **settings: Setting,
 ) -> TrainingResult:
-    """Trains a bi-encoder on the train queries, their positives and hard negatives, into `output/retriever`.
+    """Train a bi-encoder on the train queries, their positives and hard negatives, into `output/retriever`.
 
-    `encoder` is the model to start from, `negatives` those of `bm25` or `mine`. With `teacher`, of `score_pairs`, the
-    retriever is distilled from it. With `old_index` and `compatibility_weight`, its queries may be asked of that index
-    too. The defaults are those of SimLM for MS MARCO, far too long for a small corpus.
+    `encoder` is the model to start from; `negatives` come from `bm25` or `mine`. With `teacher`, from `score_pairs`,
+    the retriever is distilled from it. With `old_index` and `compatibility_weight`, its queries can search that index
+    too. The defaults are SimLM's for MS MARCO, far too long for a small corpus.
 
     Raises `InputError` for a corpus without train queries and for negatives of another corpus.
     """
@@ -102,10 +102,10 @@ def train_query_encoder(
     teacher: Folder | None = None,
     **settings: Setting,
 ) -> QueryEncoderResult:
-    """Trains the query tower alone, into `output/retriever`; `output/index` is the old index as that of the result.
+    """Train the query tower alone, into `output/retriever`; `output/index` is the old index, for the new retriever.
 
-    `old_index` is that of `encoder`. `negatives` are needed with `teacher` alone, of `score_pairs`, and for an index of
-    more than `passages_at_once`.
+    `old_index` is the index of `encoder`. `negatives` are needed only with `teacher`, from `score_pairs`, and for an
+    index of more than `passages_at_once` passages.
 
     Raises `InputError` for a corpus without train or dev queries, and for an index of another model or corpus.
     """
@@ -123,9 +123,9 @@ def train_query_encoder(
 def train_reranker(
     corpus: Folder, negatives: Folder, init: Folder, output: Folder, **settings: Setting
 ) -> TrainingResult:
-    """Trains a cross-encoder, which reads query and passage together, into `output/reranker`.
+    """Train a cross-encoder, which reads query and passage together, into `output/reranker`.
 
-    `init` is the model to start from, of `fetch_model` or `pretrain`.
+    `init` is the model to start from, from `fetch_model` or `pretrain`.
     """
     inputs = {"corpus": corpus, "negatives": negatives, "init": init}
     return run_step(TrainingResult, train_reranker_step.STEP, "train_reranker", inputs, output, settings)
@@ -143,9 +143,9 @@ def score_pairs(
     bm25: Folder | None = None,
     **settings: Setting,
 ) -> StepResult:
-    """Scores positives and negatives, into `output/teacher`, for the distillation in `train_retriever`.
+    """Score positives and negatives into `output/teacher`, for distillation in `train_retriever`.
 
-    The scores are those of `reranker`. With `kind="best"` they come from what ranks the dev queries best: the
+    The scores come from `reranker`. With `kind="best"` they come from the best ranking of the dev queries: the
     re-ranker, BM25, or their weighted sum with the retriever.
     """
     inputs = {
@@ -163,7 +163,7 @@ def score_pairs(
 def average(
     corpus: Folder, start: Folder, trained: Folder, negatives: Folder, output: Folder, **settings: Setting
 ) -> StepResult:
-    """Averages the weights of a trained retriever and its start, by the share that ranks dev queries best.
+    """Average the weights of a trained retriever and its start, with the share that ranks dev queries best.
 
     The average is `output/retriever`.
     """

@@ -1,7 +1,7 @@
-"""The command `stillhouse`: one sub-command a step, and a few that use several steps.
+"""The command `stillhouse`: one sub-command per step, and some that use several steps.
 
-Only the module of the sub-command that was called is imported, so that help is instant and the pipelines and their
-platform are needed by nobody who does not call them.
+Only the module of the called sub-command is imported. Help is therefore instant, and the pipelines and their platform
+are required only by those who call them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMMANDS = {
     "preflight": ("checks whether this machine can run a step", "stillhouse.cli.preflight"),
     "pipeline": ("compiles, submits or runs Kubeflow pipelines", "stillhouse.cli.pipeline"),
 }
-"""Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
+"""Commands that are not steps: one line of help, and the module whose `main(argv)` runs it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except NobodyReads:
         return CRASH
-    except SystemExit as done:  # argparse leaves this way after --help
+    except SystemExit as done:  # argparse exits this way after --help
         return int(done.code or 0)
     except Exception as error:
         if is_full_disk(error):

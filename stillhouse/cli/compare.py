@@ -1,4 +1,4 @@
-"""`stillhouse compare`: pre-trainings side by side, from one recipe to one table and one page."""
+"""`stillhouse compare`: compares pre-trainings of one recipe, in one table and one page."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
     adjust = small if arguments.small else as_it_is
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
     if arguments.dry_run:
-        raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
+        raise InputError("--dry-run is for --dvc; without it, a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / sweep.name
     failed = run_here(sweep, planned, folder, arguments)
     if failed:
@@ -139,7 +139,7 @@ def main(argv: Sequence[str]) -> int:
 def run_here(
     sweep: Sweep, planned: Mapping[str, Plan], folder: Path, arguments: argparse.Namespace
 ) -> Sequence[Failure]:
-    """Runs the plans, of every condition one, writes a page for each, and returns what failed."""
+    """Runs the plan of each condition, writes a page for each, and returns the failures."""
     from stillhouse.experiments.comparison.overview import OVERVIEW, as_markdown
     from stillhouse.experiments.comparison.page import PAGE
 
@@ -157,12 +157,12 @@ def run_here(
             failures = runner.run(plan)
             found += failures.values()
             if len(failures) == len(plan.jobs) and len(planned) > 1:
-                log(f"condition {name}: no run came to its end; the lines above say why")
+                log(f"condition {name}: no run finished; the lines above say why")
                 continue
             with watched("compare", arguments.quiet), own_files(folder / name, results()) as staging:
                 tables[name] = write_comparison(plan, failures, folder, staging)
     if not tables:
-        raise InputError(f"no run of sweep {sweep.name} came to its end; the lines above say why")
+        raise InputError(f"no run of sweep {sweep.name} finished; the lines above say why")
     if sweep.conditions:
         with own_file(folder / OVERVIEW) as file:
             file.write_text(as_markdown(sweep, tables), encoding="utf-8")
@@ -171,11 +171,11 @@ def run_here(
 
 
 def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
-    """Has DVC or Kubeflow run a comparison, which is of one condition where there are some."""
+    """Hands a comparison to DVC or Kubeflow; if the sweep has conditions, only one of them."""
     if len(sweep.conditions) > 1:
         surface = "--dvc" if arguments.dvc else "--kubeflow"
         names = ", ".join(condition.name for condition in sweep.conditions)
-        raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose it by --under: {names}")
+        raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose one with --under: {names}")
     if arguments.small:
         raise InputError("--small is for a comparison that runs here; leave it out")
     for condition in sweep.conditions:
@@ -193,7 +193,7 @@ def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
 
 
 def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
-    """The sweep that the flags ask for."""
+    """The sweep that the flags describe."""
     described = bool(arguments.objectives or arguments.vary)
     if described == bool(arguments.sweep):
         raise InputError(
@@ -222,7 +222,7 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
 
 
 def results() -> list[str]:
-    """What the command writes beside the artifacts, as `own_files` takes it."""
+    """What the command writes besides the artifacts, in the format of `own_files`."""
     from stillhouse.experiments.comparison.files import FILES
     from stillhouse.experiments.comparison.page import PAGE
 
@@ -230,9 +230,9 @@ def results() -> list[str]:
 
 
 def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
-    """Raises `InputError` where something of others would be replaced: before hours of work.
+    """Raises `InputError` if files of others would be replaced, before hours of work.
 
-    `target` is where the page goes: `folder`, or a condition's place in it.
+    `target` is where the page goes: `folder`, or the folder of a condition in it.
     """
     refuse_foreign_files(folder, [TIMINGS])
     refuse_foreign_files(target, results())
@@ -243,9 +243,9 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
 
 
 def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:
-    """Reads what the jobs left in `folder`, writes the table and the page to `target` and returns the table.
+    """Reads the results of the jobs in `folder`, writes the table and the page to `target` and returns the table.
 
-    Raises `InputError` when no job has a result.
+    Raises `InputError` if no job has a result.
     """
     from stillhouse.artifacts import read_manifest
     from stillhouse.corpus.schemas import SOURCE
@@ -295,6 +295,6 @@ def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str,
     recipe = load_recipe(path)
     if source is not None:
         if any("ingest.source" in changes for changes in (sweep.overrides, *(of.overrides for of in sweep.conditions))):
-            raise InputError(f"sweep {sweep.name} names its own corpora; leave --source out, or give them by --with")
+            raise InputError(f"sweep {sweep.name} names its own corpora; leave --source out, or set them with --with")
         recipe["ingest"] = recipe.get("ingest", {}) | {"source": str(Path(source).expanduser())}
     return recipe

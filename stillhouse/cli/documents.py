@@ -1,4 +1,4 @@
-"""`stillhouse documents export`: what a service took at /documents, for the next refresh."""
+"""`stillhouse documents export`: exports the documents that a service received, for the next refresh."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def export(log: Path, folder: Path) -> tuple[int, int]:
-    """How many documents and deleted ids were written. Raises `InputError` for a log that is missing or damaged."""
+    """Returns how many documents and deleted ids were written. Raises `InputError` for a missing or damaged log."""
     from stillhouse.serving.document_log import FILE, read_log, replayed
 
     if folder.exists():
@@ -42,7 +42,7 @@ def export(log: Path, folder: Path) -> tuple[int, int]:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path} does not exist; name the folder that --documents was given") from None
+        raise InputError(f"{path} does not exist; name the folder given to --documents") from None
     found = replayed(read_log(data, path)[0])
     kept = [each for each in found.values() if each is not None]
     lines = [{"_id": each["passage_id"], "title": each["title"], "text": each["text"]} for each in kept]

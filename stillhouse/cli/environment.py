@@ -1,4 +1,4 @@
-"""`stillhouse environment`: writes what beside settings and data shows in outputs; a stage of dvc.yaml runs it."""
+"""`stillhouse environment`: records what affects outputs besides settings and data; a stage of dvc.yaml runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stillhouse new`: a folder to work in."""
+"""`stillhouse new`: creates a workspace."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def new_parser() -> Parser:
 
 
 def positive(text: str) -> float:
-    """A number above 0. Raises `ArgumentTypeError` for another text."""
+    """A number above 0. Raises `ArgumentTypeError` for any other text."""
     with suppress(ValueError):
         if 0 < (number := float(text)) < float("inf"):
             return number
-    raise argparse.ArgumentTypeError(f"must be a number above 0, as 0.5 or 3, not {text!r}")
+    raise argparse.ArgumentTypeError(f"must be a number above 0, such as 0.5 or 3, not {text!r}")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -93,7 +93,7 @@ def _add_placements(parser: Parser) -> None:
 
 
 def _placements(arguments: argparse.Namespace) -> PlacementTable:
-    """The table of placements that a command line names. Raises `InputError` for one that is wrong."""
+    """The placement table that a command line names. Raises `InputError` for an invalid one."""
     from stillhouse.pipelines.placement_table import find_table
 
     table = find_table(arguments.placements)
@@ -153,7 +153,7 @@ def compile_action(argv: Sequence[str]) -> int:
 
     if not arguments.pipeline:
         if arguments.settings:
-            raise InputError("--set is of one pipeline; name it, as `stillhouse pipeline compile train --set …`")
+            raise InputError("--set is for one pipeline; name it, as in `stillhouse pipeline compile train --set …`")
         for path in write_all(arguments.folder):
             show(f"wrote {path}")
         return 0
@@ -235,8 +235,7 @@ def upload_action(argv: Sequence[str]) -> int:
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
-    new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
-    show(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
+    show(upload(_cluster(arguments).connect(), compiled, arguments.namespace))
     return 0
 
 
@@ -263,7 +262,7 @@ def run_local_action(argv: Sequence[str]) -> int:
         raise InputError(f"--shards: {arguments.shards} is less than 1")
     if arguments.shards > 1 and arguments.pipeline not in DIVIDED_HERE:
         raise InputError(
-            f"--shards: {arguments.pipeline} does one run after the other on this machine; leave it out, or run "
+            f"--shards: {arguments.pipeline} does its runs one by one on this machine; leave it out, or run "
             f"{' or '.join(DIVIDED_HERE)}"
         )
     request = Request(
@@ -281,7 +280,7 @@ def run_local_action(argv: Sequence[str]) -> int:
 
 
 def _given(words: Sequence[str]) -> dict[str, str]:
-    """The parameters of `--parameter name=value`."""
+    """The parameters given by `--parameter name=value`."""
     given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -292,14 +291,14 @@ def _given(words: Sequence[str]) -> dict[str, str]:
 
 
 def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters in their types, checked."""
+    """The checked parameters, with their types."""
     values = request.read(given)
     request.check(values)
     return values
 
 
 def _platform() -> None:
-    """Raises `InputError` with the remedy when kfp is not installed."""
+    """Raises `InputError` with the remedy if kfp is not installed."""
     try:
         import kfp  # noqa: F401
     except ImportError:
@@ -314,4 +313,4 @@ ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "upload": upload_action,
     "run-local": run_local_action,
 }
-"""What the word after the command may be."""
+"""The actions, by name."""

@@ -1,4 +1,4 @@
-"""`stillhouse preflight`: says whether this machine will do for a step, and if not, what to do."""
+"""`stillhouse preflight`: checks whether this machine can run a step, and if not, says what to do."""
 
 from __future__ import annotations
 

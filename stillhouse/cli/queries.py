@@ -1,4 +1,4 @@
-"""`stillhouse queries export`: what people clicked in a service, as train queries for the next refresh."""
+"""`stillhouse queries export`: exports feedback from a service as train queries for the next refresh."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def export(log: Path, folder: Path, most_share: float, least_clients: int) -> dict[str, Any]:
-    """Writes the train queries and returns what export.json says. Raises `InputError` for a log without feedback."""
+    """Writes the train queries and returns the content of export.json. Raises `InputError` for a log without
+    feedback."""
     from stillhouse.corpus.feedback_votes import Vote, choose, query_id
     from stillhouse.serving.feedback_log import read_feedback
 

@@ -1,4 +1,4 @@
-"""`stillhouse refresh`: brings the released retriever up to date with its corpus, by as little work as is needed."""
+"""`stillhouse refresh`: updates the released retriever to its corpus, with as little work as needed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refresh_parser() -> Parser:
 
 
 def _absolute(text: str) -> str:
-    """The path from anywhere: the recipe is read in another folder."""
+    """The absolute path, because the recipe is read in another folder."""
     return str(Path(text).expanduser().absolute()) if text else ""
 
 

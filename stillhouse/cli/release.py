@@ -116,9 +116,9 @@ def rollback_action(argv: Sequence[str]) -> int:
     git = Git.of(arguments.folder)
     before, now = roll_back(git, arguments.to, arguments.reason)
     if before.tag == now.tag:
-        show(f"{now.name} is in use already; nothing to do")
+        show(f"{now.name} is already in use; nothing to do")
     else:
-        show(f"{now.name} is in use again, in the place of {before.name}")
+        show(f"{now.name} is in use again, instead of {before.name}")
     follow(git, _log)
     return 0
 
@@ -168,7 +168,7 @@ def register_action(argv: Sequence[str]) -> int:
     settings = registry_settings()
     if settings is None:
         raise InputError(
-            f"no Model Registry is configured; name one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
+            f"no Model Registry is configured; set one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
         )
     registered = register(Git.of(arguments.folder), settings)
     if arguments.labels:
@@ -189,4 +189,4 @@ ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "fetch": fetch_action,
     "register": register_action,
 }
-"""What the word after the command may be."""
+"""The actions, by name."""

@@ -1,4 +1,4 @@
-"""Flags for when a challenger is refused: the same for every command that promotes."""
+"""Flags that say when a challenger is refused, shared by all commands that promote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillhouse.workflow.step_command import flag_of
 
 
 def add_rule_flags(parser: argparse._ActionsContainer) -> None:
-    """Flags for the settings of the step `compare-release`."""
+    """Adds flags for the settings of the step `compare-release`."""
     fields = {field.name: field for field in dataclasses.fields(find_step("compare-release").config)}
     for name in RULES:
         field = fields[name]
@@ -24,7 +24,7 @@ def add_rule_flags(parser: argparse._ActionsContainer) -> None:
 
 
 def rule_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was given of them, as the types of the settings."""
+    """The given ones among these flags, in the types of the settings."""
     kinds = field_types(find_step("compare-release").config)
     given = {name: getattr(arguments, name) for name in RULES}
     return {name: from_text(text, kinds[name], flag_of(name)) for name, text in given.items() if text is not None}

@@ -1,4 +1,4 @@
-"""`stillhouse run`: the whole graph, or a part of it, in this process."""
+"""`stillhouse run`: runs the whole graph, or part of it, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stillhouse schedule`: makes the cluster's schedules equal to a file, lists them, and watches corpora."""
+"""`stillhouse schedule`: syncs the cluster's schedules with a file, lists them, and watches corpora."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def apply_action(argv: Sequence[str]) -> int:
     failed = [change for change in changes if change.action == "fail"]
     if failed:
         raise InputError(
-            f"{failed[0].name} could not be had ({failed[0].why}); what it was to replace stays in use. Mend the file, "
-            "or what the reason names, and repeat the command"
+            f"{failed[0].name} could not be applied ({failed[0].why}); what it replaces stays in use. Fix the file, or "
+            "the cause, and repeat the command"
         )
     return 0
 
@@ -97,7 +97,7 @@ def watch_action(argv: Sequence[str]) -> int:
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:
         raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
-    if not wanted.watches:  # as installed, and no failure of the CronJob
+    if not wanted.watches:  # the state after installation, not a failure of the CronJob
         show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
         return 0
     refuse_parameters(wanted)
@@ -108,11 +108,11 @@ def watch_action(argv: Sequence[str]) -> int:
             seen = look(watch, cluster, again=arguments.again)
             show(seen)
             report_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, show)
-        except InputError as error:  # the others are looked at all the same
-            show(f"{watch.name}: not looked at, {error}")
+        except InputError as error:  # the others are still checked
+            show(f"{watch.name}: not checked, {error}")
             failed = failed or watch.name
     if failed:
-        raise InputError(f"the watch {failed!r} could not be looked at; its line above says why")
+        raise InputError(f"the watch {failed!r} could not be checked; its line above says why")
     return 0
 
 
@@ -121,4 +121,4 @@ ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "list": list_action,
     "watch": watch_action,
 }
-"""What the word after the command may be."""
+"""The actions, by name."""

@@ -1,4 +1,4 @@
-"""`stillhouse search`: a person types a question and sees ranked passages, or a program reads them as JSON."""
+"""`stillhouse search`: shows ranked passages for a typed question, or prints them as JSON for programs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
     folders = chosen_folders(arguments)
     for name, folder in folders.items():
         if not folder.is_dir():
-            raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
+            raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a `stillhouse new` folder")
     with environment(arguments):
         searcher = open_searcher(folders, arguments.verify)
         answer = answer_in_json if arguments.json else answer_in_text
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
-    """The folders that are named, and for the others those of the winner. Another retriever or index goes alone."""
+    """The given folders, and the run's winner for the others. Another retriever or index is searched without BM25."""
     folders = {name: getattr(arguments, name) or INPUTS[name] for name in INPUTS}
     if arguments.dense and arguments.hybrid:
         raise InputError("--dense searches without BM25 and --hybrid with it; leave one of them out")
@@ -107,9 +107,9 @@ def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
 
 
 def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
-    """The question of the command line; without one, those that are typed or piped, until the end of the input.
+    """The question of the command line, or else those that are typed or piped, until the end of the input.
 
-    With `prompt` they are asked for, and an empty line ends too. Raises `InputError` for what is not UTF-8.
+    With `prompt`, it asks for them, and an empty line ends. Raises `InputError` for input that is not UTF-8.
     """
     if words:
         yield refuse_bytes(" ".join(words))
@@ -124,7 +124,7 @@ def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
                 show("")
             return
         except UnicodeDecodeError:
-            raise InputError("a question is not valid UTF-8; convert the file, with iconv say") from None
+            raise InputError("a question is not valid UTF-8; convert the file, for example with iconv") from None
         if question:
             yield refuse_bytes(question)
         elif prompt:
@@ -132,9 +132,9 @@ def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
 
 
 def refuse_bytes(question: str) -> str:
-    """Refuses a question of bytes that are no UTF-8, which the system hands over as halves of characters."""
+    """Refuses a question that is not valid UTF-8, which the system passes on as lone surrogates."""
     if any("\ud800" <= character <= "\udfff" for character in question):
-        raise InputError(f"the question {question!r} is not valid UTF-8; type it in a terminal that is set to UTF-8")
+        raise InputError(f"the question {question!r} is not valid UTF-8; type it in a UTF-8 terminal")
     return question
 
 
@@ -149,7 +149,7 @@ def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
 
 
 def layout(hit: Hit, width: int) -> list[str]:
-    """One hit for a person: a line of rank, title, score and id, and the lines of its text, indented."""
+    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text."""
     title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
     first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
     return [first, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

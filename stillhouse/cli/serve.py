@@ -1,4 +1,4 @@
-"""`stillhouse serve`: one release behind HTTP, replaced while it answers."""
+"""`stillhouse serve`: serves one release over HTTP, and replaces it without downtime."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 TOKEN = "STILLHOUSE_SERVE_TOKEN"
 CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
-"""What hashes the ids of clients in the log of queries; without it the log's folder holds a key."""
+"""Environment variable with the key that hashes client ids in the query log; by default, the log's folder holds a
+key."""
 LONGEST_RETENTION = 36_500
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 LOOK_AT_GIT = 30.0
-"""Seconds between two looks at a repository."""
+"""Seconds between two checks of a repository."""
 EXAMPLES = f"""\
 FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
 them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
@@ -190,7 +191,7 @@ def check(arguments: argparse.Namespace) -> Limits:
     for name in ("release", "fetch_into"):
         if getattr(arguments, name) and not repository_of(arguments.place):
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} is for a git repository of releases, and {arguments.place} is a folder")
+            raise InputError(f"{flag} is for a git repository of releases, but {arguments.place} is a folder")
     if arguments.corpus and repository_of(arguments.place):
         raise InputError("--corpus is for a folder; a release in a repository has its own corpus")
     for name in (*LIMITS, "watch", "grace", "retention_days"):
@@ -221,14 +222,14 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     with listen(arguments.host, arguments.port) as listening:
         live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
         if live and live.torn:
-            context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
+            context.say(f"dropped {live.torn} bytes of the last record of documents, which was never acknowledged")
 
         first = True
 
         def opened(source: Source) -> Release:
             nonlocal first
             release = open_release(source, arguments.verify, arguments.precision)
-            if not first:  # of the first one it is said once the address is
+            if not first:  # that of the first release is logged after the address
                 context.say(f"release {release.name}: {release.chosen}")
             first = False
             return live.prepare(release) if live else release
@@ -262,16 +263,16 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
 
 
 def refuse_token(token: str) -> None:
-    """Raises `InputError` for a token that no client can send in a header, as one with a line break at its end."""
+    """Raises `InputError` for a token that no client can send in a header, such as one that ends with a line break."""
     if token and not (token.isascii() and token.isprintable() and token == token.strip()):
         raise InputError(
-            f"${TOKEN} has a line break, a space at an end or a character outside ASCII, so nobody could give it in a "
-            "header; set it again without (`printf` writes no line break at the end, `echo` does)"
+            f"${TOKEN} has a line break, a space at an end or a character outside ASCII, so nobody could send it in a "
+            "header; set it without (`printf` writes no line break at the end, `echo` does)"
         )
 
 
 def source_of(arguments: argparse.Namespace) -> Source:
-    """What the arguments name: a folder, or a repository whose releases are fetched into a folder."""
+    """The source that the arguments name: a folder, or a repository whose releases are fetched into a folder."""
     from stillhouse.serving.places import folder_of, repository_of
     from stillhouse.serving.released_source import ReleasedSource
     from stillhouse.serving.source import FolderSource
@@ -284,11 +285,11 @@ def source_of(arguments: argparse.Namespace) -> Source:
 
 
 def open_release(source: Source, verify: bool = False, precision: str = "fp32") -> Release:
-    """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
+    """Opens, checks and warms up what a source holds; digests of unchanged files are cached."""
     from stillhouse.serving.release import Release
 
     stamps = FileStamps(context.work_root() / FILE, verify)
-    # Files of a service stay open for long, and nothing of it goes into the work folder.
+    # A service keeps its files open for long, and writes nothing else to the work folder.
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     release = Release(source.folders(), how, stamps.digest, precision)
     stamps.save()

@@ -1,4 +1,4 @@
-"""`stillhouse tune`: searches the settings that matter on the dev questions, here or as a Katib Experiment."""
+"""`stillhouse tune`: searches the most important settings on the dev questions, here or as a Katib Experiment."""
 
 from __future__ import annotations
 
@@ -136,22 +136,22 @@ def main(argv: Sequence[str]) -> int:
         return run_one(graph, arguments)
     missing = [one.key for one in space.parameters if one not in graph.space.parameters]
     if missing and not arguments.quiet:
-        write_line(f"not searched, as {graph.space.retriever} does not depend on them: {', '.join(missing)}")
+        write_line(f"not searched, since {graph.space.retriever} does not depend on them: {', '.join(missing)}")
     return search_here(graph, arguments)
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
-    """Raises `InputError` for flags that do not go together, or whose values cannot be."""
+    """Raises `InputError` for flags that do not go together, and for invalid values."""
     if arguments.minutes <= 0 or arguments.trials < 0 or arguments.parallel < 1 or arguments.gpus < 0:
         raise InputError("--minutes must be above 0, --trials and --gpus at least 0, --parallel at least 1")
     if arguments.seed < 0:
         raise InputError(f"--seed must be at least 0, not {arguments.seed}")
     if arguments.katib and not arguments.image:
-        raise InputError("--katib needs --image: the image of the trials' pods, as registry/stillhouse-steps:0.1.0")
+        raise InputError("--katib needs --image: the image of the trials' pods, like registry/stillhouse-steps:0.1.0")
     if arguments.katib and arguments.trial:
         raise InputError("--katib writes an Experiment and --trial runs one trial; leave one of them out")
     if bool(arguments.trial) != bool(arguments.metrics):
-        raise InputError("--trial and --metrics go together: the settings of one trial, and the file for its figures")
+        raise InputError("--trial and --metrics go together: the settings of one trial, and the file for its metrics")
 
 
 def search_here(graph: TrialGraph, arguments: argparse.Namespace) -> int:
@@ -173,12 +173,12 @@ def search_here(graph: TrialGraph, arguments: argparse.Namespace) -> int:
         write_whole(arguments.params, after)
         show(f"changed in {arguments.params}:", *as_lines(edits), "Next: dvc repro")
     else:
-        show(f"To be changed in {arguments.params}, or by --write:", *as_lines(edits))
+        show(f"Change these in {arguments.params}, or use --write:", *as_lines(edits))
     return 0
 
 
 def search_of(graph: TrialGraph, arguments: argparse.Namespace) -> Search:
-    """The search in its folder, new or as it was left."""
+    """The search in its folder, new or resumed."""
     from stillhouse.tuning.clock import search_clock
     from stillhouse.tuning.search import Search
     from stillhouse.tuning.study import open_study
@@ -192,7 +192,7 @@ def search_of(graph: TrialGraph, arguments: argparse.Namespace) -> Search:
 
 
 def prepared(graph: TrialGraph, arguments: argparse.Namespace) -> Place:
-    """The search's folder, claimed, with what all trials share."""
+    """The search's folder, claimed, with the artifacts that all trials share."""
     from stillhouse.tuning.study import claim
     from stillhouse.tuning.trial import Place
     from stillhouse.tuning.trial_graph import make_shared
@@ -209,7 +209,7 @@ def prepared(graph: TrialGraph, arguments: argparse.Namespace) -> Place:
 
 
 def run_one(graph: TrialGraph, arguments: argparse.Namespace) -> int:
-    """Runs the trial of the command line and writes its figures for Katib's collector."""
+    """Runs the trial of the command line and writes its metrics for Katib's collector."""
     from stillhouse.tuning.katib import GAIN, OBJECTIVE, MetricsFile
     from stillhouse.tuning.trial import run_trial
     from stillhouse.tuning.trial_graph import differing, remove_trial
@@ -227,13 +227,13 @@ def run_one(graph: TrialGraph, arguments: argparse.Namespace) -> int:
 
 
 def given_settings(graph: TrialGraph, texts: Sequence[str]) -> Settings:
-    """The settings of a command line. Raises `InputError` for one that is not searched, or has no such value."""
+    """The settings of a command line. Raises `InputError` for a setting or value that is not searched."""
     parameters = {one.key: one for one in graph.space.parameters}
     found: Settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--trial {text}: write section.setting=value, as retriever_1.learning_rate=3e-5")
+            raise InputError(f"--trial {text}: write section.setting=value, such as retriever_1.learning_rate=3e-5")
         if key not in parameters:
             raise InputError(f"--trial {key} is not searched; {nearest(key, parameters)}")
         found[key] = parameters[key].read(value)

@@ -1,4 +1,5 @@
-"""`stillhouse zero-shot`: retrievers and BM25 on many corpora that none of them was trained on (CDMAE Table 3)."""
+"""`stillhouse zero-shot`: evaluates retrievers and BM25 on many corpora that they were not trained on (CDMAE Table
+3)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kubeflow components: one folder a step, rendered from the step's declaration by `stillhouse.components.render`."""
+"""Kubeflow components: one folder per step, rendered from the step's declaration by `stillhouse.components.render`."""

@@ -10,5 +10,5 @@ from stillhouse.steps.spec import Step
 
 
 def find_component(step: Step) -> BaseComponent:
-    """The component of a step, on the image of now."""
+    """The component of a step, with the current image."""
     return getattr(import_module(f"stillhouse.components.{step.identifier}.component"), step.identifier)

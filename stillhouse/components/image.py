@@ -9,5 +9,5 @@ DEFAULT = "stillhouse:0.1.0"
 
 
 def image() -> str:
-    """`$STILLHOUSE_IMAGE` while the pipeline is compiled (on a cluster, by digest), else the default name."""
+    """`$STILLHOUSE_IMAGE` when the pipeline is compiled (on a cluster, by digest), else the default name."""
     return os.environ.get(VARIABLE) or DEFAULT

@@ -2,8 +2,8 @@
 
     python -m stillhouse.components.render
 
-A component repeats its step's folders and settings as a typed signature, because kfp reads the signature. Nobody
-should keep two lists of them equal by hand, so this module writes the second; a test fails when they differ.
+A component repeats its step's folders and settings as a typed signature, because kfp reads the signature. This module
+writes it, so that nobody has to keep the two in sync by hand; a test fails if they differ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Parameter:
 
 
 def parameters(step: Step) -> list[Parameter]:
-    """The parameters of a step's component: what has no default first, as Python wants it."""
+    """The parameters of a step's component, those without a default first, as Python requires."""
     inputs = [
         Parameter(port.component_input, f"Input[{port.holds}]", "None" if port.optional else None, help_of(port))
         for port in step.inputs
@@ -60,14 +60,14 @@ def parameters(step: Step) -> list[Parameter]:
     ]
     every = inputs + outputs + settings
     names = [parameter.name for parameter in every]
-    assert len(names) == len(set(names)), f"step '{step.name}': a name stands for two of its folders and settings"
+    assert len(names) == len(set(names)), f"step '{step.name}': two of its folders and settings share a name"
     return sorted(every, key=lambda parameter: parameter.default is not None)
 
 
 def declared(hint: Any, default: Any) -> tuple[str, str]:
     """The type and default of a setting's parameter.
 
-    What may be null and has another default is JSON in a text: kfp takes null for a parameter that is not given.
+    A nullable setting with another default is JSON text, since kfp treats null as a missing parameter.
     """
     kind = kind_of(hint)
     if kind.optional and default is not None and kind.base is not str:
@@ -76,8 +76,8 @@ def declared(hint: Any, default: Any) -> tuple[str, str]:
 
 
 def help_of(port: Port) -> str:
-    """What a component says of an input: where a port takes many folders, of the one that holds them."""
-    return f"a folder that holds one folder for each, under its name: {port.help}" if port.many else port.help
+    """The help of an input; if a port takes many folders, of the folder that holds them."""
+    return f"a folder with one named folder for each: {port.help}" if port.many else port.help
 
 
 def literal(value: Any) -> str:
@@ -119,7 +119,7 @@ def {step.identifier}(
 
 
 def readme(step: Step) -> str:
-    """The component's page: its inputs, outputs and parameters in three tables."""
+    """The component's page: its inputs, outputs and parameters as three tables."""
     settings = {field.name: field for field in dataclasses.fields(step.config)}
     kinds = field_types(step.config)
     lines = [
@@ -180,7 +180,7 @@ def _cell(text: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a help text, as in a list of choices, without indentation and empty ones."""
+    """The non-empty lines of a help text, such as a list of choices, without indentation."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -1,7 +1,7 @@
-"""Train queries that join those of a source from a folder of their own: what people clicked, for instance.
+"""Train queries that are added to a source from a folder of their own, such as queries made from clicks.
 
-They are for training alone. One that repeats a dev or test query is left out, and so is one about an article that made
-queries are measured on, or the figures would tell of what was trained on.
+They serve training only. A query that repeats a dev or test query is left out, and so is one about an article that
+synthetic dev or test queries ask about, since metrics would otherwise be computed on training data.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.corpus.cleaning import CleanCorpus, normalise
+from stillhouse.corpus.cleaning import NO_WHOLE_NUMBER, CleanCorpus, id_fault, normalise, relevance_of, shown
 from stillhouse.corpus.pair_queries import PairQuery
 from stillhouse.corpus.schemas import ADDED
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
+from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.errors import InputError
 
 PLACE = "train_queries"
-"""What stands before the file names of these queries in `rejected.parquet`, and in what is digested of a source."""
+"""The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""
 
 
 @dataclass(frozen=True)
 class AddedTrainQueries:
-    """A folder with queries.jsonl and qrels/train.tsv. Raises `InputError` where it lacks one of them."""
+    """A folder with queries.jsonl and qrels/train.tsv. Raises `InputError` if one of them is missing."""
 
     folder: Path
 
@@ -39,11 +40,10 @@ class AddedTrainQueries:
         return {name: path for name, path in find_labels(self.folder).items() if "/" not in name or "train.tsv" in name}
 
     def join(self, corpus: CleanCorpus, held_out: Set[str] = frozenset()) -> tuple[list[PairQuery], Counter[str]]:
-        """Adds the queries and their relevant passages to `corpus`, whose splits are drawn already.
+        """Adds the queries and their relevant passages to `corpus`, after its splits are drawn.
 
-        Returns the queries that are new there, one row each, and how many rows were left out for each reason.
-        `held_out` are articles about which nothing is trained. A query with the text of a train query adds its passages
-        to that one.
+        Returns the new queries, one row each, and the number of rows left out for each reason. `held_out` are articles
+        that no added query may ask about. A query with the text of a train query adds its passages to that query.
         """
         texts, pairs, out = self._read(corpus)
         by_text = {normalise(query.text): id for id, query in corpus.queries.items()}
@@ -78,7 +78,7 @@ class AddedTrainQueries:
         return list(new.values()), out
 
     def _read(self, corpus: CleanCorpus) -> tuple[dict[str, str], list[tuple[str, str]], Counter[str]]:
-        """Query texts by id, (query id, passage id) of what is relevant, and the rows that cannot be read."""
+        """Query texts by id, (query id, passage id) pairs of relevant passages, and counts of left-out rows."""
         texts: dict[str, str] = {}
         pairs: list[tuple[str, str]] = []
         out: Counter[str] = Counter()
@@ -86,8 +86,16 @@ class AddedTrainQueries:
             if isinstance(row, Rejected):
                 corpus.rejected.append(row._replace(where=f"{PLACE}/{row.where}"))
             elif isinstance(row, Query):
-                texts.setdefault(row.id, row.text)
-            elif row.relevance.strip() in ("", "0") or row.relevance.startswith("-"):
+                reason = id_fault(row.id) or ("" if is_unicode(row.text) else "not valid Unicode")
+                if reason:
+                    corpus.rejected.append(shown(Rejected("query", row.id, reason, f"{PLACE}/{row.where}", row.text)))
+                else:
+                    texts.setdefault(row.id, row.text)
+            elif (relevance := relevance_of(row)) is None:
+                content = f"{row.query_id} {row.passage_id} {row.relevance}"
+                place = f"{PLACE}/{row.where}"
+                corpus.rejected.append(shown(Rejected("qrel", row.query_id, NO_WHOLE_NUMBER, place, content)))
+            elif relevance <= 0:
                 out["qrel: not relevant"] += 1
             else:
                 pairs.append((row.query_id, row.passage_id))

@@ -1,4 +1,4 @@
-"""What an answer is: a text, or a regular expression, that a passage contains (the kinds of `answers.parquet`)."""
+"""The kinds of answers in `answers.parquet`: a text that a passage contains, or a regular expression it matches."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ REGEX = "regex"
 KINDS = (TEXT, REGEX)
 
 FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
-"""The flags under which the DPR code reads a regular expression."""
+"""The flags with which the DPR code compiles a regular expression."""
 
 
 def compile_answer(pattern: str) -> regex.Pattern[str]:
-    """A regex answer made ready. Raises `ValueError` that says what is wrong with it."""
+    """Compiles a regex answer. Raises `ValueError` that says what is wrong with it."""
     try:
         return regex.compile(pattern, FLAGS)
-    except Exception as error:  # beside regex.error, unusual patterns raise errors of many kinds
+    except Exception as error:  # unusual patterns raise other errors than regex.error
         raise ValueError(f"not a regular expression ({error})") from None
 
 
 def answer_fault(text: str, kind: str) -> str:
-    """Why an answer cannot be one, "" when it can."""
+    """Why an answer is invalid, or "" if it is valid."""
     if kind not in KINDS:
         return f"kind is not {' or '.join(KINDS)}"
     if not text.strip():
@@ -31,7 +31,7 @@ def answer_fault(text: str, kind: str) -> str:
     if kind == REGEX:
         try:
             compile_answer(text)
-            compile_answer(unicodedata.normalize("NFD", text))  # what is searched for
+            compile_answer(unicodedata.normalize("NFD", text))  # the form that is searched for
         except ValueError as error:
             return str(error)
     return ""

@@ -1,6 +1,6 @@
-"""Where passages stand in their articles: neighbours, first sections and links, as arrays.
+"""The layout of articles as arrays: neighbours of passages, first sections and links.
 
-Shapes: P passages, A articles, L links. Rows are those of the passages given.
+Shapes: P passages, A articles, L links. Rows are rows of the given passages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ArticleLayout:
-    """`passages_P` (int64 rows) lists the passages article by article, by position; those of article a are
-    `passages_P[offsets[a]:offsets[a + 1]]`, and `place_P` says where in that list a row stands. Articles are numbered
-    by their sorted ids. `neighbour_P` is the row of the passage next to a row, -1 in an article of one passage; a
-    section is a run of passages with the same heading: `section_P` numbers these runs along `passages_P`, and
-    `first_section_P` marks the one that opens an article.
+    """`passages_P` (int64 rows) lists the passages article by article, by position. The passages of article a are
+    `passages_P[offsets[a]:offsets[a + 1]]`, and `place_P` is the place of each row in that list. Articles are numbered
+    in the order of their sorted ids. `neighbour_P` is the row of the neighbouring passage, or -1 in an article of one
+    passage. A section is a run of passages with the same heading. `section_P` numbers these runs along `passages_P`,
+    and `first_section_P` marks the passages of the section that opens an article.
     `links_L2` (int64) holds the article numbers (source, target) of every link, sorted.
     """
 
@@ -44,10 +44,10 @@ def lay_out(
     positions: pa.ChunkedArray,
     links: Iterable[tuple[str, str]],
 ) -> ArticleLayout:
-    """The layout of passages, given as columns, and of the links (source article, target article) among their articles.
+    """Lays out passages, given as columns, and the links (source article, target article) among their articles.
 
-    The neighbour of a passage is the next one of its section, else the one before in its section, else the next one
-    of the article, else the one before.
+    The neighbour of a passage is the next passage of its section, else the previous one of its section, else the next
+    one of the article, else the previous one.
     """
     ids = pc.unique(article_ids).sort()
     article_P = pc.index_in(article_ids, value_set=ids).to_numpy().astype(np.int64)
@@ -59,7 +59,7 @@ def lay_out(
     place_P[order_P] = np.arange(count)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(article_P, minlength=len(ids)))]).astype(np.int64)
 
-    # From here to the end arrays run over places in `order_P`.
+    # From here on, arrays run over places in `order_P`.
     article, heading = article_P[order_P], heading_P[order_P]
     same_article = article[1:] == article[:-1]
     same_section = same_article & (heading[1:] == heading[:-1])

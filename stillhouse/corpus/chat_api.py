@@ -1,22 +1,24 @@
-"""A server with OpenAI's chat API, asked until it gives a usable answer: `POST {address}/chat/completions`.
+"""Client of a server with OpenAI's chat API: `POST {address}/chat/completions`, repeated until an answer is usable.
 
 | what happens | what follows |
 |---|---|
 | 408, 425, 429, 5xx, a timeout, a broken connection | the request is sent again after a pause, `tries` times in all |
-| an answer that is no JSON, is empty or cannot be used | the same at once, with the next seed |
-| 400, 413, 422 and other 4xx | the server refuses this request: it gets no answer |
-| 3xx, 401, 403, 404, 405, no connection, an unknown certificate | `InputError`: every other request would fare alike |
+| an answer that is not JSON, is empty or unusable | the request is sent again at once, with the next seed |
+| 400, 413, 422 and other 4xx | the server refuses this request, which gets no answer |
+| 3xx, 401, 403, 404, 405, no connection, an unknown certificate | `InputError`, since every request would fail |
 
-A `Retry-After` holds up all requests, since rate limits are of the server and not of one request. Redirections are
-refused, since `urllib` would take the key along to wherever they lead. What a server says is text of others: it is cut
-short, and neither the key nor anything that looks like a password stays in it.
+A `Retry-After` delays all requests, since a rate limit applies to all of them. Redirections are refused, since `urllib`
+would send the key to any address that they lead to. Messages of a server are foreign text: they are cut short, and the
+key and anything that looks like a password are removed.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import socket
 import threading
 import time
 import urllib.request
@@ -37,32 +39,34 @@ from stillhouse.remote.deadline import within
 T = TypeVar("T")
 
 KEY = "STILLHOUSE_CHAT_KEY"
-"""The environment variable with the server's key; it stands nowhere else."""
+"""The environment variable with the server's key, which is stored nowhere else."""
 FIRST_PAUSE = 1.0
-"""Seconds before the second try where the server does not say how long to wait; each further pause is twice as long."""
+"""Seconds before the second try if the server does not say how long to wait; each further pause is twice as long."""
 LONGEST_PAUSE = 120.0
-"""Seconds; a server that asks for more ends the work, which goes on when it is started again."""
+"""Seconds. A server that asks for a longer pause ends the work, which resumes when it is started again."""
 MOST_BYTES = 1 << 20
-"""A longer answer is a broken one."""
+"""An answer with more bytes counts as broken."""
 MOST_SAID = 200
-"""Characters of what a server says that a message repeats."""
+"""Characters of a server's message that our own messages quote."""
+PASSING = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, socket.EAI_AGAIN)
+"""Why a connection may fail for a while: the network, or the name server."""
 AGAIN = (408, 425, 429)
-"""Status codes, beside 5xx, of requests that may be sent again."""
+"""Status codes, besides 5xx, after which a request may be sent again."""
 REMEDIES = {
     401: f"set ${KEY} to its key",
     403: f"set ${KEY} to a key that may use this model",
     404: "check the address, which usually ends in /v1, and the model's name",
     405: "check the address, which usually ends in /v1",
 }
-"""What to do about a status code that every request would get."""
+"""Remedies for status codes that every request would get."""
 
 
 class BrokenAnswer(Exception):
-    """There is an answer and it cannot be used, or there is none; the message says why."""
+    """There is no answer, or it is unusable; the message says why."""
 
 
 class _Trouble(BrokenAnswer):
-    """The server gave no answer now and may give one later; `pause` is what it asks for in seconds, or None."""
+    """The server gave no answer, but may give one later; `pause` is the seconds that it asks to wait, or None."""
 
     def __init__(self, why: str, pause: float | None = None) -> None:
         super().__init__(why)
@@ -75,7 +79,7 @@ class _Refusal(BrokenAnswer):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered. `cut` where it reached the most tokens that it was allowed."""
+    """A model's answer. `cut` says that it reached the token limit."""
 
     text: str
     cut: bool
@@ -94,9 +98,10 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
 
 class ChatServer:
-    """A server that threads may ask side by side; a context manager, whose end ends their pauses too.
+    """A server that several threads may ask at once; as a context manager, it ends their pauses when it exits.
 
-    Raises `InputError` for an address that is no HTTP address or holds a secret, and for a key that no header can hold.
+    Raises `InputError` for an address that is not an HTTP address or holds a secret, and for a key that does not fit
+    into a header.
     """
 
     def __init__(self, address: str, *, timeout_s: float, tries: int) -> None:
@@ -114,10 +119,10 @@ class ChatServer:
         self._over.set()
 
     def ask(self, request: Mapping[str, Any], read: Callable[[Reply], T]) -> T:
-        """What `read` makes of the answer to a request, which holds a `seed` for every further try to change.
+        """Returns what `read` makes of the answer to a request. Each further try changes the request's `seed`.
 
-        `read` raises `BrokenAnswer` for an answer that cannot be used. Raises the last `BrokenAnswer` where none of
-        the tries gave one that can, and `InputError` for what every other request would meet.
+        `read` raises `BrokenAnswer` for an unusable answer. Raises the last `BrokenAnswer` if no try gives a usable
+        answer, and `InputError` for a failure that every other request would meet too.
         """
         for number in range(self._tries):
             self._wait_for_turn()
@@ -147,8 +152,8 @@ class ChatServer:
             return
         if trouble.pause > LONGEST_PAUSE:
             raise InputError(
-                f"{self.address} asks to wait for {trouble.pause:,.0f} s ({trouble}); run the same command again then: "
-                "what was answered is kept"
+                f"{self.address} asks to wait for {trouble.pause:,.0f} s ({trouble}); run the same command again after "
+                "that: finished answers are kept"
             )
         with self._lock:
             self._resume = max(self._resume, time.monotonic() + trouble.pause)
@@ -162,14 +167,16 @@ class ChatServer:
         except URLError as error:
             if isinstance(error.reason, TimeoutError):
                 raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
-            if isinstance(error.reason, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)):
+            if isinstance(error.reason, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) or (
+                getattr(error.reason, "errno", None) in PASSING
+            ):
                 raise _Trouble(f"the connection broke ({type(error.reason).__name__})") from None
-            # Not the error itself: one of a proxy may quote a header.
+            # Without the error itself, since a proxy's error may quote a header.
             raise InputError(
-                f"{self.address} cannot be reached ({self._said(str(error.reason))}); start the server, or mend "
+                f"{self.address} cannot be reached ({self._said(str(error.reason))}); start the server, or correct "
                 "`base_url`"
             ) from None
-        except (HTTPException, ConnectionError) as error:
+        except (HTTPException, OSError) as error:  # after the connection was made
             raise _Trouble(f"the connection broke ({type(error).__name__})") from None
         self._check_status(response)
         return self._reply(response.content)
@@ -187,7 +194,7 @@ class ChatServer:
             return _Response(answer.status, answer.headers.get("Retry-After") or "", self._content(answer))
 
     def _content(self, answer: IO[bytes]) -> bytes:
-        """What the server sends, at most a byte more than `MOST_BYTES`; `TimeoutError` where it drips for too long."""
+        """The response body, up to one byte more than `MOST_BYTES`. Raises `TimeoutError` if it arrives too slowly."""
         until, content = time.monotonic() + self._timeout_s, bytearray()
         while len(content) <= MOST_BYTES and time.monotonic() < until and not self._over.is_set():
             part = answer.read1(MOST_BYTES + 1 - len(content))  # type: ignore[attr-defined]
@@ -206,7 +213,7 @@ class ChatServer:
         if status in AGAIN or status >= 500:
             raise _Trouble(why, seconds_of(response.retry_after))
         if 300 <= status < 400:
-            raise InputError(f"{self.address} leads elsewhere ({why}); give the address that it leads to")
+            raise InputError(f"{self.address} redirects ({why}); give the address that it redirects to")
         if status in REMEDIES:
             raise InputError(f"{self.address} refuses the request ({why}); {REMEDIES[status]}")
         raise _Refusal(why)
@@ -218,13 +225,13 @@ class ChatServer:
             choice = json.loads(content)["choices"][0]
             text, cut = choice["message"]["content"], choice.get("finish_reason") == "length"
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise BrokenAnswer(f"what came is no chat completion: {self._said_by(content)}") from None
+            raise BrokenAnswer(f"the response is not a chat completion: {self._said_by(content)}") from None
         if not isinstance(text, str) or not text.strip():
             raise BrokenAnswer("the answer is empty" + (", cut off at max_tokens" if cut else ""))
         return Reply(text.replace(self._key, "***") if self._key else text, cut)
 
     def _said_by(self, content: bytes) -> str:
-        """What an answer says of an error: OpenAI's `error.message`, or how the content begins."""
+        """The error message in a response: OpenAI's `error.message`, or the beginning of the content."""
         text = content.decode("utf-8", errors="replace")
         try:
             error = json.loads(text)["error"]
@@ -235,26 +242,26 @@ class ChatServer:
 
     def _said(self, text: str) -> str:
         said = " ".join(redact(text.replace(self._key, "***") if self._key else text).split())
-        return (said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - 1]}…") or "it says nothing"
+        return (said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - 1]}…") or "no message"
 
 
 def checked_address(address: str) -> str:
-    """The address without a slash at its end. Raises `InputError` for none, and for one that holds a secret."""
+    """The address without a trailing slash. Raises `InputError` if it is invalid or holds a secret."""
     refuse_secret(address, "base_url", f"put the key into ${KEY}")
     try:
         parts = urlsplit(address.strip())
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, or brackets that are no IPv6 address
+    except ValueError:  # an invalid port or IPv6 address
         fits = False
     if not fits or parts.query or parts.fragment or not address.strip().isascii() or len(address.split()) != 1:
         raise InputError(
-            f"base_url is {address!r}; give that of a server with OpenAI's chat API, as http://localhost:11434/v1"
+            f"base_url is {address!r}; give the address of an OpenAI chat API, such as http://localhost:11434/v1"
         )
     return address.strip().rstrip("/").removesuffix("/chat/completions")
 
 
 def seconds_of(retry_after: str) -> float | None:
-    """The seconds that a `Retry-After` asks for, given as a number or as a date; None for neither."""
+    """The seconds that a `Retry-After` asks for as a number or a date; None if it is neither."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -268,6 +275,6 @@ def seconds_of(retry_after: str) -> float | None:
 
 def _key() -> str:
     key = os.environ.get(KEY, "").strip()
-    if not all("!" <= character <= "~" for character in key):  # http.client would quote the key in its complaint
-        raise InputError(f"${KEY} holds a space, a line end or another character that no key has; set it again")
+    if not all("!" <= character <= "~" for character in key):  # http.client would quote the key in its error
+        raise InputError(f"${KEY} holds a space, a line break or another invalid character; set it again")
     return key

@@ -1,4 +1,4 @@
-"""The checks that see every row of a corpus: shares and counts, each against a threshold of `validate`."""
+"""The checks on every row of a corpus: shares and counts, each against a threshold of `validate`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_MOST = "<="
 
 @dataclass(frozen=True)
 class Check:
-    """One value against one threshold. `remedy` says what to do when it fails."""
+    """One value against one threshold. `remedy` says what to do if it fails."""
 
     name: str
     what: str
@@ -34,16 +34,21 @@ class Check:
         return self.value >= self.threshold if self.rule == AT_LEAST else self.value <= self.threshold
 
     def sentence(self) -> str:
-        """The outcome in a sentence."""
+        """The outcome as a sentence."""
         word = "at least" if self.rule == AT_LEAST else "at most"
-        return f"{self.what} is {self.value:g} and must be {word} {self.threshold:g}" + (
+        return f"{self.what} is {figure(self.value)} and must be {word} {figure(self.threshold)}" + (
             f"; {self.remedy}" if self.remedy and not self.passed else ""
         )
 
 
+def figure(value: float) -> str:
+    """A count with all its digits, a share with up to six."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """What a corpus must hold; the settings of `validate` have the same names and say what each means."""
+    """What a corpus must satisfy; the settings of `validate` have the same names and describe each threshold."""
 
     max_rejected_fraction: float
     max_rejected_link_fraction: float
@@ -58,7 +63,7 @@ class Thresholds:
 
 @doing("checking the corpus")
 def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    """Every check on every row, in the order of a report."""
+    """Runs every check on every row, in the order of the report."""
     passages = _PassageCounts(corpus, thresholds.max_passage_words)
     return [
         *_sizes(corpus, thresholds),
@@ -69,7 +74,7 @@ def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
 
 
 class _PassageCounts:
-    """What is counted in one pass over the passages, which keeps digests alone."""
+    """Counts from one pass over the passages, which keeps only digests in memory."""
 
     def __init__(self, corpus: Corpus, most_words: int) -> None:
         self.count = self.long = self.empty = self.spaced = 0
@@ -114,8 +119,8 @@ def queries_of_origins(corpus: Corpus) -> dict[str, dict[str, int]]:
 
 
 def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    """The share of rejected rows: of all but links, and of each kind. An unreadable line counts in the first."""
-    remedy = "rejected.parquet of the corpus names each row and its reason: mend the source, or raise the threshold"
+    """The share of rejected rows: of all rows except links, and of each kind. Unreadable lines count in the former."""
+    remedy = "rejected.parquet of the corpus lists each row and its reason: fix the source, or raise the threshold"
     tables = {"query": corpus.queries, "qrel": corpus.qrels, "answer": corpus.answers, "link": corpus.links}
     taken = {"passage": corpus.passage_count} | {kind: len(table) for kind, table in tables.items()}
     kinds = corpus.rejected["kind"]
@@ -138,22 +143,25 @@ def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
 
 
 def refuse_remains(corpus: Corpus, split: str, most: float) -> None:
-    """Refuses a corpus of which more than `most` of what a split is measured on was rejected.
+    """Raises `InputError` with the counts if too much of what a split is measured on was rejected.
 
-    That are its passages, and the qrels that name a passage or query which the corpus does not have: the figures would
-    be of what is left. Raises `InputError` with the counts.
+    `most` limits the share of rejected passages, and the share of qrels that were rejected because the corpus lacks
+    their passage or query. Beyond it, metrics would describe only the remaining part.
     """
-    kinds, reasons = corpus.rejected["kind"], corpus.rejected["reason"]
+    kinds, reasons, places = (corpus.rejected[name] for name in ("kind", "reason", "where"))
+    others = "|".join(name for name in SPLITS if name != split)
+    elsewhere = places.str.contains(rf"\b(?:{others})\b") & ~places.str.contains(rf"\b{split}\b")
     out = {
-        "passages": (int((kinds == "passage").sum()), corpus.passage_count),
-        "qrels": (int(((kinds == "qrel") & reasons.str.startswith("points to no")).sum()), len(corpus.qrels_of(split))),
+        "passages": (kinds == "passage", corpus.passage_count),
+        "qrels": ((kinds == "qrel") & reasons.str.startswith("points to no") & ~elsewhere, len(corpus.qrels_of(split))),
     }
-    for what, (rejected, taken) in out.items():
+    for what, (counted, taken) in out.items():
+        rejected = int(counted.sum())
         if rejected > most * (rejected + taken):
-            named = reasons[kinds == what[:-1]].value_counts()
+            named = reasons[counted].value_counts()
             raise InputError(
                 f"{rejected:,} of {rejected + taken:,} {what} were rejected ({named.index[0]}), more than {most:.1%}: "
-                f"figures would be of the rest; mend what {corpus.folder / 'rejected.parquet'} names"
+                f"metrics would describe only the rest; fix the rows listed in {corpus.folder / 'rejected.parquet'}"
             )
 
 
@@ -174,13 +182,13 @@ def _texts(passages: _PassageCounts, thresholds: Thresholds) -> list[Check]:
             same,
             AT_MOST,
             thresholds.max_duplicate_text_fraction,
-            "remove the repeats from the source: one of them is judged wrong whenever the other is found",
+            "remove the repeats from the source: finding one counts as wrong if the other is the relevant one",
         ),
     ]
 
 
 def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
-    """What `ingest` promises of every corpus; a value above 0 means that the tables were made by something else."""
+    """What `ingest` guarantees for every corpus; a value above 0 means that something else wrote the tables."""
     queries, qrels = corpus.queries, corpus.qrels
     gold = qrels[qrels["relevance"] > 0]
     answered = corpus.answers["query_id"][corpus.answers["split"] == "test"]
@@ -188,15 +196,15 @@ def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
     split_of = pd.Series(queries["split"].to_numpy(), index=queries["query_id"]).groupby(level=0).first()
     texts = queries["text"].map(normalise)
     counts = {
-        "repeated_passage_ids": (passages.repeated_ids, "passages whose id another one has"),
-        "repeated_query_ids": (queries["query_id"].duplicated().sum(), "queries whose id another one has"),
+        "repeated_passage_ids": (passages.repeated_ids, "passages with the id of another"),
+        "repeated_query_ids": (queries["query_id"].duplicated().sum(), "queries with the id of another"),
         "empty_passages": (passages.empty, "passages without text"),
         "empty_queries": ((queries["text"].str.strip() == "").sum(), "queries without text"),
         "qrels_without_passage": (
             (passages.ids.find(digests_of(qrels["passage_id"].tolist())) < 0).sum(),
-            "qrels to no passage",
+            "qrels without a passage",
         ),
-        "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels to no query"),
+        "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels without a query"),
         "qrels_of_another_split": (
             (qrels["query_id"].map(split_of).fillna(qrels["split"]) != qrels["split"]).sum(),
             "qrels in another split than their query",
@@ -207,11 +215,11 @@ def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
         ),
         "answers_of_another_split": (
             (corpus.answers["query_id"].map(split_of) != corpus.answers["split"]).sum(),
-            "answers to no query of their split",
+            "answers without a query in their split",
         ),
         "texts_in_two_splits": (
             (queries["split"].groupby(texts).nunique() > 1).sum(),
-            "query texts that stand in two splits",
+            "query texts in two splits",
         ),
         "ids_with_white_space": (
             passages.spaced + sum(map(_holds_white_space, queries["query_id"])),

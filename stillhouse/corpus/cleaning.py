@@ -1,16 +1,16 @@
-"""The rules that a corpus keeps: rows that break one are rejected with the reason, all others become tables.
+"""The rules of a corpus: rows that break a rule are rejected with a reason, all other rows go into the tables.
 
 The rules, in the order in which they are applied:
 
-1. a passage or query has an id without white space and control characters (a TREC run file could not hold it, or not
-   every tool read it), valid Unicode and a text;
-2. ids are unique among passages and among queries; of two the first is kept (a passage and a query may share one);
-3. a link leads from an article of the corpus to another one; repeats and self-links are dropped without a word;
-4. a qrel names a query and a passage that are there, once a split, and its relevance is a whole number from 0 up;
+1. a passage or query has valid Unicode, a text, and an id without white space and control characters (a TREC run file
+   cannot hold them, and some tools cannot read them);
+2. ids are unique among passages and among queries, and the first of two is kept (a passage and a query may share one);
+3. a link leads from one article of the corpus to another; repeats and self-links are dropped silently;
+4. a qrel names an existing query and passage, once per split, and its relevance is a whole number of at least 0;
 5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there, or in
-   test at least an answer (elsewhere such a query is left out and counted);
-6. an answer belongs to a query that was taken, is not empty and, of the kind `regex`, compiles; repeats are dropped
-   without a word.
+   test at least an answer (in other splits such a query is left out and counted);
+6. an answer belongs to a query of the corpus, is not empty and, if its kind is `regex`, compiles; repeats are dropped
+   silently.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.taken_passages import TakenPassages
 
 PRECEDENCE = ("test", "dev", "train")
-"""The split that keeps a query which stands in several: what evaluates must not have been trained on."""
+"""The first of these splits keeps a query that is in several, so that no evaluation query is trained on."""
 
 _AT_ONCE = 2048
-"""Rows that are looked at together: few enough for the processor's cache, enough for arrays to pay."""
+"""Rows per block: few enough for the processor's cache, enough to make arrays worthwhile."""
 
 _CHARACTERS_AT_ONCE = 1 << 24
-"""Characters of passages that are looked at together, but for the last one's."""
+"""Characters of passages per block; the last passage may exceed it."""
 
 MAX_RELEVANCE = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What no id holds: control characters, at the first of which (NUL) tools in C end the id, and those that turn the
-direction of writing round, by which one id looks like another."""
+"""Characters that no id may hold: control characters, of which NUL ends the id in C programs, and marks that change the
+direction of writing and make one id look like another."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+NO_WHOLE_NUMBER = "relevance is not a whole number"
 
 
 @dataclass
 class CleanCorpus:
-    """The rows that were taken, in source order, and those that were not."""
+    """The accepted rows, in source order, and the rejected ones."""
 
     passages: TakenPassages = field(default_factory=TakenPassages)
     links: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -67,26 +68,26 @@ class CleanCorpus:
     answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """(query id, answer, kind), without repeats."""
     not_prose: dict[str, str] = field(default_factory=dict)
-    """Passage id → kind of `NotProse`; ids of passages that were not taken may be among them."""
+    """Passage id → kind of `NotProse`; may include passages that were rejected."""
     rejected: list[Rejected] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many rows were not wanted, for each `kind: reason`."""
+    """The number of rows left out on purpose, for each `kind: reason`."""
 
     def reasons(self) -> dict[str, int]:
-        """How many rows were rejected for each `kind: reason`, most frequent first."""
+        """The number of rejected rows for each `kind: reason`, most frequent first."""
         counts = Counter(f"{row.kind}: {row.reason}" for row in self.rejected)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def normalise(text: str) -> str:
-    """The form in which two queries count as the same text: NFKC, case folded, white space as single spaces."""
+    """The form in which two queries are compared: NFKC, case-folded, white space as single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
-    """Applies the rules to the rows of a source, in whatever order they come.
+    """Applies the rules to the rows of a source, in any order.
 
-    With `path` the passages are written there as they come, otherwise they are kept in memory.
+    With `path`, passages are written there as they come; otherwise they are kept in memory.
     """
     cleaning = Cleaning(TakenPassages(path))
     for block in blocks_of(rows):
@@ -104,8 +105,8 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
 
 
 class Cleaning:
-    """All rules but those of passages. `take` is given the other rows in their order, passages that were not taken as
-    `Rejected`; `finish` when there are no more, and no more passages.
+    """Applies all rules except those for passages. Call `take` with the other rows in their order, and with rejected
+    passages as `Rejected`. Call `finish` after all rows and passages.
     """
 
     def __init__(self, passages: TakenPassages) -> None:
@@ -146,7 +147,7 @@ class Cleaning:
 
 
 def blocks_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows, some at once."""
+    """Groups the rows into blocks."""
     block: list[Row] = []
     characters = 0
     for row in rows:
@@ -165,11 +166,11 @@ def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, co
 
 
 def shown(row: Rejected) -> Rejected:
-    """As much of a rejected row as is kept of it."""
-    # The id of a line with another delimiter is all of the line.
+    """A rejected row, shortened to what is kept of it."""
+    # In a line with another delimiter, the whole line is the id.
     id = row.id if len(row.id) <= CONTENT_LENGTH else f"{row.id[: CONTENT_LENGTH - 1]}…"
     texts = (id, row.reason, row.where, row.content[:CONTENT_LENGTH])
-    # Lone surrogates, which JSON can spell, have no UTF-8 form; they are shown as question marks.
+    # JSON can contain lone surrogates, which UTF-8 cannot encode; they become question marks.
     return Rejected(row.kind, *(text.encode("utf-8", errors="replace").decode() for text in texts))
 
 
@@ -177,7 +178,7 @@ def rejected_passage(row: Passage, reason: str) -> Rejected:
     return Rejected("passage", row.id, reason, row.where, row.text)
 
 
-def _id_fault(id: str) -> str:
+def id_fault(id: str) -> str:
     if not id:
         return "empty id"
     if id.split() != [id]:
@@ -188,7 +189,7 @@ def _id_fault(id: str) -> str:
 
 
 def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
-    """Takes those that keep the rules. Returns for each "", or why it was not taken."""
+    """Takes the passages that keep the rules. Returns for each why it was rejected, or ""."""
     reasons = faults_of(rows)
     if not any(reasons):
         return taken.add(rows)
@@ -197,12 +198,12 @@ def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
 
 
 def faults_of(rows: list[Passage]) -> list[str]:
-    """Why each passage breaks a rule by itself, or "" where it breaks none."""
+    """Why each passage breaks a rule by itself, or "" if it breaks none."""
     return [""] * len(rows) if _all_sound(rows) else list(map(_passage_fault, rows))
 
 
 def _all_sound(rows: list[Passage]) -> bool:
-    """Whether `_passage_fault` finds nothing in any of them, seen at once."""
+    """Whether `_passage_fault` finds nothing in any of the passages, checked together."""
     ids = [row.id for row in rows]
     joined = " ".join(ids)
     if joined.split() != ids or _CONTROL.search(joined) or not all(row.text.strip() for row in rows):
@@ -211,8 +212,8 @@ def _all_sound(rows: list[Passage]) -> bool:
 
 
 def _passage_fault(row: Passage) -> str:
-    """Why a passage is not taken, or ""."""
-    if reason := _id_fault(row.id):
+    """Why a passage is rejected, or ""."""
+    if reason := id_fault(row.id):
         return reason
     if not all(map(is_unicode, (row.title, row.text, row.article_id, row.section))):
         return "not valid Unicode"
@@ -220,7 +221,7 @@ def _passage_fault(row: Passage) -> str:
 
 
 def _take_query(corpus: CleanCorpus, row: Query) -> None:
-    reason = _id_fault(row.id)
+    reason = id_fault(row.id)
     if not reason and not is_unicode(row.text):
         reason = "not valid Unicode"
     if not reason and not row.text.strip():
@@ -247,20 +248,26 @@ def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
             corpus.links[row.source, row.target] = None
 
 
+def relevance_of(qrel: Qrel) -> int | None:
+    """The relevance of a qrel as a number; None if it is not a whole number, or above `MAX_RELEVANCE`."""
+    text = qrel.relevance.strip()
+    relevance = int(text) if _WHOLE_NUMBER.fullmatch(text) and len(text) <= 11 else None
+    return None if relevance is None or relevance > MAX_RELEVANCE else relevance
+
+
 def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:
-    """The qrels that hold by themselves, with their relevance as a number."""
+    """The qrels that are valid by themselves, with their relevance as a number."""
     taken: dict[tuple[str, str, str], tuple[Qrel, int]] = {}
     found = corpus.passages.rows_of([row.passage_id for row in qrels]).tolist()
     for row, passage in zip(qrels, found):
         key = (row.split, row.query_id, row.passage_id)
-        text = row.relevance.strip()
-        relevance = int(text) if _WHOLE_NUMBER.fullmatch(text) and len(text) <= 11 else None
+        relevance = relevance_of(row)
         if row.query_id not in corpus.queries:
             reason = "points to no query"
         elif passage < 0:
             reason = "points to no passage"
-        elif relevance is None or relevance > MAX_RELEVANCE:
-            reason = "relevance is not a whole number"
+        elif relevance is None:
+            reason = NO_WHOLE_NUMBER
         elif relevance < 0:
             reason = "negative relevance"
         elif key in taken:
@@ -278,7 +285,7 @@ def _reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
 
 
 def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answer]:
-    """The answers that hold by themselves."""
+    """The answers that are valid by themselves."""
     for row in answers:
         reason = "" if is_unicode(row.text) else "not valid Unicode"
         reason = reason or answer_fault(row.text, row.kind)
@@ -289,7 +296,7 @@ def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answe
 
 
 def _take_answers(corpus: CleanCorpus, answers: list[Answer], known: Set[str]) -> None:
-    """Takes the answers of the queries that were taken; those of `known` ones went with their queries."""
+    """Takes the answers of the accepted queries. Answers of other `known` queries were dropped with their queries."""
     for row in answers:
         if row.query_id in corpus.queries:
             corpus.answers[row.query_id, row.text, row.kind] = None
@@ -298,7 +305,7 @@ def _take_answers(corpus: CleanCorpus, answers: list[Answer], known: Set[str]) -
 
 
 def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: list[Answer]) -> None:
-    """Gives every query with gold, or with answers in test, its one split; drops the queries and qrels without."""
+    """Assigns one split to every query with a relevant passage, or in test an answer. Drops other queries and qrels."""
     golden = {
         split: {row.query_id for row, relevance in qrels if relevance > 0 and row.split == split}
         for split in PRECEDENCE

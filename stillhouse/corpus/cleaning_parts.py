@@ -1,4 +1,4 @@
-"""The rules of a corpus applied to a source by several processes, with what one process would give (`cleaning`)."""
+"""Applies the rules of a corpus in several processes, with the same result as in one process (`cleaning`)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from stillhouse.monitoring.activity import doing
 
 @dataclass(frozen=True)
 class Several:
-    """How several processes share the work: `each` calls a function in them; `folder`, which all of them see, holds the
-    parts that are finished; `watch` wraps their results: a progress bar, given how many come. A part has some
-    `part_bytes` of the source.
+    """How several processes share the work. `each` calls a function in the processes. `folder`, which all of them see,
+    holds the finished parts. `watch(results, count)` wraps the results in a progress bar. A part has about `part_bytes`
+    bytes of the source.
     """
 
     each: Each
@@ -30,10 +30,10 @@ class Several:
 
 
 def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
-    """What `clean` gives of `source.rows()`, with the passages in `path`.
+    """Returns what `clean` returns for `source.rows()`, with the passages in `path`.
 
-    Parts that an earlier run finished are taken unchanged, if no file of the source has changed. Raises `InputError`
-    as the reader does.
+    Reuses the parts that an earlier run finished, if no file of the source has changed. Raises `InputError` as the
+    reader does.
     """
     with doing("dividing the source"):
         parts = [Part(source.rows)] if source.parts is None else source.parts(several.part_bytes, several.each)
@@ -43,7 +43,7 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
     jobs = [(name, part.read) for name, part in zip(names, parts)]
     for _ in several.watch(several.each(partial(write_part, root), jobs), len(jobs)):
         pass
-    with doing("putting the parts together"):
+    with doing("joining the parts"):
         passages = JoinedPassages([root / name for name in names], path, several.each)
         cleaning = Cleaning(passages)
         for row in passages.rows([part.finish for part in parts]):
@@ -52,8 +52,7 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
 
 
 def _state(source: Source, part_bytes: int) -> str:
-    """The digest of what the files of a source are as the system reports it: another one when one of them was
-    written."""
+    """A digest of the inode, size and modification time of a source's files; writing to a file changes it."""
     stamps = {name: path.stat() for name, path in source.files.items()}
     state = {name: [stamp.st_ino, stamp.st_size, stamp.st_mtime_ns] for name, stamp in stamps.items()}
     return digest_json([source.format, source.identity, part_bytes, state])[:20]

@@ -1,7 +1,7 @@
-"""The fingerprint of a corpus, and what changed from one corpus to another: passages added, changed and removed.
+"""The fingerprint of a corpus, and the difference of two corpora: passages added, changed and removed.
 
-A passage is known by its id; what is read of it is its title and text. Only digests are held, 32 bytes a passage, so
-that two corpora of any size can be compared.
+Passages are matched by id and compared by title and text. Only digests are in memory, 32 bytes per passage, so that
+corpora of any size can be compared.
 
 Shapes: N passages of one corpus, each with two 64-bit halves of a digest.
 """
@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])
 """A digest that NumPy sorts and compares as one value."""
 SEPARATOR = "\x1f"
-"""Between the parts of what is digested; a control character that no id or text is cut at."""
+"""A control character between the parts of a digested text."""
 LABELS = {"queries": ("query_id", "text", "split"), "qrels": ("query_id", "passage_id", "relevance", "split")}
 
 
@@ -52,8 +52,8 @@ def _pairs(texts: list[str]) -> NDArray[np.void]:
 class Difference:
     """What changed from an old corpus to a new one.
 
-    `added` and `changed` are rows of the new corpus, `removed` rows of the old one: by passage id. `new_texts` and
-    `gone_texts` count texts whatever their id, since a passage that was only renamed needs no encoding and no training.
+    By passage id, `added` and `changed` are rows of the new corpus, and `removed` rows of the old one. `new_texts` and
+    `gone_texts` count texts regardless of ids, since a passage with only a new id needs no encoding and no training.
     """
 
     added: NDArray[np.int64]
@@ -72,7 +72,7 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """Texts that came or went, whichever are more, as a part of the larger corpus: a changed one counts once."""
+        """The larger of `new_texts` and `gone_texts`, as a share of the larger corpus: a change counts once."""
         return max(self.new_texts, self.gone_texts) / max(self.old, self.new, 1)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Difference:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """The digest of a corpus's passages, queries and qrels, whatever their order and wherever they came from."""
+    """The digest of a corpus's passages, queries and qrels, whatever their order and source."""
     passages = Passages.of(corpus)
     rows = np.stack([passages.ids_N, passages.texts_N], axis=1).view(np.uint64).reshape(len(passages), 4)
     rows = rows[np.lexsort(rows.T)]
@@ -102,7 +102,7 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 def difference(old: Corpus, new: Corpus) -> Difference:
-    """What changed from the corpus `old` to the corpus `new`; two of the same fingerprint differ in nothing."""
+    """What changed from the corpus `old` to the corpus `new`; nothing did if their fingerprints are equal."""
     before, after = Passages.of(old), Passages.of(new)
     order = np.argsort(before.ids_N)
     place = np.minimum(np.searchsorted(before.ids_N, after.ids_N, sorter=order), max(len(before) - 1, 0))
@@ -112,7 +112,7 @@ def difference(old: Corpus, new: Corpus) -> Difference:
         rows = order[place]
         known = before.ids_N[rows] == after.ids_N
         same = known & (before.texts_N[rows] == after.texts_N)
-    if old.titles != new.titles:  # every passage is read otherwise
+    if old.titles != new.titles:  # models read every passage differently
         same[:] = False
     comparable = old.titles == new.titles
     return Difference(
@@ -128,7 +128,7 @@ def difference(old: Corpus, new: Corpus) -> Difference:
 
 
 def _labels(corpus: Corpus) -> str:
-    """The digest of what training and evaluation read beside the passages."""
+    """The digest of what training and evaluation read besides the passages."""
     found = []
     for table, columns in LABELS.items():
         rows = getattr(corpus, table)[list(columns)].astype(str)

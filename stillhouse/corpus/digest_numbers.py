@@ -1,8 +1,8 @@
-"""Numbers for texts without keeping the texts: a hash table of digests in NumPy arrays.
+"""Numbers texts without keeping them: a hash table of digests in NumPy arrays.
 
-A Python dictionary of strings takes some 150 bytes a key; this one takes 24 to 40, whatever the length of the text.
+A Python dictionary of strings takes about 150 bytes per key; this table takes 24 to 40, whatever the length of a text.
 
-Shapes: N digests known, B digests asked at once.
+Shapes: N known digests, B digests per call.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ WIDTH = 16
 """Bytes of a digest. Of 10^8 texts, two have the same 128 bits with a probability of about 10^-23."""
 _FEWEST = 1 << 10
 _AT_ONCE = 1 << 16
-"""Digests that are put into a larger table at once."""
+"""Digests that are inserted at once."""
 
 
 def digests_of(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The 128 bits of BLAKE2b that stand for each text, uint64 [B, 2]; lone surrogates do no harm."""
+    """The 128-bit BLAKE2b digest of each text, uint64 [B, 2]; texts may hold lone surrogates."""
     coded = (text.encode("utf-8", errors="surrogatepass") for text in texts)
     digests = b"".join([hashlib.blake2b(data, digest_size=WIDTH).digest() for data in coded])
     return np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
@@ -45,16 +45,16 @@ class GrowingArray:
     def append(self, rows: NDArray[Any]) -> None:
         begin, self._count = self._count, self._count + len(rows)
         if self._count > len(self._room):
-            # `resize` moves no memory where the system can lengthen the array in its place.
+            # `resize` copies nothing if the system can extend the array in place.
             self._room.resize((self._count + self._count // 4, *self._room.shape[1:]), refcheck=False)
         self._room[begin : self._count] = rows
 
 
 class DigestNumbers:
-    """Numbers digests from 0 in the order in which they first come.
+    """Numbers digests from 0 in the order of their first appearance.
 
-    Open addressing with linear probing; at most half of the slots are taken. A slot holds a number, and the number
-    leads to the digest.
+    Open addressing with linear probing; at most half of the slots are taken. A slot holds a number, which is the row
+    of the digest.
     """
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class DigestNumbers:
 
     @property
     def digests(self) -> NDArray[np.uint64]:
-        """Those that are known, in the order of their numbers, uint64 [N, 2]."""
+        """The known digests in the order of their numbers, uint64 [N, 2]."""
         return self._digests.array
 
     def find(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The number of each digest, int64 [B], -1 for one that is not known."""
+        """The number of each digest, int64 [B]; -1 for an unknown digest."""
         known_N2 = self._digests.array
         found_B = np.full(len(digests_B2), -1, dtype=np.int64)
         open_B = np.arange(len(digests_B2))
@@ -85,12 +85,12 @@ class DigestNumbers:
         return found_B
 
     def add(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The number of each digest, int64 [B]; digests that are not known get the next numbers, in their order."""
+        """The number of each digest, int64 [B]; unknown digests get the next numbers, in their order."""
         numbers_B = self.find(digests_B2)
         unknown_U2 = digests_B2[numbers_B < 0]
         if not len(unknown_U2):
             return numbers_B
-        # Equal ones stand together in `order_U`, in their own order: the first of each is new, the others repeat it.
+        # `order_U` groups equal digests and keeps their order: the first of each group is new, the others repeat it.
         order_U = np.lexsort((unknown_U2[:, 1], unknown_U2[:, 0]))
         begins_U = np.append(True, (unknown_U2[order_U[1:]] != unknown_U2[order_U[:-1]]).any(axis=1))
         first_U = np.empty(len(order_U), dtype=np.int64)
@@ -101,7 +101,7 @@ class DigestNumbers:
         return numbers_B
 
     def _append(self, digests_U2: NDArray[np.uint64]) -> None:
-        """Takes digests that are new, each once."""
+        """Adds new digests, each given once."""
         begin = len(self)
         self._digests.append(digests_U2)
         assert len(self) < 2**31, "numbers are int32"
@@ -115,7 +115,7 @@ class DigestNumbers:
             self._place(np.arange(start, min(start + _AT_ONCE, len(self)), dtype=np.int32))
 
     def _place(self, numbers_B: NDArray[np.int32]) -> None:
-        """Puts numbers into free slots. Of several for one slot, the last written stays; the others go on."""
+        """Puts numbers into free slots. Of several numbers for one slot, the last stays and the others move on."""
         slots_B = self._home(self._digests.array[numbers_B])
         while len(numbers_B):
             free_B = self._slots[slots_B] < 0

@@ -1,7 +1,7 @@
 """Great Expectations suites for the tables of a corpus.
 
-Great Expectations holds a whole frame and its own copies in memory, so it sees at most `SAMPLED_ROWS` rows of a
-table, spread evenly over it; `corpus.checks` sees every row.
+Great Expectations holds a whole frame and several copies in memory, so it checks at most `SAMPLED_ROWS` rows of a
+table, spread evenly over it; `corpus.checks` checks every row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stillhouse.monitoring.activity import doing
 
 SAMPLED_ROWS = 200_000
 
-# Read by Great Expectations when it is imported: nothing is sent anywhere.
+# Great Expectations reads this when it is imported; "False" turns its telemetry off.
 TELEMETRY = "GX_ANALYTICS_ENABLED"
 
 
@@ -41,7 +41,7 @@ class SuiteResult:
 
 @doing("validating with Great Expectations")
 def run_suites(corpus: Corpus) -> list[SuiteResult]:
-    """Validates passages, queries and qrels. A table without rows has its columns checked only."""
+    """Validates passages, queries and qrels. In a table without rows, only the columns are checked."""
     os.environ.setdefault(TELEMETRY, "False")
     import great_expectations as gx
 
@@ -53,7 +53,7 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
         expectations = _expectations(table) if len(sample) else _expectations(table)[:1]
         batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("rows")
         suite = gx.ExpectationSuite(name=table, expectations=expectations)
-        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars cannot be switched off otherwise
+        with contextlib.redirect_stderr(io.StringIO()):  # the only way to turn its progress bars off
             outcome = batch.get_batch({"dataframe": sample}).validate(suite)
         checks = tuple(_as_check(table, result) for result in outcome.results)
         results.append(SuiteResult(table, len(sample), checks, tuple(_render(outcome))))
@@ -75,7 +75,7 @@ def _spread_rows(count: int) -> NDArray[np.int64]:
 
 
 def _expectations(table: str) -> Sequence[Any]:
-    """The suite of a table; the first expectation is the one on its columns."""
+    """The suite of a table; the first expectation checks its columns."""
     import great_expectations.expectations as gxe
 
     columns = list(SCHEMAS[table].names)
@@ -116,7 +116,7 @@ def _as_check(table: str, result: Any) -> Check:
 
 
 def _render(outcome: Any) -> list[str]:
-    """The sections of the result page, without the overview, which holds the time of the run."""
+    """The sections of the result page, without the overview, which contains the time of the run."""
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view import DefaultJinjaSectionView
 
@@ -132,7 +132,7 @@ def _render(outcome: Any) -> list[str]:
 
 
 def _escape(value: Any) -> Any:
-    """A result with its text escaped for HTML: Great Expectations shows unexpected values as they are."""
+    """A result with its text escaped for HTML, since Great Expectations shows unexpected values unescaped."""
     if isinstance(value, str):
         return html.escape(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""From what people clicked to train queries that one person cannot make up.
+"""Turns clicks into train queries that no single person can fake.
 
-A client has one vote on a query and a passage, the last one. No client has more than a share of all votes that count,
-and a pair is taken where enough clients are for it, and more than are against it.
+A client has one vote on each pair of query and passage: the last one. No client has more than a fixed share of the
+counted votes. A pair is accepted if enough clients are for it, and more than are against it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAINST = "a pair that as many clients are against"
 
 
 class Vote(NamedTuple):
-    """`value` is 1 for the passage and -1 against it; `at` puts votes in order."""
+    """`value` is 1 for the passage and -1 against it; `at` orders the votes."""
 
     query: str
     passage_id: str
@@ -33,9 +33,9 @@ class Vote(NamedTuple):
 
 @dataclass(frozen=True)
 class Chosen:
-    """The pairs that are taken: query text → passage ids, both in order of their names.
+    """The accepted pairs, query text → passage ids, both sorted.
 
-    `rejected` counts votes, by the reason.
+    `rejected` counts the rejected votes by reason.
     """
 
     pairs: Mapping[str, list[str]]
@@ -44,7 +44,7 @@ class Chosen:
 
 
 def choose(votes: Iterable[Vote], most_share: float = MOST_SHARE, least_clients: int = LEAST_CLIENTS) -> Chosen:
-    """The pairs that votes speak for. Queries count as the same where `normalise` makes them so."""
+    """Chooses the pairs that the votes support. Queries count as equal if `normalise` makes them equal."""
     given = sorted(votes, key=lambda vote: (vote.at, vote))
     rejected: Counter[str] = Counter()
     last: dict[tuple[str, str, str], Vote] = {}
@@ -77,9 +77,9 @@ def choose(votes: Iterable[Vote], most_share: float = MOST_SHARE, least_clients:
 
 
 def votes_a_client(votes: Mapping[str, int], most_share: float) -> int:
-    """How many votes of one client count, so that they are at most `most_share` of those that count; at least one.
+    """The number of votes per client that count, so that none has more than `most_share` of them; at least one.
 
-    The largest c with c ≤ `most_share` · Σ min(votes, c). What a client adds beyond c does not raise it.
+    The largest c with c ≤ `most_share` · Σ min(votes, c). Votes that a client casts beyond c do not raise it.
     """
     counts = sorted(votes.values(), reverse=True)
     for most in range(max(counts, default=1), 1, -1):
@@ -89,5 +89,5 @@ def votes_a_client(votes: Mapping[str, int], most_share: float) -> int:
 
 
 def query_id(text: str) -> str:
-    """The id of a query that feedback made: the same text has the same id in every export."""
+    """The id of a query from feedback: the same text has the same id in every export."""
     return f"feedback:{sha256(normalise(text).encode()).hexdigest()[:16]}"

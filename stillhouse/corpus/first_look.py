@@ -1,4 +1,4 @@
-"""A short look at a source: how many passages it has, how long they are, and how many questions of each split."""
+"""A quick look at a source: its number of passages, their lengths, and the number of questions in each split."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SECONDS = 9.0
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What was seen: the format, how many passages, the words of the first of them, and the judged questions by split.
+    """The format, the number of passages, the words in each of the first ones, and the judged questions by split.
 
-    `whole` is False where the look ended before the source did; the numbers are then of what was read.
+    `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
     """
 
     format: str
@@ -32,17 +32,17 @@ class FirstLook:
 
     @property
     def words(self) -> int:
-        """The words that 95 % of the measured passages have at most; 0 without passages."""
+        """The 95th percentile of the measured passages' words; 0 without passages."""
         return int(np.quantile(self.lengths, 0.95)) if self.lengths else 0
 
     @property
     def labelled(self) -> bool:
-        """Whether there are training questions; where the look ended early, any judged question lets hope for them."""
+        """Whether there are training questions. If time ran out, any judged question counts as a sign of them."""
         return bool(self.questions.get("train") or (self.questions and not self.whole))
 
 
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
-    """Reads a source to its end, or for a number of seconds.
+    """Reads a source for at most `seconds`.
 
     Raises `InputError` for a source that cannot be opened.
     """

@@ -1,7 +1,7 @@
-"""Questions that `generate-queries` made, taken into a corpus of the same passages.
+"""Adds the questions of `generate-queries` to a corpus of the same passages.
 
-They are divided as pair queries are: train, dev and test share no article. Where the source has labelled train queries
-they join these, and nothing is measured on them.
+They are split like pair queries: train, dev and test share no article. If the source has labelled train queries, the
+questions are added to these, and no metric is computed on them.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class GeneratedQueries:
     folder: Path
 
     def refuse_other_passages(self, passages: Path) -> None:
-        """Raises `InputError` where the questions are of other passages than those of a corpus's `passages.parquet`."""
+        """Raises `InputError` if the questions are not about the passages in a corpus's `passages.parquet`."""
         facts = read_manifest(self.folder, verify=False).facts
         if facts.get("passages_digest") != digest_file(passages):
             raise InputError(
-                f"{self.folder} has questions about other passages than those of this source; ingest the source "
-                "without --generated, run `stillhouse generate-queries` on that, and ingest again with its output"
+                f"{self.folder} has questions about other passages than this source has; ingest the source without "
+                "--generated, run `stillhouse generate-queries` on that, and ingest again with its output"
             )
 
     def divided(self, passages: TakenPassages, choices: PairChoices, taken: Iterable[str] = ()) -> PairQueries:
-        """The questions, each in the split of its passage's article, as `make_pair_queries` divides articles.
+        """Assigns each question to the split of its passage's article, as `make_pair_queries` does.
 
-        Of `choices` the fractions, the limits of each split and the seed count. `taken` are the texts of labelled
-        queries: a question that repeats one is left out. Raises `InputError` where no train query is left.
+        Uses the fractions, the limits per split and the seed of `choices`. `taken` are the texts of labelled queries; a
+        question that repeats one is left out. Raises `InputError` if no train query is left.
         """
         forms = {normalise(text) for text in taken}
         table = Corpus(self.folder).queries
@@ -52,8 +52,8 @@ class GeneratedQueries:
         kept_K = sampled(split_K, replace(choices, most=0))
         if not (split_K[kept_K] == SPLITS.index("train")).any():
             raise InputError(
-                f"{self.folder} has no question for train; ask about more passages, or lower heldout_dev_articles and "
-                "heldout_test_articles"
+                f"{self.folder} has no train question; generate questions about more passages, or lower "
+                "heldout_dev_articles and heldout_test_articles"
             )
         queries = [
             PairQuery(id, text, SPLITS[split], GENERATED, passage, passage)

@@ -1,4 +1,4 @@
-"""From a source to the tables of a corpus folder."""
+"""Turns a source into the tables of a corpus folder."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
 QUERIES = ("auto", "source", "pairs")
-"""Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
-as the corpus allows pairs."""
+"""Where train queries come from. `auto` is `source` if the source has train queries, else `pairs` if the corpus allows
+them."""
 FILES_TOGETHER = 1000
-"""Files of whose digests one process makes a list."""
+"""Files that one process digests per call."""
 OBJECTS = 100_000
-"""New objects after which Python looks for cycles, while rows are read."""
+"""New objects after which Python's garbage collector runs while rows are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How dev is drawn and how many articles and queries of each split are kept (None = all), by seed.
+    """How dev is drawn, and how many articles and queries of each split are kept (None = all), by seed.
 
-    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is
-    how many of them join the labelled train queries, as a share of these. `generated` are questions of a chat model:
-    they join the labelled train queries, and without such they stand in the place of pair queries. `added` are train
-    queries that join last, and are no labels: where the source has none, others are made as ever.
+    `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `mixed_pairs`
+    is the number of pair queries added to the labelled train queries, as a share of these. `generated` are questions of
+    a chat model: they are added to the labelled train queries or, if there are none, replace pair queries. `added` are
+    train queries that are added last. They do not count as labels: without other labels, queries are made as usual.
     """
 
     max_articles: int | None = None
@@ -62,7 +62,7 @@ class Choices:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Lets Python look for cycles of objects once in `OBJECTS` new ones: rows hold none, and every look takes time."""
+    """Runs Python's garbage collector once per `OBJECTS` new objects: rows have no cycles, and each run takes time."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS, *before[1:])
     try:
@@ -80,8 +80,8 @@ def ingest_source(
 ) -> dict[str, Any]:
     """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest.
 
-    `watch` wraps the rows as they are read: a progress bar. With `several` processes they read the source part by part;
-    tables and facts are the same.
+    `watch` wraps the rows as they are read, for a progress bar. With `several`, several processes read the source part
+    by part; the tables and facts are the same.
     """
     if source.candidates and choices.titles == LEFT_OUT:
         raise InputError("titles: left_out would leave out the sentence of every ReQA candidate; choose another")
@@ -108,7 +108,7 @@ def ingest_source(
         try:
             made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts, corpus.not_prose)
         except InputError as error:
-            # Without labels a corpus still serves pre-training and search; who asks for pairs must get them.
+            # A corpus without labels still serves pre-training and search, unless pairs were requested.
             if choices.queries == "pairs" or choices.pairs.tasks is not None:
                 raise
             not_made = str(error)
@@ -188,33 +188,33 @@ def _digests_of(paths: Sequence[Path]) -> list[str]:
 
 
 def _taken(corpus: CleanCorpus) -> dict[str, str]:
-    """The passages that are not prose, of those that were taken."""
+    """The accepted passages that are not prose, with their kind."""
     rows = corpus.passages.rows_of(list(corpus.not_prose))
     return {id: kind for (id, kind), row in zip(corpus.not_prose.items(), rows.tolist()) if row >= 0}
 
 
 def _has(source: Source, place: str) -> bool:
-    """Whether files were put into a source under `place`."""
+    """Whether files were added to a source under `place`."""
     return any(name.startswith(f"{place}/") for name in source.files)
 
 
 def _require_test_queries(source: Source, corpus: CleanCorpus) -> None:
-    """Test queries that were asked for must not vanish among the rejects."""
+    """Raises `InputError` if all test queries that the user added were rejected."""
     if not _has(source, PLACE):
         return
     if not any(query.where.startswith(PLACE) for query in corpus.queries.values()):
         reasons = ", ".join(corpus.reasons())
         raise InputError(
             f"test_queries: no query of {next(p for n, p in source.files.items() if n.startswith(PLACE)).parent} was "
-            f"taken ({reasons}); its qrels/test.tsv must name passages of the source by their ids"
+            f"accepted ({reasons}); its qrels/test.tsv must name passages of the source by their ids"
         )
 
 
 def _add(corpus: CleanCorpus, made: PairQueries) -> None:
-    """Puts made queries after those that are there. Raises `InputError` when an id is taken."""
+    """Appends made queries to the existing ones. Raises `InputError` if an id is already in use."""
     for query in made.queries:
         if query.id in corpus.queries:
-            raise InputError(f"the source has a query {query.id!r}, which is the id of a made query; rename it there")
+            raise InputError(f"the source has a query {query.id!r}, which is also the id of a made query; rename it")
         corpus.queries[query.id] = Query(query.id, query.text, "")
         corpus.split_of[query.id] = query.split
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
@@ -223,7 +223,7 @@ def _add(corpus: CleanCorpus, made: PairQueries) -> None:
 def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuery], str]:
     """Adds sentences of the corpus, each with its own passage, to the labelled train queries.
 
-    Returns them and, where the corpus has no sentence for it, why not: labelled queries serve without.
+    Returns the added queries. If the corpus has no suitable sentence, it returns none and the reason.
     """
     labelled = sum(split == "train" for split in corpus.split_of.values())
     most = round(choices.mixed_pairs * labelled)
@@ -243,7 +243,7 @@ def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuer
 
 
 def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQueries, has_train: bool) -> PairQueries:
-    """Adds a chat model's questions: all to train where there are labelled train queries, else to every split."""
+    """Adds a chat model's questions: all to train if there are labelled train queries, else to every split."""
     assert choices.pairs is not None, "choices of pair queries"
     wanted = choices.pairs
     if has_train:
@@ -264,9 +264,9 @@ def _take_added(
 
 
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:
-    """The columns of every table but `passages`. Rows stand in source order, queries and qrels split by split.
+    """The columns of every table except `passages`. Rows are in source order, queries and qrels also split by split.
 
-    `made` are those among the queries of the corpus that did not come with the source.
+    `made` are the queries of the corpus that did not come with the source.
     """
     pairs = {query.id: query for query in made}
     queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]

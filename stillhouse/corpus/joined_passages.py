@@ -1,7 +1,7 @@
-"""The parts of a source put together: passages that several parts have, and the one table of all that are left.
+"""Joins the parts of a source: finds passages that several parts have, and writes the others to one table.
 
-What is asked of all passages is answered from the sorted digests in the parts' folders, of which no more is in memory
-than is looked at: the memory is that of a row group, of what is asked for, and of the rows that are not taken.
+Look-ups over all passages use the sorted digests in the folders of the parts, which are memory-mapped. So memory holds
+only a row group, the requested rows and the rejected rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 class JoinedPassages(TakenPassages):
-    """The passages of all parts in `path`, once `rows` has been read to its end."""
+    """The passages of all parts, in `path` once `rows` has been read to its end."""
 
     def __init__(self, folders: Sequence[Path], path: Path, each: Each) -> None:
         self._parts = [PartFiles(folder) for folder in folders]
@@ -49,20 +49,20 @@ class JoinedPassages(TakenPassages):
         return int(self._offsets[-1])
 
     def _stretches(self, number: int) -> list[tuple[int, Begins]]:
-        """The articles of a part that an earlier part has too, with their places among the part's rows."""
+        """The articles of a part that an earlier part also has, with their places among the part's rows."""
         again = set(self._again.of_part(number)[0].tolist())
         found = ((at, row) for at, row in self._parts[number].others() if isinstance(row, Begins))
         return [both for count, both in enumerate(found) if count in again]
 
     def _rows_within(self, number: int) -> NDArray[np.int64]:
-        """The passages of those articles, int64, ascending."""
+        """The rows of the passages of these articles, int64, ascending."""
         places = self._parts[number].places
         edges = (np.searchsorted(places, [at, at + row.rows + 1]) for at, row in self._stretches(number))
         return np.concatenate([_NO_ROWS, *(np.arange(*both) for both in edges)])
 
     def rows(self, finish: Sequence[Callable[[Row], Row] | None]) -> Iterator[Row]:
-        """Writes the passages. Gives the other rows of all parts in their order, each part's by its `finish`; passages
-        that an earlier one keeps from being taken are `Rejected`.
+        """Writes the passages. Yields the other rows of all parts in order, passed through the part's `finish`, and a
+        `Rejected` for each passage that repeats an earlier one.
         """
         for number, (part, finishing) in enumerate(zip(self._parts, finish)):
             others = self._others(number) if number in self._gone else _unmarked(part.others())
@@ -82,7 +82,7 @@ class JoinedPassages(TakenPassages):
             first += len(batch)
 
     def _others(self, number: int) -> Iterator[Row]:
-        """The other rows of a part with repeats."""
+        """The other rows of a part that has repeats."""
         part = self._parts[number]
         dropped = dict(self._stretches(number))
         repeats = self._rejected(number)
@@ -103,7 +103,7 @@ class JoinedPassages(TakenPassages):
             waiting = next(repeats, None)
 
     def _rejected(self, number: int) -> Iterator[tuple[int, Rejected]]:
-        """The passages of a part whose id an earlier passage has, with their places."""
+        """The passages of a part that repeat the id of an earlier passage, with their places."""
         part, first = self._parts[number], 0
         rows, same = self._repeats.of_part(number)
         places = part.places[rows].tolist()
@@ -129,7 +129,7 @@ class JoinedPassages(TakenPassages):
         return own + (sum(map(self._articles_in, buckets_of(count))) if count else 0)
 
     def _articles_in(self, bounds: tuple[int, int]) -> int:
-        """How many articles of a bucket are no passage of the same id that is an article of its own."""
+        """How many articles of a bucket do not share their id with a passage that is its own article."""
         found: list[NDArray[np.uint64]] = [np.zeros((0, 2), dtype=np.uint64)]
         for number, part in enumerate(self._parts):
             keys = part.keys("articles")
@@ -139,7 +139,7 @@ class JoinedPassages(TakenPassages):
         return len(articles_A2) - int(self._is_own(articles_A2).sum())
 
     def _is_own(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Whether a passage with each digest is an article of its own, bool [B]."""
+        """Whether each digest belongs to a passage that is its own article, bool [B]."""
         own_B = np.zeros(len(digests_B2), dtype=np.bool_)
         for number, part in enumerate(self._parts):
             if part.passages and part.own.any():

@@ -1,8 +1,8 @@
-"""Answers of chat models, kept in the work area so that what was answered once is never paid for again.
+"""Keeps the answers of chat models in the work area, so that no answer is paid for twice.
 
-An answer lies in a file of its own, named by the digest of the request: model, prompt as sent, temperature, seed and
-the most tokens. The address is no part of it: a model is the same behind another port or host, and is renamed by
-whoever serves another one. A file is there whole or not at all.
+Each answer has its own file, named by the digest of the request: model, prompt as sent, temperature, seed and token
+limit. The address is not part of it, since a model is the same behind another host or port, and a different model
+should have a different name. A file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FOLDER = "answers"
 
 
 class KeptAnswers:
-    """The answers in a folder of the work area, by the request that each answers."""
+    """The answers in a folder of the work area, by their requests."""
 
     def __init__(self) -> None:
         self._folder = work_root() / FOLDER
 
     def find(self, request: Mapping[str, Any]) -> Reply | None:
-        """The answer to a request; None for one that is not there, and for a file that is damaged."""
+        """The answer to a request; None if there is none or its file is damaged."""
         try:
             content = json.loads(self._path(request).read_text(encoding="utf-8"))
             reply = Reply(content["text"], content["cut"])
@@ -35,8 +35,8 @@ class KeptAnswers:
         return reply if isinstance(reply.text, str) and isinstance(reply.cut, bool) else None
 
     def keep(self, request: Mapping[str, Any], reply: Reply) -> None:
-        """Keeps an answer, which `find` then gives in this process and any other."""
-        # In ASCII, since a model may answer with a lone surrogate, which has no form in UTF-8.
+        """Keeps an answer, so that `find` returns it in any process."""
+        # In ASCII, since a model's answer may hold a lone surrogate, which UTF-8 cannot encode.
         write_whole(self._path(request), json.dumps({"text": reply.text, "cut": reply.cut}) + "\n")
 
     def _path(self, request: Mapping[str, Any]) -> Path:

@@ -1,13 +1,14 @@
-"""Titles and headings as queries, and the one passage that answers each.
+"""Titles and headings as queries, each with the one passage that answers it.
 
-- The title of an article asks for its first passage, or for the first of the section that has the title as its
-  heading: what stands before that section is a notice or a table of contents.
+- The title of an article asks for the article's first passage, or, if a section has the title as its heading, for that
+  section's first passage: the text before such a section is a notice or a table of contents.
 - A heading asks for the first passage of its section.
 
 "First" means the first passage of prose: a table or a block of code does not introduce a subject.
 
-A name that several passages answer is no query: the title of two articles, the heading of two sections (`Overview`), a
-title that is a heading elsewhere. A section that has the title of its article as its heading gives the title alone.
+A name that several passages answer is not used as a query: the title of two articles, the heading of two sections
+(`Overview`), a title that is a heading elsewhere. If a section has its article's title as its heading, only the title
+becomes a query.
 
 Shapes: P passages, A articles, R sections (runs of passages with one heading), N names, M pairs, F forms.
 """
@@ -27,9 +28,9 @@ from stillhouse.corpus.taken_passages import TakenPassages
 
 
 class Names(NamedTuple):
-    """Names that can be queries: the row that has each in its column, and the row that answers it, int64 [N].
+    """Names that can be queries: the row with each name in its column, and the row that answers it, int64 [N].
 
-    The column is `title` or `section`; both rows are of one article.
+    The column is `title` or `section`; both rows are from one article.
     """
 
     named_N: NDArray[np.int64]
@@ -37,7 +38,7 @@ class Names(NamedTuple):
 
 
 def names_as_queries(passages: TakenPassages, layout: ArticleLayout, prose_P: NDArray[np.bool_]) -> tuple[Names, Names]:
-    """The titles, and the headings, that can be queries; `prose_P` marks the passages that can answer one."""
+    """The titles and the headings that can be queries; `prose_P` marks the passages that can answer a query."""
     forms = DigestNumbers()
     first_A, first_R = (_first(layout, group_P, prose_P) for group_P in (layout.article_P, layout.section_P))
     title_A = _forms(passages, "title", first_A, forms)
@@ -49,7 +50,7 @@ def names_as_queries(passages: TakenPassages, layout: ArticleLayout, prose_P: ND
 
     pairs_M2 = np.stack([np.concatenate([title_A, heading_R]), np.concatenate([answer_A, first_R])], axis=1)
     pairs_M2 = np.unique(pairs_M2[pairs_M2[:, 0] >= 0], axis=0)
-    # The number of an empty name, -1, is the last place.
+    # An empty name has number -1, which indexes the last place.
     once_F = np.append(np.bincount(pairs_M2[:, 0], minlength=len(forms)) == 1, False)
     title_F = np.zeros_like(once_F)
     title_F[title_A] = True
@@ -59,14 +60,16 @@ def names_as_queries(passages: TakenPassages, layout: ArticleLayout, prose_P: ND
 
 
 def _first(layout: ArticleLayout, group_P: NDArray[np.int64], prose_P: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The row of the first passage of prose of each group, int64; of a group without prose, of its first passage."""
+    """The row of the first prose passage of each group, or of its first passage if it has no prose; int64."""
     rows = layout.passages_P
     order = np.lexsort((~prose_P[rows], group_P[rows]))
     return rows[order[np.unique(group_P[rows][order], return_index=True)[1]]]
 
 
 def _forms(passages: TakenPassages, column: str, rows_N: NDArray[np.int64], forms: DigestNumbers) -> NDArray[np.int64]:
-    """The number of the form of each row's name, int64 [N]; -1 for one without a letter or digit, or too long."""
+    """The number of the normalised name of each row, int64 [N]; -1 for a name that is too long or has no letter or
+    digit.
+    """
     form_N = np.full(len(rows_N), -1, dtype=np.int64)
     order = np.argsort(rows_N)
     place, begin = 0, 0

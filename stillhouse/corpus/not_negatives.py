@@ -1,4 +1,4 @@
-"""Passages that are no negatives of the queries made from a corpus, though no qrel names them."""
+"""Passages without a qrel that still must not be negatives of queries made from the corpus."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stillhouse.corpus.store import Corpus
 
 
 def not_negatives(corpus: Corpus) -> pd.DataFrame:
-    """`query_id` and `row` (int32): the passages that a pair query has as neither relevant nor wrong.
+    """`query_id` and `row` (int32) of the passages that are neither relevant to a pair query nor negatives.
 
-    Those are the passage that it was taken from; for `bfs` and `wlp` all passages of its own article and of its
-    relevant passage's, any of which could have been drawn as the relevant one; for `title` all passages of the
-    article, and for `heading` all of the section, since each is about what the query names.
+    These are the passage that the query was taken from; for `bfs` and `wlp` all passages of its own article and of its
+    relevant passage's article, any of which could have been drawn as the relevant one; for `title` all passages of the
+    article, and for `heading` all of the section, since each is about the subject that the query names.
     """
     queries = corpus.queries[corpus.queries["taken_from"] != ""]
     own = pd.DataFrame({"query_id": queries["query_id"], "row": corpus.rows_of(queries["taken_from"])})
@@ -38,9 +38,9 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
 
 
 def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
-    """`article` and `row` (int32) of every passage of some articles, whose ids alone are held.
+    """`article` and `row` (int32) of every passage of some articles. Only these articles' ids are kept in memory.
 
-    Without articles nothing is read: no corpus pays for queries that it does not have.
+    Reads nothing if there are no articles.
     """
     wanted, found, first = set(articles), [], 0
     for block in corpus.passage_blocks("article_id") if wanted else ():
@@ -52,7 +52,7 @@ def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
 
 
 def _rows_of_sections(corpus: Corpus, own: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """`query_id` and `row` of every passage of the sections whose headings are queries."""
+    """`query_id` and `row` of every passage in the sections whose headings are queries."""
     own = own[own["query_id"].isin(queries["query_id"][queries["origin"] == HEADING])].reset_index(drop=True)
     own = own[["query_id"]].join(corpus.passages_at(own["row"].to_numpy(), "article_id", "section"))
     own = own.rename(columns={"article_id": "article"})

@@ -1,6 +1,6 @@
-"""Draws the pair queries of each task: which words of which passage ask, and which passage answers.
+"""Draws the pair queries of each task: the words of a passage that ask, and the passage that answers.
 
-`pair_queries` says what the tasks are, and makes queries of what is drawn here.
+`pair_queries` describes the tasks and makes the queries.
 
 Shapes: S sentences, P passages, A articles, L links, K drawn queries.
 """
@@ -24,15 +24,15 @@ OF_SENTENCES = ("ict", "bfs", "wlp")
 TITLE, HEADING, SPAN = "title", "heading", "span"
 TASKS = (*OF_SENTENCES, TITLE, HEADING, SPAN)
 COLUMNS = {TITLE: "title", HEADING: "section"}
-"""The columns in which the queries of tasks stand, where it is not the text."""
+"""The columns that hold the queries of tasks, if not `text`."""
 _DRAWN = ("wlp", "bfs", "ict", TITLE, HEADING, SPAN)
-"""The order in which tasks take their sentences, each sentence once: the one with the fewest to choose from first."""
+"""The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
 
 class Drawn(NamedTuple):
     """Queries before their texts are read: int64 [K], or [K, 2].
 
-    `task_K` are places in `TASKS`, `asking_K` the passages in whose column a query stands, at [begin, end) of
+    `task_K` are indices into `TASKS`. `asking_K` are the passages that hold the queries, at [begin, end) of
     `places_K2`: characters of a sentence, words of a span; a title or heading is the whole column. `positives_K` are
     the relevant passages. `taken_from_K` and `numbers_K` make the id.
     """
@@ -45,7 +45,7 @@ class Drawn(NamedTuple):
     places_K2: NDArray[np.int64]
 
     def among(self, kept_K: NDArray[np.bool_]) -> Drawn:
-        """The queries of a mask."""
+        """The queries that a mask selects."""
         return Drawn(*(part[kept_K] for part in self))
 
 
@@ -64,11 +64,11 @@ def draw_queries(
     own_passage: bool,
     seed: int,
 ) -> Drawn:
-    """At most `most` queries of each article by each task, in the order of `tasks`.
+    """Draws at most `most` queries per article and task, in the order of `tasks`.
 
-    Every task has its own stream of random numbers. `prose_P` marks the passages that a query is taken from, and
-    `own_passage` makes the sentence's own passage the relevant one of `ict`. `taken` are normalised texts that no
-    sentence repeats.
+    Every task has its own stream of random numbers. `prose_P` marks the passages that queries may be taken from.
+    `own_passage` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
+    query may repeat.
     """
     if set(tasks) & set(OF_SENTENCES):
         sentences = query_sentences(passages.texts(), min_words, language, taken)
@@ -104,7 +104,7 @@ def draw_queries(
 
 
 class _Positives:
-    """The relevant passages that a task allows. `possible_P` marks the passages whose sentences have one at all."""
+    """The relevant passages that a task allows. `possible_P` marks the passages whose sentences have any."""
 
     def __init__(self, layout: ArticleLayout, split_A: NDArray[np.int8], task: str, verbatim: bool) -> None:
         self._layout, self._task, self._verbatim = layout, task, verbatim
@@ -124,7 +124,7 @@ class _Positives:
         self.possible_P &= self._links_A[layout.article_P] > 0
 
     def draw(self, rows_K: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
-        """One relevant passage for a sentence of each of `rows_K`, int64 rows."""
+        """Draws one relevant passage for a sentence of each of `rows_K`, int64 rows."""
         layout = self._layout
         if self._task == "ict":
             return rows_K.astype(np.int64) if self._verbatim else layout.neighbour_P[rows_K]
@@ -135,7 +135,7 @@ class _Positives:
         sizes_K, begin_K = np.diff(layout.offsets)[articles_K], layout.offsets[articles_K]
         if self._task == "wlp":
             return layout.passages_P[begin_K + random.integers(sizes_K)]
-        # One of the other passages: a draw among one fewer, and those from the sentence's own passage on move up.
+        # One of the other passages: draws among one fewer, and shifts those from the sentence's own passage on by one.
         other_K = random.integers(sizes_K - 1)
         return layout.passages_P[begin_K + other_K + (other_K >= layout.place_P[rows_K] - begin_K)]
 
@@ -143,7 +143,7 @@ class _Positives:
 def _draw(
     possible_N: NDArray[np.bool_], article_N: NDArray[np.int64], most: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """At most `most` of the possible ones of each article, without repeats, ascending."""
+    """Draws at most `most` of the possible candidates per article, without repeats, ascending."""
     candidates = np.flatnonzero(possible_N)
     article = article_N[candidates]
     order = np.lexsort((random.random(len(candidates)), article))

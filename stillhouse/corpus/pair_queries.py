@@ -1,37 +1,35 @@
-"""Queries made from the corpus itself, for a corpus without labelled ones: the pair tasks of Chang et al. §3, and three
-more.
+"""Queries made from the corpus itself, for a corpus without labels: the pair tasks of Chang et al. §3, and three more.
 
-A pair query has one relevant passage. Chang et al.'s are sentences:
+A pair query has one relevant passage. In the tasks of Chang et al., the query is a sentence:
 
-- `ict` (inverse cloze): a sentence of a passage → the passage beside it in the same section;
+- `ict` (inverse cloze): a sentence of a passage → the neighbouring passage in the same section;
 - `bfs` (body first selection): a sentence of an article's first section → another passage of that article;
 - `wlp` (link prediction): a sentence of an article's first section → a passage of an article that links to it.
 
-Three that only a setting asks for (`auto` means those of Chang et al. 2020):
+Three more tasks must be set explicitly (`auto` means the tasks of Chang et al. 2020):
 
 - `title`: the title of an article → the article's first passage;
 - `heading`: the heading of a section → the section's first passage (`names_as_queries` has the rules of both);
-- `span`: some words in a row of a passage → that passage (`query_spans`).
+- `span`: consecutive words of a passage → that passage (`query_spans`).
 
-**A title can be a query only where titles are not read** (`titles: left_out`). Elsewhere every passage of the article
-begins with it, so the query would ask for its own words and BM25 would find them; and a passage cannot be read
-without its title for some queries and with it for others, since one index serves them all. Headings are never read.
+**Titles can be queries only if titles are not read** (`titles: left_out`). Otherwise every passage of the article
+begins with its title, so the query would ask for its own words and BM25 would find them. A passage cannot be read with
+its title for some queries and without it for others, since one index serves them all. Headings are never read.
 
-**A sentence never stands in its relevant passage.** Chang et al. take the sentence of `ict` out of the passage. Here
-the passages that are trained on and searched are those of the corpus, and a retriever that finds the sentence's own
-passage shows that it can match strings. So `ict` asks for the passage beside it: the local context is what the task is
-about, in Chang et al. too. The passage that a sentence was taken from is kept in the column `taken_from`: `evaluate`
-leaves it out of the ranking of that query, or a system would be punished for finding it. It must be no negative in a
-training either, nor must the other passages of the articles of `bfs` and `wlp`, among which the relevant one was drawn
-by lot (`not_negatives.py`).
+**A sentence is never in its relevant passage.** Chang et al. remove the sentence of `ict` from the passage. Here the
+passages of the corpus are trained on and searched, and a retriever that finds the sentence's own passage only shows
+that it can match strings. So `ict` asks for the neighbouring passage: the task is about local context, in Chang et al.
+too. The column `taken_from` names the passage that a sentence was taken from. `evaluate` leaves it out of that query's
+ranking, so that finding it is not penalised. It must not be a negative in training either, nor must the other passages
+of the articles of `bfs` and `wlp`, from which the relevant one was drawn at random (`not_negatives.py`).
 
-Where every article has one passage there is no passage beside it: then the relevant passage of `ict` is the sentence's
-own, which is called *verbatim* everywhere, and its figures tell of string matching above all, as those of `span` do.
-Pairs that are mixed into labelled train queries (`mixed_pairs`) are verbatim too: nothing is measured on them, and they
-teach the corpus's words.
+If every article has one passage, there is no neighbouring passage. Then the relevant passage of `ict` is the sentence's
+own, which is called *verbatim* everywhere, and its metrics mainly show string matching, as those of `span` do. Pairs
+that are mixed into labelled train queries (`mixed_pairs`) are verbatim too: no metric is computed on them, and they
+teach the corpus's vocabulary.
 
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
-split. A link between articles of two splits makes no query. All passages are searched in every split.
+split. A link between articles of different splits makes no query. All passages are searched in every split.
 
 Shapes: S sentences, P passages, A articles, L links, K chosen sentences.
 """
@@ -72,12 +70,12 @@ class PairQuery(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoices:
-    """What to make. `tasks` are names of `TASKS`; None is what the corpus supports of Chang et al.'s.
+    """What to make. `tasks` are names of `TASKS`; None means the tasks of Chang et al. that the corpus supports.
 
-    `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles. `most` limits
-    the queries of all splits together, `max_queries` those of each (None = all). With `own_passage` the relevant
-    passage of `ict` is the sentence's own in every corpus. A sentence has `min_words` or more, a span `span_words` (at
-    least, at most).
+    `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
+    `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). With
+    `own_passage`, the relevant passage of `ict` is the sentence's own in every corpus. A sentence has `min_words` words
+    or more, a span `span_words` (at least, at most).
     """
 
     tasks: tuple[str, ...] | None = None
@@ -95,7 +93,7 @@ class PairChoices:
 
 @dataclass(frozen=True)
 class PairQueries:
-    """What was made. `articles` counts the articles of each split; `verbatim` is explained above."""
+    """The queries that were made. `articles` counts the articles of each split; `verbatim` is explained above."""
 
     queries: list[PairQuery]
     tasks: tuple[str, ...]
@@ -109,14 +107,14 @@ class PairQueries:
 
 
 def check_tasks(asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The tasks of the setting in the order of `TASKS`; () for None. Raises `InputError` for no task at all."""
+    """The tasks of the setting in the order of `TASKS`; () for None. Raises `InputError` for an empty or wrong list."""
     if asked is None:
         return ()
     if not asked:
         raise InputError(f"pair_tasks is an empty list; leave it out, or name some of {', '.join(TASKS)}")
     for name in asked:
         if name not in TASKS:
-            raise InputError(f"pair_tasks: {name!r} is no pair task; {nearest(name, TASKS)}")
+            raise InputError(f"pair_tasks: {name!r} is not a pair task; {nearest(name, TASKS)}")
     return tuple(task for task in TASKS if task in asked)
 
 
@@ -130,9 +128,9 @@ def make_pair_queries(
 ) -> PairQueries:
     """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
 
-    `taken` are the texts of labelled queries: no pair query repeats one. `not_prose` are the ids of passages, tables
-    say, that no query is taken from; they may be relevant to one. Raises `InputError` for a task that the corpus
-    does not support, for too few articles to hold any out, and when no train query comes out.
+    `taken` are the texts of labelled queries, which no pair query repeats. `not_prose` are the ids of passages, such as
+    tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
+    not support, for too few articles to hold any out, and if no train query results.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
     tasks = _supported(layout, check_tasks(choices.tasks))
@@ -164,17 +162,17 @@ def make_pair_queries(
             raise InputError(f"pair_tasks: the corpus gives no {task} query; {remedy}")
     if not any(query.split == "train" for query in queries):
         raise InputError(
-            f"no train query could be made by {'+'.join(tasks)}: no passage of a train article has words for one that "
-            f"stand nowhere else; {_lower(tasks) or 'name more pair_tasks'}, or give `stillhouse ingest` more text"
+            f"no train query could be made by {'+'.join(tasks)}: no passage of a train article has suitable words that "
+            f"appear nowhere else; {_lower(tasks) or 'name more pair_tasks'}, or give `stillhouse ingest` more text"
         )
     articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
     return PairQueries(queries, tasks, articles, verbatim)
 
 
 def split_articles(articles: int, dev_fraction: float, test_fraction: float, seed: int) -> NDArray[np.int8]:
-    """The split of each article as its number in `SPLITS`, int8 [A]; a fraction above 0 takes at least one.
+    """The split of each article as its index in `SPLITS`, int8 [A]; a fraction above 0 takes at least one article.
 
-    Raises `InputError` when none would be left to train on.
+    Raises `InputError` if no article would be left to train on.
     """
     sizes = [max(round(part * articles), 1) if part else 0 for part in (dev_fraction, test_fraction)]
     if sum(sizes) >= articles:
@@ -198,14 +196,14 @@ def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]
     for task in asked:
         if lacks.get(task):
             raise InputError(
-                f"pair_tasks: {task} cannot be made of this corpus, which has {lacks[task]}; leave {task} out, or give "
+                f"pair_tasks: {task} is impossible in this corpus, which has {lacks[task]}; leave {task} out, or give "
                 "`stillhouse ingest` articles (format article-tree or article-jsonl)"
             )
     return asked or tuple(task for task in OF_SENTENCES if not lacks.get(task))
 
 
 def _lower(tasks: Sequence[str]) -> str:
-    """The setting that gives these tasks more to choose from; "" where there is none."""
+    """A remedy: the setting that gives these tasks more candidates, or ""."""
     if set(tasks) & set(OF_SENTENCES):
         return "lower pair_sentence_words"
     return "lower pair_span_min_words" if SPAN in tasks else ""
@@ -218,9 +216,9 @@ def _written(
     span_words: tuple[int, int],
     taken: Set[str],
 ) -> list[PairQuery]:
-    """The queries with their texts, in which white space is single spaces.
+    """The queries with their texts, with white space as single spaces.
 
-    Left out are those with a text of `taken` or of several queries, and spans that another passage has as well.
+    Leaves out queries whose text is in `taken` or shared by several queries, and spans that another passage also has.
     """
     ids = passages.column("passage_id")
     own_K, other_K = (ids.take(pa.array(rows)).to_pylist() for rows in (drawn.taken_from_K, drawn.positives_K))
@@ -254,14 +252,14 @@ def _written(
 
 
 def _cut(task: str, text: str, begin: int, end: int) -> str:
-    """The words of a query, from the column in which they stand."""
+    """The words of a query, cut out of their column."""
     if task in OF_SENTENCES:
         return " ".join(text[begin:end].split())
     return " ".join(text.split()[begin:end] if task == SPAN else text.split())
 
 
 def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
-    """Marks a seeded sample of at most `choices.most` queries, `choices.max_queries` of each split."""
+    """Marks a seeded sample of at most `choices.most` queries, and at most `choices.max_queries` of each split."""
     kept = np.ones(len(split_K), dtype=np.bool_)
     limits = [(0, choices.most, np.ones_like(kept))]
     for split, limit in choices.max_queries.items():

@@ -1,7 +1,7 @@
-"""What a process writes of one part of a source: its passages, each checked by itself, and its other rows.
+"""The files that a process writes for one part of a source: its passages, each checked by itself, and its other rows.
 
-A part is a folder that is there whole or not at all. Its memory is that of a block of rows, and 50 bytes a passage of
-the part. What the rules ask of other parts is left to `joined_passages`; for that the digests lie there sorted.
+A part is a folder that is written whole or not at all. Writing it takes the memory of a block of rows, and 50 bytes
+per passage of the part. `joined_passages` applies the rules that involve other parts, with the help of sorted digests.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ ROWS: dict[str, Any] = {
     kind.__name__: kind for kind in (Answer, Begins, LeftOut, Link, NotProse, Qrel, Query, Rejected)
 }
 KEYS = ("ids", "articles", "begins")
-"""Digests of which a part has a sorted list: of passages, of the articles that are no passages, of `Begins`."""
+"""The sorted lists of digests in a part: of passages, of articles that are not passages, and of `Begins`."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Digests in ascending order, the same ones in the order of their rows: `high` and `low` uint64, `rows` int64."""
+    """Digests in ascending order, equal digests in the order of their rows: `high` and `low` uint64, `rows` int64."""
 
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
@@ -60,7 +60,7 @@ class Keys:
 
     @classmethod
     def open(cls, folder: Path, name: str) -> Keys:
-        """Those that `save` wrote, memory-mapped."""
+        """Memory-maps the keys that `save` wrote."""
         return cls(*(np.load(folder / f"{name}.{field}.npy", mmap_mode="r") for field in ("high", "low", "rows")))
 
     def save(self, folder: Path, name: str) -> None:
@@ -74,7 +74,7 @@ class Keys:
         return Keys(self.high[chosen], self.low[chosen], self.rows[chosen])
 
     def within(self, first: int, end: int) -> slice:
-        """Where those lie whose upper half is from `first` until before `end`."""
+        """The slice of keys whose upper half is in [first, end)."""
         edges = [0 if first == 0 else self._place(first), len(self) if end >= 1 << 64 else self._place(end)]
         return slice(*edges)
 
@@ -82,7 +82,7 @@ class Keys:
         return int(np.searchsorted(self.high, np.uint64(high)))
 
     def find(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Where each digest first stands, int64 [B], -1 for one that does not."""
+        """The first place of each digest, int64 [B]; -1 for a missing digest."""
         high_B, low_B = digests_B2[:, 0].copy(), digests_B2[:, 1]
         place_B = np.searchsorted(self.high, high_B).astype(np.int64)
         found_B = np.full(len(place_B), -1, dtype=np.int64)
@@ -99,9 +99,9 @@ class Keys:
 
 
 def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> int:
-    """Reads a part into the folder `root/<name>`, unless that is there. Returns how many passages it holds.
+    """Reads a part into the folder `root/<name>`, unless that exists. Returns the number of its passages.
 
-    Raises what the reader does, `InputError` for a damaged file say; then there is no folder.
+    If the reader raises an error, such as `InputError` for a damaged file, no folder is left.
     """
     name, read = job
     folder = root / name
@@ -163,15 +163,15 @@ def _write(folder: Path, rows: Iterable[Row]) -> None:
 
 
 def _contents(passages: list[Passage]) -> NDArray[np.uint64]:
-    """64 bits that stand for the title and the text of each passage, uint64 [B]."""
+    """64-bit digests of the title and text of each passage, uint64 [B]."""
     return digests_of([f"{len(row.title)} {row.title}{row.text}" for row in passages])[:, 0]
 
 
 @dataclass(frozen=True)
 class PartFiles:
-    """The folder of a part, read. Passages that were taken are numbered from 0 in it; `places` are theirs among all
-    rows of the part, int64; `contents` uint64 stand for their titles and texts; `own` says whose article is itself.
-    `sound` bool is that of each `Begins`.
+    """Reads the folder of a part. Its accepted passages are numbered from 0. `places` (int64) are their places among
+    all rows of the part, `contents` (uint64) the digests of their titles and texts, and `own` marks passages that are
+    their own article. `sound` (bool) is the field of each `Begins`.
     """
 
     folder: Path
@@ -215,7 +215,7 @@ class PartFiles:
                 yield file.get_batch(number)
 
     def others(self) -> Iterator[tuple[int, Row]]:
-        """All rows that are no such passages, with their places."""
+        """All other rows, with their places."""
         with (self.folder / "others.jsonl").open(encoding="ascii") as file:
             for line in file:
                 at, kind, *fields = json.loads(line)

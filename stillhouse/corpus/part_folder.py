@@ -1,4 +1,4 @@
-"""The folder of a part that one of several processes writes: it is there whole or not at all, whoever is killed."""
+"""The folder of a part that one of several processes writes: it appears whole or not at all, even after a kill."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stillhouse.artifacts import flush
 
 @contextmanager
 def part_folder(folder: Path) -> Iterator[Path]:
-    """Gives a folder beside `folder` to write into, and renames it to `folder` once the block ends without an error.
+    """Yields a folder beside `folder` to write into, and renames it to `folder` once the block ends without an error.
 
-    Where another try of the same part, which was given up too early, is first, its folder stays: it has the same files.
+    If an earlier try at the same part, wrongly given up as dead, finishes first, its folder stays: the files are equal.
     """
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:

@@ -1,4 +1,4 @@
-"""The passage ids of a corpus in row order, read as they are asked for: memory is that of the answer."""
+"""The passage ids of a corpus in row order, read on demand: only the requested ids are in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stillhouse.errors import InputError
 
 COLUMN = "passage_id"
 LARGEST_BLOCK = 1 << 17
-"""Ids that are held at once."""
+"""Ids that are read at once."""
 
 
 class PassageIds:
-    """Passage ids numbered from 0, each once: those of a Parquet file's column `passage_id`, or of a sequence.
+    """Unique passage ids numbered from 0, from the column `passage_id` of a Parquet file or from a sequence.
 
-    `ids[rows]` gives those of an integer array as an object array of its shape, `find` the rows of ids. Either reads
-    the column once, so that many are asked for together. Raises `InputError` for a file that is damaged.
+    `ids[rows]` returns the ids of an integer array as an object array of the same shape, and `find` the rows of ids.
+    Each call reads the whole column, so ask for many ids at once. Raises `InputError` for a damaged file.
     """
 
     def __init__(self, source: Path | Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class PassageIds:
             raise _damaged(self._source, error) from None
 
     def blocks(self) -> Iterator[pa.Array]:
-        """All ids, some at a time."""
+        """All ids, in blocks."""
         if not isinstance(self._source, Path):
             yield self._source
             return
@@ -67,12 +67,12 @@ class PassageIds:
         return found[place].reshape(rows.shape)
 
     def find(self, ids: Iterable[str]) -> NDArray[np.int64]:
-        """The row of each id, int64; -1 for one that is not there."""
-        import pandas as pd  # here, so that a search, which finds no rows, starts faster
+        """The row of each id, int64; -1 for a missing id."""
+        import pandas as pd  # here, so that a search, which never calls this, starts faster
 
         place, wanted = pd.factorize(np.array(list(ids), dtype=object))
         values = pa.array(wanted, pa.string())
-        rows_W, first = np.full(len(wanted) + 1, -1, dtype=np.int64), 0  # the last is of ids that are None
+        rows_W, first = np.full(len(wanted) + 1, -1, dtype=np.int64), 0  # the last place is for ids that are None
         for block in self.blocks() if len(wanted) else ():
             number_B = pc.index_in(block, value_set=values).fill_null(-1).to_numpy(zero_copy_only=False)
             there = np.flatnonzero(number_B >= 0)
@@ -81,7 +81,7 @@ class PassageIds:
         return rows_W[place]
 
     def write(self, path: Path, begin: int = 0, end: int | None = None) -> None:
-        """Writes the ids from row `begin` until before `end` as the one column of a Parquet file."""
+        """Writes the ids of the rows [begin, end) as the only column of a Parquet file."""
         end = len(self) if end is None else end
         schema, first = pa.schema([(COLUMN, pa.string())]), 0
         with pq.ParquetWriter(path, schema) as file:
@@ -93,7 +93,7 @@ class PassageIds:
 
     @cached_property
     def digest(self) -> bytes:
-        """The same for the same ids in the same order, wherever they lie."""
+        """A digest of the ids in their order, wherever they are stored."""
         hashed = hashlib.blake2b(digest_size=16)
         for block in self.blocks():
             lengths = pc.binary_length(block).buffers()[1]  # `to_numpy` would import pandas
@@ -104,10 +104,10 @@ class PassageIds:
 
 
 def _characters(block: pa.Array) -> memoryview:
-    """The UTF-8 of all ids of a block one after another, not copied."""
+    """The concatenated UTF-8 of all ids of a block, without a copy."""
     offsets = np.frombuffer(block.buffers()[1], np.int32, len(block) + 1, 4 * block.offset)
     return memoryview(block.buffers()[2] or b"")[offsets[0] : offsets[-1]] if len(block) else memoryview(b"")
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path} is damaged ({error}); make it again")
+    return InputError(f"{path} is damaged ({error}); create it again")

@@ -1,9 +1,9 @@
 """Questions that a chat model asks about passages, for a corpus without labels.
 
-The output does not depend on the order in which answers come: a question belongs to its passage, and passages stand in
-corpus order. A question that was made of two passages is dropped, since it has two right answers of which one would be
-judged wrong. Of passages with equal title and text the first alone is asked about, and of passages that are no prose
-(`not_prose.parquet`) none.
+The output does not depend on the order in which answers arrive: questions are kept with their passages, in corpus
+order. A question that comes from two passages is dropped, since it has two right answers and one would be judged wrong.
+Of passages with equal title and text, only the first is asked about. Passages that are not prose (`not_prose.parquet`)
+are skipped.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from stillhouse.corpus.store import Corpus, write_table
 from stillhouse.errors import InputError
 
 IN_A_ROW = 20
-"""So many passages in a row without a usable answer end the work: a server that is down would cost hours of pauses."""
+"""Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""
 _PLACES = re.compile(r"\{(title|text|number)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What is asked of the model. `max_tokens` None leaves the length of an answer to the server."""
+    """The settings of a request. `max_tokens` None leaves the length of an answer to the server."""
 
     model: str
     prompt: str
@@ -46,7 +46,7 @@ class Asking:
     seed: int
 
     def request(self, title: str, text: str) -> dict[str, Any]:
-        """The body of the request about a passage, whose own braces stay unchanged."""
+        """The body of the request about a passage; braces in the passage stay unchanged."""
         values = {"title": title, "text": text, "number": str(self.number)}
         prompt = _PLACES.sub(lambda place: values[place[1]], self.prompt)
         return {
@@ -60,7 +60,7 @@ class Asking:
 
 
 class Passage(NamedTuple):
-    """A passage to ask about; `row` is its row number."""
+    """A passage to ask about; `row` is its row in the corpus."""
 
     row: int
     id: str
@@ -69,11 +69,11 @@ class Passage(NamedTuple):
 
 
 Answered = tuple[Passage, list[str] | BrokenAnswer, bool]
-"""A passage with its questions, or why there are none, and whether an earlier run had its answer."""
+"""A passage, its questions or the reason why there are none, and whether an earlier run had its answer."""
 
 
 class MadeQuery(NamedTuple):
-    """A made question; `row` and `passage_id` are of the passage that answers it."""
+    """A generated question; `row` and `passage_id` are those of the passage that answers it."""
 
     id: str
     text: str
@@ -83,7 +83,7 @@ class MadeQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class Generated:
-    """What was made: `passages` were asked about, `kept` of them answered by an earlier run, `broken` left out.
+    """The result: `passages` were asked about, of which `kept` were answered by an earlier run and `broken` left out.
 
     `repeated` counts the questions that were dropped because several passages have them.
     """
@@ -96,7 +96,7 @@ class Generated:
 
 
 def chosen_rows(corpus: Corpus, most: int | None, seed: int) -> NDArray[np.int64]:
-    """The rows of the passages to ask about, ascending: a seeded sample of `most` of those that are prose, or all."""
+    """The rows of the passages to ask about, ascending: all prose passages, or a seeded sample of `most` of them."""
     rows = np.arange(corpus.passage_count)
     if corpus.not_prose:
         rows = np.setdiff1d(rows, corpus.rows_of(corpus.not_prose))
@@ -113,10 +113,10 @@ def generate(
     at_once: int,
     watch: Callable[[int], None] = lambda count: None,
 ) -> Generated:
-    """Asks about the passages `rows`, `at_once` requests side by side. `watch` is called with 1 after every passage.
+    """Asks about the passages `rows`, with `at_once` concurrent requests. Calls `watch(1)` after every passage.
 
-    Raises `InputError` where the server refuses all requests, where `IN_A_ROW` passages in a row get no usable answer,
-    and where more than half of all get none.
+    Raises `InputError` if the server refuses all requests, if `IN_A_ROW` passages in a row get no usable answer, or if
+    more than half of all passages get none.
     """
     asked = kept = in_a_row = 0
     made: dict[Passage, list[str]] = {}
@@ -132,8 +132,8 @@ def generate(
                 made[passage], in_a_row = answer, 0
             if in_a_row == IN_A_ROW:
                 raise InputError(
-                    f"{in_a_row} passages in a row got no usable answer, the last one because: {broken[-1]}; mend the "
-                    "server or the settings and run the same command again: what was answered is kept"
+                    f"{in_a_row} passages in a row got no usable answer, the last one because: {broken[-1]}; fix the "
+                    "server or the settings and run the same command again: finished answers are kept"
                 )
     if 2 * len(broken) > asked:
         reason, count = Counter(broken).most_common(1)[0]
@@ -153,7 +153,7 @@ def generate(
 
 
 def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
-    """Writes questions as the table `queries` of a corpus: each is of train, and `taken_from` names its passage."""
+    """Writes questions as the table `queries` of a corpus: each is in train, and `taken_from` names its passage."""
     columns = {
         "query_id": [query.id for query in queries],
         "text": [query.text for query in queries],
@@ -165,7 +165,7 @@ def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
 
 
 def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
-    """The passages `rows`; of those with the same title and text the first."""
+    """The passages `rows`; of passages with the same title and text, only the first."""
     seen = DigestNumbers()
     first = 0
     for block in corpus.passage_blocks("passage_id", "title", "text", among=rows):
@@ -182,7 +182,7 @@ def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
 def _ask_all(
     passages: Iterator[Passage], asking: Asking, server: ChatServer, at_once: int
 ) -> Generator[Answered, None, None]:
-    """What became of every passage, in the order of the answers."""
+    """The outcome for every passage, in the order of the answers."""
     answers = KeptAnswers()
 
     def ask(passage: Passage) -> Answered:
@@ -198,7 +198,7 @@ def _ask_all(
 
         known = answers.find(request)
         if known is not None:
-            with suppress(BrokenAnswer):  # kept when other lines counted as questions
+            with suppress(BrokenAnswer):  # kept by a version with other rules for questions
                 return passage, read(known), True
         try:
             return passage, server.ask(request, keep), False
@@ -206,7 +206,7 @@ def _ask_all(
             return passage, error, False
 
     running: set[Future[Answered]] = set()
-    # The server's end comes before the pool's, which waits for its threads: those that pause go on to their end.
+    # The server closes before the pool, which waits for its threads: so threads that pause end at once.
     with ThreadPoolExecutor(at_once) as pool, server:
         for passage in passages:
             running.add(pool.submit(ask, passage))

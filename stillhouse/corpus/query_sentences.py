@@ -1,4 +1,4 @@
-"""The sentences of a corpus that can stand for a query: long enough, not too long, and said in one place only.
+"""The sentences of a corpus that can serve as queries: neither too short nor too long, and unique in the corpus.
 
 Shapes: S sentences, P passages.
 """
@@ -17,15 +17,15 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.sentences import sentence_spans
 
 MOST_WORDS = 64
-"""What has more words than this and no sentence end is a table, a list or code."""
+"""A longer text without a sentence end is a table, a list or code."""
 
 
 @dataclass(frozen=True)
 class QuerySentences:
-    """Where the sentences stand, in corpus order; the text of one is cut out when it is chosen.
+    """The places of the sentences in corpus order; the text of a sentence is cut out when it is chosen.
 
     `rows_S` (int32) are the passages, `spans_S2` (int32) the [begin, end) characters, `numbers_S` (int32) the place of
-    each among all sentences of its passage, from 0; `taken_S` marks those that say what a labelled query says.
+    each among all sentences of its passage, from 0; `taken_S` marks those with the text of a labelled query.
     """
 
     rows_S: NDArray[np.int32]
@@ -37,11 +37,11 @@ class QuerySentences:
 def query_sentences(
     texts: Iterable[str], min_words: int, language: str, taken: Set[str] = frozenset()
 ) -> QuerySentences:
-    """The sentences of `min_words` to `MOST_WORDS` words whose text is that of no other sentence of the corpus.
+    """The sentences of `min_words` to `MOST_WORDS` words that no other sentence of the corpus repeats.
 
-    A sentence that stands twice is boilerplate, or its passage has a twin: as a query it would have several right
-    answers, of which one is judged. Texts are compared in the form of `normalise`, by their first 64 bits of BLAKE2.
-    `taken` are the labelled queries in that form.
+    A repeated sentence is boilerplate, or its passage has a duplicate: as a query it would have several right answers,
+    of which only one is judged. Texts are normalised with `normalise` and compared by the first 64 bits of their
+    BLAKE2 digests. `taken` are the normalised labelled queries.
     """
     rows, begins, ends, numbers = (array("i") for _ in range(4))
     digests, said = array("Q"), array("b")

@@ -1,8 +1,8 @@
 """Spans of words as queries: a crop of a passage asks for that passage (Izacard et al. 2022, §3.1).
 
-Contriever crops both sides, independently, because both are trained on as they are drawn. Here the passages are those
-of the corpus, which later steps search: the query is the crop, and the passage stays whole. It is at least twice as
-long as its crop. The crops of a passage are drawn independently, so they may overlap.
+Contriever crops both sides independently, because it trains on the crops themselves. Here later steps search the
+passages of the corpus, so only the query is a crop and the passage stays whole. A passage is at least twice as long as
+its crops, which are drawn independently and may overlap.
 
 Shapes: P passages, A articles, K spans.
 """
@@ -21,14 +21,14 @@ from stillhouse.corpus.cleaning import normalise
 
 
 class Spans(NamedTuple):
-    """Spans by passage, then by place: rows int64 [K], and the first word and the one behind the last, int64 [K, 2]."""
+    """Spans sorted by passage and place: rows int64 [K], and [first, last + 1) words, int64 [K, 2]."""
 
     rows_K: NDArray[np.int64]
     words_K2: NDArray[np.int64]
 
 
 def word_counts(texts: Iterable[str]) -> NDArray[np.int32]:
-    """The words of each text between white space, int32."""
+    """The number of words in each text, split at white space, int32."""
     return np.fromiter((len(text.split()) for text in texts), np.int32)
 
 
@@ -40,10 +40,10 @@ def draw_spans(
     most: int,
     random: np.random.Generator,
 ) -> Spans:
-    """At most `most` spans of each article, of `lengths` words (at least, at most), where `possible_P` allows it.
+    """Draws at most `most` spans per article, of `lengths` words (at least, at most), from passages in `possible_P`.
 
-    Passage, length and place are uniform. A passage of fewer than twice the least words gives none, and of two spans
-    that begin at the same word one is kept.
+    Passage, length and place are uniform. A passage with fewer than twice the minimum length gives no span, and of two
+    spans that begin at the same word, one is kept.
     """
     least, longest = lengths
     rows = layout.passages_P
@@ -53,7 +53,7 @@ def draw_spans(
     rows_K = rows[(np.cumsum(sizes_A) - sizes_A)[article_K] + random.integers(sizes_A[article_K])]
     length_K = random.integers(least, np.minimum(words_P[rows_K] // 2, longest) + 1)
     begin_K = random.integers(words_P[rows_K] - length_K + 1)
-    # One of two that begin together: `unique` finds the one that was drawn first.
+    # Of spans that begin at the same word, `unique` keeps the first one drawn.
     _, kept = np.unique(np.stack([rows_K, begin_K], axis=1), axis=0, return_index=True)
     return Spans(rows_K[kept], np.stack([begin_K, begin_K + length_K], axis=1)[kept])
 
@@ -61,9 +61,9 @@ def draw_spans(
 def found_elsewhere(
     spans: Sequence[str], rows_K: NDArray[np.int64], least: int, texts: Iterable[str]
 ) -> NDArray[np.bool_]:
-    """Whether another passage than its own, of all passages' `texts`, says what a span says; bool [K].
+    """Whether a span also occurs in another passage than its own, bool [K]; `texts` are those of all passages.
 
-    Both are compared in the form of `normalise`. Every span has at least `least` words.
+    Spans and texts are normalised with `normalise`. Every span has at least `least` words.
     """
     words_K = [normalise(span).split() for span in spans]
     least = min([least, *map(len, words_K)])

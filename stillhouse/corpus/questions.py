@@ -1,9 +1,8 @@
-"""The questions in a model's answer, which was asked for one on each line and may have written anything.
+"""Finds the questions in a model's answer. The model was asked for one per line, but may have written anything.
 
-A line is a question where it ends in a question mark, or is an item of a list: numbered, with a bullet, or in JSON. So
-neither "Here are three questions:" nor an apology becomes one. What is left out: a line with control characters or
-marks that turn the direction of writing, one that is too long, one without a letter, one that only repeats the
-passage, and one that says what an earlier one says.
+A line is a question if it ends in a question mark, or is an item of a list: numbered, with a bullet, or in JSON. So
+neither "Here are three questions:" nor an apology counts. Lines are left out if they hold control characters or marks
+that change the direction of writing, are too long, have no letter, only repeat the passage, or repeat an earlier line.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.terminal import CONTROL, DIRECTION
 
 MOST_CHARACTERS = 300
-"""A longer line is no question that a person would type."""
+"""No person would type a longer question."""
 MOST_ANSWERED = 20_000
-"""An answer of more characters did not keep to what it was asked."""
+"""A longer answer did not follow the instructions."""
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-"""What reasoning models write before their answer."""
+"""The thoughts that reasoning models write before their answer."""
 _FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
 _MARK = re.compile(r"(?:[*_\"'“]*\(?(?:[Qq](?:uestion)?\s?\d{0,3}|\d{1,3})\s?[.):]|[-*•–])(?:\s+|(?=[^\s\d]))")
-"""What stands before an item of a list: `1.`, `(2)`, `**3:**`, `Q4:`, a bullet; not the `3.` of `3.5 million`."""
+"""The mark of a list item: `1.`, `(2)`, `**3:**`, `Q4:`, a bullet; not the `3.` of `3.5 million`."""
 _QUOTES = "\"'`“”„‘’«»*_ "
 _ENDS = ("?", "？", "؟", "⸮", "՞", "፧")
 """Question marks of many scripts."""
@@ -33,22 +32,22 @@ _HARMFUL = re.compile(f"[{CONTROL}{DIRECTION}]")
 
 
 def questions_of(reply: Reply, text: str, number: int) -> list[str]:
-    """The first `number` questions of an answer about a passage's `text`. Raises `BrokenAnswer` where there is none."""
+    """The first `number` questions of an answer about a passage's `text`. Raises `BrokenAnswer` if there is none."""
     answer = _FENCE.sub("", _THOUGHTS.sub("", reply.text))
     if len(answer) > MOST_ANSWERED:
-        raise BrokenAnswer(f"an answer of {len(answer):,} characters")
+        raise BrokenAnswer(f"the answer has {len(answer):,} characters")
     found: dict[str, str] = {normalise(text): ""}
     for line in _lines(answer, reply.cut):
         if question := _sound(line):
             found.setdefault(normalise(question), question)
     questions = [question for question in found.values() if question]
     if not questions:
-        raise BrokenAnswer("the answer is no list of questions")
+        raise BrokenAnswer("the answer is not a list of questions")
     return questions[:number]
 
 
 def _lines(answer: str, cut: bool) -> Iterator[str]:
-    """The lines that are questions by their form, without what marks them as such."""
+    """The lines that have the form of questions, without list marks."""
     if (items := _json_items(answer)) is not None:
         yield from items
         return
@@ -62,9 +61,9 @@ def _lines(answer: str, cut: bool) -> Iterator[str]:
 
 
 def _json_items(answer: str) -> list[str] | None:
-    """The texts of a list in JSON, or of the one list in an object; None for an answer that is neither.
+    """The texts of a JSON list, or of the only list in a JSON object; None for any other answer.
 
-    An item may be an object of one text, as `{"question": "…"}`.
+    An item may be an object with one text, such as `{"question": "…"}`.
     """
     try:
         content = json.loads(answer)
@@ -79,7 +78,7 @@ def _json_items(answer: str) -> list[str] | None:
 
 
 def _sound(line: str) -> str:
-    """A line as a query; "" for one that cannot be one."""
+    """A line as a query, or "" if it cannot be one."""
     question = " ".join(line.strip(_QUOTES + "\t").split())
     sound = (
         len(question) <= MOST_CHARACTERS

@@ -1,7 +1,7 @@
-"""Which digests come more than once in the parts of a source, however many there are.
+"""Finds repeated digests in the parts of a source, however many digests there are.
 
-The digests of all parts are divided by their upper bits into buckets, each of some two million, and one bucket after
-the other is sorted, in any process: its memory is that of a bucket, and what it finds that of the repeats.
+The digests of all parts are divided by their upper bits into buckets of about two million. Each bucket is sorted by
+itself, in any process, so memory holds only a bucket and the repeats.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from stillhouse.corpus.sources.rows import Each
 IN_A_BUCKET = 1 << 21
 
 Without = Mapping[int, NDArray[np.int64]]
-"""The rows of some parts that do not count, ascending, by the number of the part."""
+"""The rows to ignore, ascending, by the number of the part."""
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Rows whose digest came before, by part and row: int64 [R] each. `same` bool [R]: with the same content too."""
+    """Rows with an earlier digest, by part and row: int64 [R] each. `same` (bool [R]): the content is the same too."""
 
     part: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -39,16 +39,16 @@ class Repeats:
 
 
 def buckets_of(count: int) -> list[tuple[int, int]]:
-    """The bounds of the upper halves of digests, of which there are `count`, in each bucket."""
+    """The bounds of each bucket in the upper halves of `count` digests."""
     buckets = max(1, -(-count // IN_A_BUCKET))
     edges = [(number << 64) // buckets for number in range(buckets + 1)]
     return list(pairwise(edges))
 
 
 def find_repeats(folders: Sequence[Path], name: str, count: int, without: Without, each: Each) -> Repeats:
-    """The repeats among `count` keys of the parts in `folders`: all behind the first of equal ones, by part and row.
+    """The repeats among `count` keys of the parts in `folders`: all equal keys after the first, by part and row.
 
-    The first is the first that is sound, among `begins`; those before it are no repeats.
+    Among `begins`, the first sound key counts as the first; keys before it are not repeats.
     """
     found = list(each(partial(_repeats_in, folders, name, without), buckets_of(count)))
     part, row, same = (np.concatenate(arrays) for arrays in zip(*found))
@@ -77,7 +77,7 @@ def _repeats_in(
         sound.append(files.sound[keys.rows] if name == "begins" else np.ones(len(keys), np.bool_))
     high_B, low_B, part_B, row_B = (np.concatenate(arrays) for arrays in (high, low, part, row))
     content_B, sound_B = np.concatenate(content), np.concatenate(sound)
-    # Equal digests stand in the order of parts and rows, since that is how they came and the sort is stable.
+    # The sort is stable, so equal digests stay in the order of parts and rows.
     order = np.lexsort((low_B, high_B))
     high_B, low_B, content_B = high_B[order], low_B[order], content_B[order]
     run_B = np.cumsum(np.append(True, (high_B[1:] != high_B[:-1]) | (low_B[1:] != low_B[:-1]))[: len(order)]) - 1

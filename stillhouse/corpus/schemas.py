@@ -61,24 +61,24 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 SPARSE: Mapping[str, pa.Schema] = {
     "not_prose": pa.schema([("passage_id", pa.string()), ("kind", pa.string())]),
 }
-"""Tables of which most corpora have no row. Their file is there only where they have one."""
+"""Tables that are empty in most corpora. Their file exists only if they have a row."""
 
 TABLES = {**SCHEMAS, **SPARSE}
 
 SOURCE = "source"
-"""The origin of a query that came with the source; all others are of synthetic ones: a pair task, or `GENERATED`."""
+"""The origin of a query that came with the source. Synthetic queries have a pair task or `GENERATED`."""
 GENERATED = "generated"
-"""The origin of a question that a chat model made of a passage, and what its id begins with."""
+"""The origin of a question that a chat model wrote about a passage, and the prefix of its id."""
 ADDED = "added"
-"""The origin of a train query that joined those of the source from elsewhere: feedback on a service's answers, say."""
+"""The origin of a train query that was added from elsewhere, such as feedback on a service's answers."""
 
 UNIQUE = {"passages": ("passage_id", "text")}
-"""Columns in which hardly a value comes twice, so that no dictionary of values is tried for them."""
+"""Columns with almost no repeated value, which are written without dictionary encoding."""
 
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "queries": {"origin": SOURCE, "taken_from": ""},
     "answers": {"kind": TEXT},
 }
-"""The columns that a writer may leave out, and what they then hold."""
+"""The columns that a writer may leave out, and their default values."""
 
 Columns = Mapping[str, Sequence[object]]

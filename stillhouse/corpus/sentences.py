@@ -1,4 +1,4 @@
-"""Where sentences begin and end in a passage, by `sentencex`, the Wikimedia segmenter of some 300 languages."""
+"""Splits a passage into sentences with `sentencex`, the Wikimedia segmenter for about 300 languages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 import sentencex
 
-# The library panics on white space of several bytes (a no-break space, say) beside an initial.
+# The library panics on multi-byte white space (such as a no-break space) next to an initial.
 WHITE_SPACE = re.compile(r"[^\S\n]")
 
 
 def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
-    """The [begin, end) character spans of the sentences of `text`, in order, without the white space around them.
+    """The [begin, end) character spans of the sentences of `text`, in order, without surrounding white space.
 
-    `language` is an ISO 639-1 code; the library splits a language that it does not know by that language's nearest
-    relative. An empty text has no sentences.
+    `language` is an ISO 639-1 code; for an unknown language, the library uses its nearest relative. An empty text has
+    no sentences.
     """
     spans = []
     begin = 0
@@ -24,5 +24,5 @@ def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
             first = begin + segment.index(stripped)
             spans.append((first, first + len(stripped)))
         begin = end
-    assert begin == len(text), "the segments, laid end to end, are the text"
+    assert begin == len(text), "the segments together are the text"
     return spans

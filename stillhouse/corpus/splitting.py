@@ -1,4 +1,4 @@
-"""Seeded choices in a clean corpus: fewer articles for a trial run, dev drawn from train, and samples of a size."""
+"""Seeded sampling in a clean corpus: fewer articles for a trial run, dev queries drawn from train, fewer queries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stillhouse.corpus.schemas import SPLITS
 def sample_articles(corpus: CleanCorpus, limit: int | None, seed: int) -> dict[str, int]:
     """Keeps at most `limit` articles (None = all), their passages, the links among them and the queries about them.
 
-    A passage without an article counts as one. Returns how many queries of each split left.
+    A passage without an article counts as an article. Returns the number of removed queries in each split.
     """
     if not limit:
         return {}
     own = corpus.passages.own_articles()
-    # Arrow sorts by the bytes of UTF-8, which is the order of code points.
+    # Arrow sorts by UTF-8 bytes, which is the order of code points.
     articles = pc.unique(own).sort()
     if len(articles) <= limit:
         return {}
@@ -31,15 +31,17 @@ def sample_articles(corpus: CleanCorpus, limit: int | None, seed: int) -> dict[s
     names = set(kept.to_pylist())
     corpus.links = dict.fromkeys(link for link in corpus.links if names.issuperset(link))
     found = corpus.passages.rows_of([row.passage_id for row, _ in corpus.qrels]).tolist()
+    # Queries that have answers and no qrel ask about the whole corpus.
+    answered = {query_id for query_id, _, _ in corpus.answers} - {row.query_id for row, _ in corpus.qrels}
     corpus.qrels = [qrel for qrel, passage in zip(corpus.qrels, found) if passage >= 0]
     judged = {row.query_id for row, relevance in corpus.qrels if relevance > 0}
-    return _remove(corpus, corpus.queries.keys() - judged)
+    return _remove(corpus, corpus.queries.keys() - judged - answered)
 
 
 def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
-    """Moves a part of the train queries to dev when there are train queries and no dev ones; returns how many.
+    """Moves a fraction of the train queries to dev if there are no dev queries; returns how many.
 
-    Queries of the same text move together. At least one text moves and at least one stays.
+    Queries with the same text move together. At least one text moves and at least one stays.
     """
     train = [id for id, split in corpus.split_of.items() if split == "train"]
     if fraction == 0 or "dev" in corpus.split_of.values():
@@ -62,12 +64,12 @@ def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
 
 
 def remove_train(corpus: CleanCorpus) -> int:
-    """Takes the train queries and their qrels out; returns how many queries left."""
+    """Removes the train queries and their qrels; returns the number of removed queries."""
     return _remove(corpus, {id for id, split in corpus.split_of.items() if split == "train"}).get("train", 0)
 
 
 def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int | None], seed: int) -> dict[str, int]:
-    """Keeps at most `limits[split]` queries of each split (None = all) and their qrels; returns how many left."""
+    """Keeps at most `limits[split]` queries of each split (None = all) and their qrels; returns how many it removed."""
     removed: set[str] = set()
     for split, limit in limits.items():
         ids = sorted(id for id, own in corpus.split_of.items() if own == split)
@@ -79,7 +81,7 @@ def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int | None], seed: 
 
 
 def _remove(corpus: CleanCorpus, removed: Set[str]) -> dict[str, int]:
-    """Takes queries and their qrels out; returns how many of each split."""
+    """Removes queries with their qrels and answers; returns how many of each split."""
     left = Counter(corpus.split_of[id] for id in removed)
     for id in removed:
         del corpus.queries[id], corpus.split_of[id]

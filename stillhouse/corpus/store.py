@@ -25,31 +25,31 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
 if TYPE_CHECKING:
-    import pandas as pd  # imported by what needs it: a search starts faster without
+    import pandas as pd  # imported only where needed, so that a search starts faster
 
 
 def passage_texts(corpus: Corpus) -> list[str]:
-    """What is read of every passage by the corpus's way with titles, in the order of rows."""
+    """The text of every passage as models read it, joined with its title as the corpus says, in row order."""
     return list(read_passage_texts(corpus))
 
 
 def read_passage_texts(corpus: Corpus) -> Iterator[str]:
-    """What is read of every passage, one after the other: for a corpus of any size."""
+    """The text of every passage as models read it, one at a time: for a corpus of any size."""
     for block in passage_text_blocks(corpus):
         yield from block
 
 
 def passage_text_blocks(corpus: Corpus, among: NDArray[np.integer] | None = None) -> Iterator[list[str]]:
-    """What is read of every passage, some at a time; or of the rows `among`, ascending and each once."""
+    """The text of every passage as models read it, in blocks; or only of the rows `among`, ascending and unique."""
     for block in corpus.passage_blocks("title", "text", among=among):
         yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
 
 
 @doing("reading the passages")
 def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | None = None) -> TextFile:
-    """What is read of every passage, or of the rows `among` alone, by row, from a nameless file in the folder `work`.
+    """The text of every passage as models read it, or only of the rows `among`, by row, in an unnamed file in `work`.
 
-    Of the rows `among` any may be repeated, and -1, which is no passage, is left out.
+    Rows in `among` may repeat, and -1, which stands for no passage, is ignored.
     """
     if among is None:
         return TextFile(passage_text_blocks(corpus), work)
@@ -60,8 +60,8 @@ def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
     """Writes every table of a corpus as `<table>.parquet`; a table that is left out is written empty.
 
-    `tables` maps a name of `SCHEMAS` or `SPARSE` to its columns, of which those of `DEFAULTS` may be missing. The same
-    columns give the same bytes.
+    `tables` maps a name in `SCHEMAS` or `SPARSE` to its columns; columns in `DEFAULTS` may be missing. The same columns
+    give the same bytes.
     """
     unknown = tables.keys() - SCHEMAS.keys() - SPARSE.keys()
     assert not unknown, f"unknown tables: {sorted(unknown)}"
@@ -70,7 +70,7 @@ def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
 
 
 def write_table(folder: Path, name: str, columns: Columns) -> None:
-    """Writes one table; without columns it has no rows."""
+    """Writes one table; without columns it is empty."""
     schema = TABLES[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
@@ -81,7 +81,7 @@ def write_table(folder: Path, name: str, columns: Columns) -> None:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus folder. Tables are read when they are first asked for, and kept.
+    """A corpus folder. Tables are read on first use and kept in memory.
 
     A *row* is a 0-based row number of `passages`. Query ids are unique over all splits; a query may have the same id
     as a passage.
@@ -91,7 +91,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> Corpus:
-        """Raises `InputError` when the folder lacks a table of a corpus."""
+        """Opens a corpus folder. Raises `InputError` if a table is missing."""
         folder = Path(folder)
         missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
         if missing:
@@ -107,10 +107,10 @@ class Corpus:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[pq.ParquetFile]:
-        """The file of a table, with the columns that it must have. Raises `InputError` when it is damaged."""
+        """Opens a table's file. Raises `InputError` if it is damaged or has wrong columns."""
         path = self.folder / f"{name}.parquet"
         try:
-            # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
+            # ParquetFile, because pq.read_table would take a folder name like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
                 if not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
@@ -127,9 +127,9 @@ class Corpus:
     def passage_blocks(
         self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
     ) -> Iterator[pd.DataFrame]:
-        """Some columns of the passages in their order, `rows` of them at a time (fewer at the end of a row group).
+        """Some columns of the passages in order, in blocks of `rows` (fewer at the end of a row group).
 
-        Of the rows `among` alone, ascending and each once, where they are given; row groups without any are not read.
+        With `among`, only these rows, which must be ascending and unique; row groups without any are not read.
         """
         for block in self._passage_batches(*columns, rows=rows, among=among):
             yield block.to_pandas()
@@ -153,11 +153,11 @@ class Corpus:
                 first = end
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
-        """Some columns of the passages `rows`, in their order, from the row groups that hold any; numbered from 0."""
+        """Some columns of the passages `rows`, in this order and numbered from 0; reads only the row groups needed."""
         return self.passage_table(rows, *columns).to_pandas()
 
     def passage_table(self, rows: NDArray[np.integer], *columns: str) -> pa.Table:
-        """The same as an Arrow table."""
+        """`passages_at` as an Arrow table."""
         wanted = np.unique(rows)
         schema = pa.schema([SCHEMAS["passages"].field(name) for name in columns])
         found = pa.Table.from_batches(self._passage_batches(*columns, among=wanted), schema)
@@ -165,26 +165,26 @@ class Corpus:
 
     @cached_property
     def titles(self) -> str:
-        """How titles and texts are joined, one of `TITLES`, as the manifest says; `space` in a folder without one.
+        """How titles and texts are joined: one of `TITLES` from the manifest, or `space` in a folder without one.
 
-        Raises `InputError` for a way that is not known.
+        Raises `InputError` for an unknown value.
         """
         path = self.folder / MANIFEST
         if not path.is_file():
             return SPACE
         titles = read_manifest(self.folder, verify=False).facts.get("titles", SPACE)
         if titles not in TITLES:
-            raise InputError(f"{path}: titles is {titles!r}, which is not known here; run `stillhouse ingest` again")
+            raise InputError(f"{path}: titles has the unknown value {titles!r}; run `stillhouse ingest` again")
         return str(titles)
 
     @cached_property
     def passages(self) -> pd.DataFrame:
-        """passage_id, title, text, article_id, section, position: for small corpora; others come in blocks."""
+        """passage_id, title, text, article_id, section, position. For small corpora; read others in blocks."""
         return self._read("passages")
 
     @cached_property
     def passage_ids(self) -> PassageIds:
-        """The passage ids in row order, which stay in their file."""
+        """The passage ids in row order, which are not kept in memory."""
         return PassageIds(self.folder / "passages.parquet")
 
     @cached_property
@@ -209,7 +209,7 @@ class Corpus:
 
     @cached_property
     def not_prose(self) -> Mapping[str, str]:
-        """The kind, `code` or `table`, of every passage of which no question is made, by its id."""
+        """{passage id: `code` or `table`} of the passages that no question is made from."""
         if not (self.folder / "not_prose.parquet").is_file():
             return {}
         table = self._read("not_prose")
@@ -217,11 +217,11 @@ class Corpus:
 
     @cached_property
     def rejected(self) -> pd.DataFrame:
-        """kind, id, reason, where, content: every row of the source that was not taken."""
+        """kind, id, reason, where, content: every rejected row of the source."""
         return self._read("rejected")
 
     def rows_of(self, passage_ids: Iterable[str]) -> NDArray[np.int32]:
-        """The row of each passage id, int32; one reading of all ids. Raises `InputError` for one that is not there."""
+        """The row of each passage id, int32; reads all ids once. Raises `InputError` for an unknown id."""
         wanted = np.array(list(passage_ids), dtype=object)
         rows = self.passage_ids.find(wanted)
         if (rows < 0).any():
@@ -234,7 +234,7 @@ class Corpus:
         return self.queries[self.queries["split"] == split].reset_index(drop=True)
 
     def qrels_of(self, split: str) -> pd.DataFrame:
-        """The qrels of a split, those of relevance 0 too, numbered from 0."""
+        """The qrels of a split, including relevance 0, numbered from 0."""
         assert split in SPLITS, split
         return self.qrels[self.qrels["split"] == split].reset_index(drop=True)
 
@@ -251,8 +251,8 @@ class Corpus:
     def positives(self, query_ids: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The relevant passages of each query, whatever its split.
 
-        Returns offsets int64 `[queries + 1]` and rows int32: those of query i are `rows[offsets[i]:offsets[i + 1]]`,
-        ascending; none for a query that has no relevant passage or is unknown.
+        Returns offsets int64 `[queries + 1]` and rows int32. The rows of query i are `rows[offsets[i]:offsets[i + 1]]`,
+        ascending; a query that is unknown or has no relevant passage has none.
         """
         import pandas as pd
 
@@ -269,5 +269,5 @@ class Corpus:
 
 
 def _as_arrow(rows: NDArray[np.integer]) -> pa.Array:
-    """The same int64 numbers for Arrow. `pa.array` imports pandas, to see whether they are its own."""
+    """Row numbers as an int64 Arrow array. `pa.array` would import pandas to check their type."""
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])

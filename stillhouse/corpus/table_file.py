@@ -1,4 +1,4 @@
-"""A Parquet table that is written as its rows come, whatever its size, and gives the bytes of one written at once."""
+"""Writes a Parquet table of any size as its rows come, with the same bytes as if written at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROW_GROUP = 1 << 17
-"""Rows of a row group; as many are in memory at most, and what is handed over."""
+"""Rows per row group. At most this many are in memory, besides the rows being added."""
 
 
 class TableFile:
     """A table in a file or, without `path`, in memory. `write` adds rows until `close`; then it can be read.
 
-    No dictionary of values is tried for `unique` columns, in which hardly a value comes twice.
+    `unique` columns, which have almost no repeated value, are written without dictionary encoding.
     """
 
     def __init__(self, path: Path | None, schema: pa.Schema, unique: Collection[str] = ()) -> None:
@@ -28,12 +28,12 @@ class TableFile:
         self._groups = 0
 
     def write(self, columns: Mapping[str, Sequence[object]]) -> None:
-        """Adds rows, as one sequence for each column."""
+        """Adds rows, given as one sequence per column."""
         assert set(columns) == set(self._schema.names), f"columns {sorted(columns)}, not {self._schema.names}"
         self.write_rows(pa.Table.from_pydict({name: columns[name] for name in self._schema.names}, schema=self._schema))
 
     def write_rows(self, rows: pa.Table) -> None:
-        """Adds the rows of a table of the same schema."""
+        """Adds the rows of a table with the same schema."""
         self._waiting.append(rows)
         while sum(map(len, self._waiting)) >= ROW_GROUP:
             waiting = pa.concat_tables(self._waiting)
@@ -41,7 +41,7 @@ class TableFile:
             self._waiting = [waiting.slice(ROW_GROUP)]
 
     def close(self) -> None:
-        """Writes what waits and ends the table. A table without rows has one empty row group."""
+        """Writes the remaining rows and closes the table. A table without rows has one empty row group."""
         rest = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
         self._waiting = []
         if len(rest) or not self._groups:
@@ -52,7 +52,7 @@ class TableFile:
         self._sink.close()
 
     def blocks(self, columns: Sequence[str], rows: int = 8192) -> Iterator[pa.RecordBatch]:
-        """The rows of a closed table, some at a time."""
+        """The rows of a closed table, in blocks."""
         with pq.ParquetFile(self.path if self._memory is None else pa.BufferReader(self._memory)) as file:
             yield from file.iter_batches(rows, columns=list(columns))
 
@@ -62,11 +62,11 @@ class TableFile:
         return pa.chunked_array(blocks, type=self._schema.field(name).type)
 
     def move(self, path: Path) -> None:
-        """Renames the file of a closed table, over one that may be there."""
+        """Renames the file of a closed table, replacing a file at `path`."""
         assert self.path is not None, "a table in a file"
         self.path = self.path.replace(path)
 
     def _write_group(self, rows: pa.Table) -> None:
-        # Data pages end where chunks do, so that a group must be one chunk to have the same bytes however it came.
+        # Data pages end where chunks do, so a group must be a single chunk to give the same bytes every time.
         self._writer.write_table(rows.combine_chunks(), row_group_size=ROW_GROUP)
         self._groups += 1

@@ -1,9 +1,9 @@
-"""The passages that were taken from a source, in Parquet from the first on: the memory holds digests alone.
+"""The accepted passages of a source, written to Parquet as they come: memory holds only digests.
 
-What the rules ask of earlier passages (is this id taken, and with this text; is there such an article) is answered
-from digests, of some 80 bytes a passage at most.
+The rules about earlier passages (is this id known, and with this text; does this article exist) use digests, of at most
+about 80 bytes per passage.
 
-Shapes: P passages taken, B passages or ids at once, K chosen rows.
+Shapes: P accepted passages, B passages or ids per call, K chosen rows.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.table_file import TableFile
 
 COLUMNS = tuple(SCHEMAS["passages"].names)
-assert len(COLUMNS) == len(Passage._fields) - 1, "a passage's fields in their order, and `where`, which is not kept"
+assert len(COLUMNS) == len(Passage._fields) - 1, "the fields of a passage in order, without `where`"
 
 
 class TakenPassages:
-    """Passages by their ids, in source order. `add` takes them and `close` ends that; then they can be read.
+    """Passages by id, in source order. Call `add` and then `close`; after that they can be read.
 
-    With `path` they lie there, as `passages.parquet` of a corpus; without, in memory. `where` is not kept.
+    With `path` they are written there, as `passages.parquet` of a corpus; otherwise kept in memory. `where` is dropped.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._file = TableFile(path, SCHEMAS["passages"], UNIQUE["passages"])
         self._ids = DigestNumbers()
         self._contents = GrowingArray(np.int64)
-        # A passage may be an article of its own; `_articles` are those of all others.
+        # A passage may be its own article; `_articles` are the articles of all other passages.
         self._is_article, self._articles = GrowingArray(np.bool_), DigestNumbers()
 
     @classmethod
     def of(cls, passages: Iterable[Passage]) -> TakenPassages:
-        """Those of a small corpus, in memory."""
+        """Keeps the passages of a small corpus in memory."""
         taken = cls()
         taken.add(list(passages))
         taken.close()
@@ -60,21 +60,21 @@ class TakenPassages:
 
     @property
     def articles(self) -> int:
-        """How many different article ids there are."""
+        """The number of different article ids."""
         own_B2 = self._ids.digests[self._is_article.array]
         return len(self._articles) + int((self._articles.find(own_B2) < 0).sum())
 
     def add(self, passages: Sequence[Passage]) -> list[str]:
-        """Takes those whose id is not taken yet. Returns for each "", or why it was not taken.
+        """Accepts the passages with a new id. Returns for each why it was rejected, or "".
 
-        All strings must be valid Unicode, ids must not be empty.
+        All strings must be valid Unicode, and ids must not be empty.
         """
         ids_B2 = digests_of([row.id for row in passages])
-        # Python's own hash, which differs from process to process: it is compared and goes nowhere.
+        # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
         before = len(self)
         rows_B = self._ids.add(ids_B2)
-        # A new id is numbered after all that came before it.
+        # A new id has a larger number than all earlier ids.
         new_B = rows_B > np.maximum.accumulate(np.append(before - 1, rows_B))[:-1]
         self._contents.append(contents_B[new_B])
         same_B = self._contents.array[rows_B] == contents_B
@@ -97,15 +97,15 @@ class TakenPassages:
         self._file.write(dict(zip(COLUMNS, zip(*passages))))
 
     def close(self) -> None:
-        """Nothing more is added."""
+        """Ends the adding of passages."""
         self._file.close()
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The 0-based row of each passage id, int64 [B], -1 for one that was not taken."""
+        """The 0-based row of each passage id, int64 [B]; -1 for an unknown id."""
         return self._ids.find(digests_of(ids))
 
     def has_articles(self, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Whether a passage has each article id, bool [B]."""
+        """Whether each article id belongs to a passage, bool [B]."""
         asked_B2 = digests_of(ids)
         rows_B = self._ids.find(asked_B2)
         found_B = self._articles.find(asked_B2) >= 0
@@ -113,7 +113,7 @@ class TakenPassages:
         return found_B
 
     def blocks(self, *columns: str) -> Iterator[pa.RecordBatch]:
-        """All passages in their order, some thousands at a time; of all columns, or of some."""
+        """All passages in order, in blocks of some thousands; all columns, or the given ones."""
         return self._file.blocks(columns or COLUMNS)
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -121,12 +121,12 @@ class TakenPassages:
         return self._file.column(name)
 
     def texts(self) -> Iterator[str]:
-        """The text of every passage, in their order."""
+        """The text of every passage, in order."""
         for block in self.blocks("text"):
             yield from block.column(0).to_pylist()
 
     def texts_of(self, rows_K: NDArray[np.integer], column: str = "text") -> list[str]:
-        """A column of some rows, in the order of `rows_K`. Reads that of all passages, and holds those asked for."""
+        """A column of some rows, in the order of `rows_K`. Reads the whole column, but keeps only these rows."""
         asked, place_K = np.unique(rows_K, return_inverse=True)
         found: list[str] = []
         begin = 0
@@ -137,12 +137,12 @@ class TakenPassages:
         return [found[place] for place in place_K.tolist()]
 
     def own_articles(self) -> pa.ChunkedArray:
-        """The article id of each passage; the passage's own id for one without an article."""
+        """The article id of each passage, or its own id if it has no article."""
         articles, ids = self.column("article_id"), self.column("passage_id")
         return pc.if_else(pc.equal(articles, ""), ids, articles)
 
     def kept(self, mask_P: NDArray[np.bool_]) -> TakenPassages:
-        """The passages of a mask, in the place of all of them."""
+        """The passages that a mask selects; their file replaces the old one."""
         path = self._file.path
         chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))
         begin = 0

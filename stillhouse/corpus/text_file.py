@@ -1,4 +1,4 @@
-"""Texts by row from a memory-mapped file: what is not asked for takes no memory."""
+"""Texts by row from a memory-mapped file: only requested texts take memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 
 class TextFile:
-    """Texts numbered from 0, or by `numbers`. `texts[rows]` gives those of an integer array as an object array.
+    """Texts numbered from 0, or by `numbers`. `texts[rows]` returns the texts of an integer array as an object array.
 
-    `blocks` are the texts, some at a time; `numbers` ascend, one for each text. The texts lie in two nameless files in
-    `folder`, their UTF-8 and where each one begins, which are gone when this object or its process is.
+    `blocks` are the texts in blocks, and `numbers` are ascending, one per text. Two unnamed files in `folder` hold the
+    UTF-8 of the texts and where each one begins; they vanish with this object or its process.
     """
 
     def __init__(
@@ -54,6 +54,6 @@ class TextFile:
 
 
 def _mapped(file: IO[bytes]) -> pa.Buffer:
-    """What was written to a file, read by the system as it is asked for; it stays when the file is closed."""
+    """The content of a file, memory-mapped; it stays readable when the file is closed."""
     file.flush()
     return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")

@@ -1,4 +1,4 @@
-"""The page of `validate`: one self-contained HTML file with the verdict, every check and the suites' own sections."""
+"""The page of `validate`: one self-contained HTML file with the verdict, every check and the sections of the suites."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from jinja2 import Environment
 
-from stillhouse.corpus.checks import Check
+from stillhouse.corpus.checks import Check, figure
 from stillhouse.corpus.expectations import SuiteResult
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.monitoring.activity import doing
 
-# The fragments of Great Expectations repeat element ids and carry attributes for scripts that this page leaves out.
+# Great Expectations' fragments repeat element ids and have attributes for scripts that this page does not include.
 _SCRIPT_ATTRIBUTES = re.compile(r'\s(?:id|data-[a-z-]+)="[^"]*"')
 
 _PAGE = """<!DOCTYPE html>
@@ -47,8 +47,8 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 <thead><tr><th>Status</th><th>Check</th><th class="number">Value</th><th class="number">Threshold</th></tr></thead>
 <tbody>{% for check in checks %}
 <tr><td class="{{ 'pass' if check.passed else 'fail' }}">{{ 'passed' if check.passed else 'failed' }}</td>
-<td>{{ check.what }}</td><td class="number">{{ '%g' % check.value }}</td>
-<td class="number">{{ check.rule }} {{ '%g' % check.threshold }}</td></tr>{% endfor %}
+<td>{{ check.what }}</td><td class="number">{{ figure(check.value) }}</td>
+<td class="number">{{ check.rule }} {{ figure(check.threshold) }}</td></tr>{% endfor %}
 </tbody></table></div>
 {% if origins %}<h2>Queries by origin</h2>
 <table><thead><tr><th>Origin</th>{% for split in splits %}<th class="number">{{ split }}</th>{% endfor %}</tr></thead>
@@ -61,7 +61,7 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 <tbody>{% for reason, count in reasons.items() %}
 <tr><td class="number">{{ '{:,}'.format(count) }}</td><td>{{ reason }}</td></tr>{% endfor %}
 </tbody></table>
-<p><code>rejected.parquet</code> of the corpus names each of them.</p>{% endif %}
+<p><code>rejected.parquet</code> of the corpus lists each of them.</p>{% endif %}
 {% for suite in suites %}
 <h2>Great Expectations: {{ suite.table }} ({{ '{:,}'.format(suite.rows) }} rows)</h2>
 <div class="overflow">{% for section in suite.sections %}{{ bare(section) | safe }}{% endfor %}</div>
@@ -78,9 +78,9 @@ def render_report(
     reasons: Mapping[str, int],
     origins: Mapping[str, Mapping[str, int]],
 ) -> str:
-    """The page as text. It loads nothing and holds no time or path.
+    """The page as text. It loads nothing and contains no time or path.
 
-    `reasons` counts rejected rows, and `origins` is what `checks.queries_of_origins` gives.
+    `reasons` counts rejected rows, and `origins` comes from `checks.queries_of_origins`.
     """
     failed = [check for check in all_checks(checks, suites) if not check.passed]
     template = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
@@ -94,11 +94,12 @@ def render_report(
         origins=origins,
         splits=SPLITS,
         bare=_bare,
+        figure=figure,
     )
 
 
 def all_checks(checks: Sequence[Check], suites: Sequence[SuiteResult]) -> list[Check]:
-    """The checks on every row, then those of the suites."""
+    """The checks on every row, then the checks of the suites."""
     return [*checks, *(check for suite in suites for check in suite.checks)]
 
 
@@ -118,5 +119,5 @@ def checks_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
 
 
 def _bare(fragment: str) -> str:
-    """A fragment without ids, script attributes and the blank lines of its template."""
+    """A fragment without ids, script attributes and blank lines."""
     return "\n".join(line for line in _SCRIPT_ATTRIBUTES.sub("", fragment).splitlines() if line.strip())

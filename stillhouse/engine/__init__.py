@@ -1,1 +1,1 @@
-"""Engines that share a step's work among processes and machines; the default is none of them."""
+"""Engines that divide a step's work among processes and machines; by default no engine is used."""

@@ -1,4 +1,4 @@
-"""Ray as the engine: its own processes on this machine, or those of a cluster whose machines see the same files."""
+"""Ray as the engine: processes on this machine, or on a cluster whose machines see the same files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from stillhouse.errors import CrashElsewhere, InputError
 
 RETRIES = 3
-"""How often a call is tried again whose process was killed."""
+"""How often a call is retried after its process was killed."""
 AT_ONCE = 3
-"""Calls a process that are handed over: one at work, and others so that it need not wait."""
+"""Calls submitted per process: one runs, and the others wait so that the process never idles."""
 OBJECT_STORE = 80 << 20
-"""Bytes of Ray's shared memory on this machine, nearly its least: data goes by way of files."""
+"""Bytes of Ray's shared memory on this machine, close to Ray's minimum, since data is passed in files."""
 
 
 class RayEngine:
@@ -34,9 +34,9 @@ class RayEngine:
         called, folder = ray.put(function), str(Path.cwd())
         left = iter(items)
         waiting = deque(call.remote(called, item, folder) for item in islice(left, self._at_once))
-        # No call is cancelled after an error. Ray 2 aborts the process that cancels a call just as
-        # the call ends ("unexpected system state", task_manager.cc). Calls still at work end by
-        # themselves, or with this process.
+        # No call is cancelled after an error: Ray 2 aborts a process that cancels a call just as the
+        # call ends ("unexpected system state", task_manager.cc). Running calls end by themselves, or
+        # with this process.
         while waiting:
             yield _result(waiting[0])
             waiting.popleft()
@@ -45,8 +45,8 @@ class RayEngine:
 
 def _call(function: Callable[[Any], Any], item: Any, folder: str) -> Any:
     if Path(folder).is_dir():
-        os.chdir(folder)  # paths may be relative, and are so in what is said of them
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one processor a process
+        os.chdir(folder)  # paths may be relative, also in messages
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one processor per process
     return function(item)
 
 
@@ -62,24 +62,24 @@ def _result(reference: Any) -> Any:
         raise
     except OutOfMemoryError:
         raise CrashElsewhere(
-            f"Ray ended a process {RETRIES + 1} times because its machine was out of memory; give its workers more "
+            f"Ray killed a process {RETRIES + 1} times because its machine was out of memory; give the workers more "
             "memory, or fewer processors"
         ) from None
     except (NodeDiedError, WorkerCrashedError):
         raise CrashElsewhere(
-            f"a process of Ray was killed {RETRIES + 1} times over the same part; its node's events and Ray's logs say "
-            "why. Run the step again: it goes on with the parts that are finished"
+            f"a Ray process was killed {RETRIES + 1} times on the same part; the events of its node and Ray's logs say "
+            "why. Run the step again: it keeps the finished parts"
         ) from None
 
 
 @contextmanager
 def open_ray(name: str) -> Iterator[RayEngine]:
-    """Ray by its name (`stillhouse.engine.choice`): `ray` is the cluster of `$RAY_ADDRESS`, or this machine.
+    """Opens Ray by its name (`stillhouse.engine.choice`): `ray` is the cluster at `$RAY_ADDRESS`, or this machine.
 
-    Raises `InputError` where Ray is not installed and where a cluster does not answer.
+    Raises `InputError` if Ray is not installed or a cluster does not answer.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 starves them where others work too
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send nothing to Ray's makers
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves workers on a busy machine
     try:
         import ray
     except ImportError:
@@ -96,7 +96,7 @@ def open_ray(name: str) -> Iterator[RayEngine]:
 
 
 def _address(name: str) -> str:
-    """That of a cluster, or "" for Ray of this machine alone."""
+    """The address of a cluster, or "" for Ray on this machine only."""
     return name if name.startswith("ray://") else os.environ.get("RAY_ADDRESS", "") if name == "ray" else ""
 
 
@@ -117,7 +117,7 @@ def _begin(name: str) -> None:
             try:
                 ray.init("local", **settings, **quietly)
                 return
-            except Exception as error:  # Ray raises no other kind where its parts do not start within its 30 seconds
+            except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
                 ray.shutdown()
                 if not tries_left:
                     raise CrashElsewhere(
@@ -129,6 +129,6 @@ def _begin(name: str) -> None:
         ray.init(address, **quietly)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"Ray at {address} does not answer ({str(error).splitlines()[0]}); look at the RayCluster and its head's "
+            f"Ray at {address} does not answer ({str(error).splitlines()[0]}); check the RayCluster and its head "
             "service, or leave the engine out"
         ) from None

@@ -1,16 +1,16 @@
 r"""Whether a passage holds the answer to a query, by the rules of DPR's evaluation (Karpukhin et al. 2020, §5.1).
 
-The rules: a text is brought to Unicode form NFD and cut into runs of letters, digits and marks, and single other
-characters that are neither white space nor control characters; tokens are compared in lower case. An answer of kind
-`text` is in a passage when its tokens stand there side by side; one of kind `regex` when the pattern, in NFD too,
-is found anywhere in the NFD text, ignoring case, with ^ and $ at every line. A pattern that is no valid one matches
-nothing (`ingest` rejects it). The passage is its text without its title.
+A text is normalised to Unicode form NFD and split into runs of letters, digits and marks, and single other characters
+except white space and control characters. Tokens are compared in lower case. A passage holds an answer of kind `text`
+if it contains the answer's tokens side by side. It holds an answer of kind `regex` if the pattern, in NFD too, matches
+anywhere in the NFD text, ignoring case, with ^ and $ at every line. An invalid pattern matches nothing (`ingest`
+rejects it). The title is not part of the passage.
 
-One difference: an answer without any token (an empty one, or only white space) would stand in every passage by the
-letter of the rules. Here it matches nothing.
+There is one difference. By the letter of the rules, every passage holds an answer without tokens (empty or only white
+space). Here it matches nothing.
 
-Tokens have no space in them, so tokens side by side are a substring of the text with one space around each token.
-Every passage is cut once and every answer once.
+Tokens contain no spaces, so tokens side by side are a substring of the text with one space around each token. Every
+passage and every answer is tokenized once.
 
 Shapes: P pairs of a query and a passage.
 """
@@ -33,37 +33,37 @@ from stillhouse.errors import InputError
 
 Texts = Callable[[NDArray[np.integer]], Sequence[str]]
 LONGEST_SEARCH = 20.0
-"""Seconds of one pattern in one passage, beyond which it would go on for hours."""
+"""The most seconds for one pattern in one passage; a slower one would run for hours."""
 PASSAGES_AT_ONCE = 1 << 15
-"""Passages whose texts are held at once."""
+"""Passages held in memory together."""
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 ASCII = {
     character: f" {chr(character)} " if chr(character) in string.punctuation else " "
     for character in range(128)
     if not chr(character).isalnum()
 }
-"""For `str.translate`: sets ASCII punctuation off with spaces, and makes spaces of control characters."""
+"""For `str.translate`: puts spaces around ASCII punctuation, and turns control characters into spaces."""
 
 
 def spaced_tokens(text: str) -> str:
-    """The tokens of a text in lower case, each with one space before and after it; " " for a text without tokens."""
-    if text.isascii():  # is in form NFD already
+    """The tokens of a text in lower case, with one space around each; " " for a text without tokens."""
+    if text.isascii():  # already in form NFD
         words = text.lower().translate(ASCII).split()
         return f" {' '.join(words)} "
-    # Lower case after the cut: what becomes of a letter may depend on its neighbours.
+    # Lower-case after the split, because the lower case of a letter may depend on its neighbours.
     return f" {' '.join(TOKEN.findall(unicodedata.normalize('NFD', text)))} ".lower()
 
 
 def texts_alone(corpus: Corpus) -> Texts:
-    """The texts of a corpus's passages without their titles, read as they are asked for."""
+    """A function that reads passage texts of a corpus without their titles."""
     return lambda rows: corpus.passages_at(rows, "text")["text"].tolist()
 
 
 class AnswerMatcher:
-    """Finds answers in passages. Queries are numbered as `query_ids`.
+    """Finds answers in passages. Queries are numbered as in `query_ids`.
 
-    `answers` has the columns `query_id`, `answer` and `kind` (`text` or `regex`), as `Corpus.answers`; those of other
-    queries are left out. `passages` gives the texts, without titles, of some rows of the corpus, ascending.
+    `answers` has the columns `query_id`, `answer` and `kind` (`text` or `regex`), as in `Corpus.answers`; answers to
+    other queries are ignored. `passages` gives the texts, without titles, of ascending rows of the corpus.
     """
 
     def __init__(self, answers: pd.DataFrame, query_ids: Sequence[str], passages: Texts) -> None:
@@ -89,13 +89,13 @@ class AnswerMatcher:
 
     @classmethod
     def of(cls, corpus: Corpus, query_ids: Sequence[str]) -> AnswerMatcher:
-        """The answers of a corpus, whatever their split."""
+        """A matcher with the answers of a corpus, of all splits."""
         return cls(corpus.answers, query_ids, texts_alone(corpus))
 
     def match(self, query_P: np.ndarray, rows_P: np.ndarray) -> NDArray[np.bool_]:
-        """Whether passage `rows_P[i]` holds an answer to query `query_P[i]`; no passage (row -1) holds one.
+        """Whether passage `rows_P[i]` holds an answer to query `query_P[i]`; row -1, which is no passage, does not.
 
-        Work grows with the distinct passages, which are read and cut once each, and memory with P alone.
+        Each distinct passage is read and tokenized once. Memory grows with P alone.
         """
         query_P, rows_P = np.asarray(query_P), np.asarray(rows_P)
         assert query_P.shape == rows_P.shape and query_P.ndim == 1, (query_P.shape, rows_P.shape)
@@ -130,5 +130,5 @@ def _found(pattern: regex.Pattern[str], text: str) -> bool:
     except TimeoutError:
         raise InputError(
             f"the answer {pattern.pattern!r} takes more than {LONGEST_SEARCH} seconds in one passage "
-            f"({text[:60]!r}…); write the pattern without repeats inside repeats"
+            f"({text[:60]!r}…); write the pattern without nested repeats"
         ) from None

@@ -1,7 +1,7 @@
-"""Answer recall: for how many queries a passage among the first k holds an answer (DPR's top-k accuracy).
+"""Answer recall: the share of queries with an answer in one of the first k passages (DPR's top-k accuracy).
 
-It needs no qrels: a query counts when the corpus has answers to it, and every such query counts, one without results
-with the value 0. By which rules a passage holds an answer says `stillhouse.evaluation.answer_matching`.
+It needs no qrels. Every query with answers in the corpus counts; one without results counts 0. The rules for finding
+an answer in a passage are in `stillhouse.evaluation.answer_matching`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def answer_recall(
     rows_L: np.ndarray,
     measures: Sequence[AnswerAt],
 ) -> pd.DataFrame:
-    """1 or 0 a query and measure, NaN for a query without answers; float64, indexed by `query_id`.
+    """1 or 0 for each query and measure, NaN for a query without answers; float64, indexed by `query_id`.
 
-    `run` has `query_id` and `rank` (from 1, without gaps) and `rows_L` the corpus row of each of its lines;
-    `matcher` numbers queries as `query_ids`.
+    `run` has `query_id` and `rank` (from 1, without gaps), and `rows_L` is the corpus row of each line. `matcher`
+    numbers queries as in `query_ids`.
     """
     index = pd.Index(query_ids, name="query_id")
     query_L, rank_L = index.get_indexer(pd.Index(run["query_id"])), run["rank"].to_numpy()

@@ -1,7 +1,7 @@
-"""Figures by kind of query: by its length, and by how often training asked for its answer.
+"""Figures by kind of query: by query length, and by how often training asked for the answer.
 
-A figure over all queries hides whom a system serves. Queries are put into a few bins; every system is measured in each,
-with an interval. Shapes: Q judged queries.
+A figure over all queries hides which kinds of query a system serves. Queries are divided into a few bins, and every
+system is measured in each, with an interval. Shapes: Q judged queries.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stillhouse.evaluation.significance import bootstrap_intervals
 from stillhouse.monitoring.activity import doing
 
 FREQUENCIES = (0, 1, 2, 5)
-"""The least value of every bin of training frequency."""
+"""The lowest value of every bin of training frequency."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Queries of one kind; `figures` maps a system to its mean and the 95 % interval of the mean."""
+    """Queries of one kind; `figures` maps a system to its mean and the mean's 95 % interval."""
 
     label: str
     queries: int
@@ -44,10 +44,10 @@ class Breakdown:
 
 @doing("measuring groups of queries")
 def breakdowns(corpus: Corpus, measured: Measured, samples: int, seed: int) -> list[Breakdown]:
-    """Recall (without it the first measure) by query length and by training frequency.
+    """Recall, or the first measure if there is none, by query length and by training frequency.
 
-    One that would have a single bin says nothing and is left out, and so is the article's where every right passage
-    is an article of its own.
+    A breakdown with a single bin is left out, and so is the one by article if every right passage is an article of its
+    own.
     """
     measure = next((name for name in measured.measures if name.startswith(("R@", "R("))), measured.measures[0])
     query_ids = next(iter(measured.values.values())).index[measured.judged(measure)]
@@ -111,7 +111,7 @@ def _words(corpus: Corpus, split: str, query_ids: pd.Index) -> np.ndarray:
 
 
 def _length_bins(words_Q: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Four bins of about as many queries each, fewer where many queries have the same length."""
+    """Four bins with about the same number of queries, or fewer if many queries have the same length."""
     upper = np.unique(np.quantile(words_Q, [0.25, 0.5, 0.75, 1.0], method="lower"))
     lower = [int(words_Q.min()), *(int(value) + 1 for value in upper[:-1])]
     labels = [str(low) if low == high else f"{low}–{high}" for low, high in zip(lower, upper.tolist())]
@@ -119,7 +119,7 @@ def _length_bins(words_Q: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def _frequency_bins(times_Q: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Bins of `FREQUENCIES`; -1, no right passage, is in none."""
+    """Bins of `FREQUENCIES`; -1, for no right passage, is in none of them."""
     ends = [*(start - 1 for start in FREQUENCIES[1:]), None]
     labels = [
         f"{start} or more" if end is None else str(start) if start == end else f"{start}–{end}"
@@ -129,9 +129,9 @@ def _frequency_bins(times_Q: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def _asked(corpus: Corpus, measured: Measured, query_ids: pd.Index, what: str) -> np.ndarray:
-    """How many train queries each query's right passage, or its article, is right for too; the most of several.
+    """How many train queries have the same right passage or article as each query; the maximum if there are several.
 
-    -1 for a query without a right passage, and for all where the corpus has no train qrels.
+    -1 for a query without a right passage, and for all queries if the corpus has no train qrels.
     """
     train, test = corpus.relevant("train"), corpus.relevant(measured.split)
     if train.empty or test.empty:

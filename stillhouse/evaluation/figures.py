@@ -1,4 +1,4 @@
-"""The figures of an evaluation: every system measured on one split, with intervals and paired comparisons."""
+"""The figures of an evaluation: all systems measured on one split, with intervals and paired comparisons."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, 
 from stillhouse.monitoring.activity import doing
 
 SYNTHETIC = "synthetic"
-"""The labels of queries that were made from the corpus (Chang et al.'s pair tasks); those of a source have `SOURCE`."""
+"""The labels of queries made from the corpus (Chang et al.'s pair tasks); queries of the source have `SOURCE`."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The queries of one split and one kind of labels: the runs that were measured, and every system's values.
+    """The measured runs and every system's values, for the queries of one split and one kind of labels.
 
-    `labels` is `source` or `synthetic`. The runs lack queries' own passages. `values` maps
-    each system to a frame of float64 columns named by the measures, indexed by `query_id`; all systems have the same
-    queries in the same order. NaN stands where a query is not judged for a measure (no answers, or no qrels).
+    `labels` is `source` or `synthetic`. The runs lack queries' own passages. `values` maps each system to a frame of
+    float64 columns named by the measures, indexed by `query_id`; all systems have the same queries in the same order. A
+    value is NaN if the query is not judged for the measure (no answers, or no qrels).
     """
 
     split: str
@@ -57,11 +57,11 @@ class Measured:
         return len(next(iter(self.values.values()))) if self.values else 0
 
     def judged(self, measure: str) -> np.ndarray:
-        """Which queries the measure has a value for, bool; the same for all systems."""
+        """Which queries have a value for the measure, bool; the same for all systems."""
         return next(iter(self.values.values()))[measure].notna().to_numpy()
 
     def means(self) -> dict[str, dict[str, float]]:
-        """{system: {measure: mean over the queries that are judged for it}}."""
+        """{system: {measure: mean over the queries judged for it}}."""
         return {
             system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
             for system, table in self.values.items()
@@ -78,15 +78,14 @@ def measure_runs(
     own: pd.DataFrame | None = None,
     depth: int = 0,
 ) -> list[Measured]:
-    """Measures `<split>.trec` of every run folder, source queries and synthetic ones apart.
+    """Measure `<split>.trec` of every run folder, with source queries and synthetic ones apart.
 
-    Returns one `Measured` a kind of labels that the split has, those of the source first; none without any. A query
-    is judged for `Answer@k` when the split has answers to it and for every other measure when it has qrels; where it
-    is not judged for a measure its value is NaN, and a measure that no query is judged for is left out. A synthetic
-    query is a sentence of a passage: that passage is left out of its ranking unless it is the relevant one,
-    and so are the passages of `own` (`query_id`, `passage_id`). Of what is left the first `depth` count, or all.
-    `runs` maps a system to its run folder. Raises `InputError` when a run file is missing or damaged or of another
-    corpus, and for qrels of another corpus.
+    Returns one `Measured` for each kind of labels in the split, the source's first. A query is judged for `Answer@k`
+    if the split has answers to it, and for every other measure if it has qrels. If it is not judged for a measure, its
+    value is NaN; a measure without judged queries is left out. A synthetic query is a sentence of a passage. That
+    passage is left out of the query's ranking unless it is the relevant one, and so are the passages of `own`
+    (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. `runs` maps a system to its run folder.
+    Raises `InputError` for a run file that is missing, damaged or from another corpus, and for qrels of another corpus.
     """
     ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
     answered = [measure for measure in measures if isinstance(measure, AnswerAt)]
@@ -134,17 +133,17 @@ def measure_runs(
 
 
 def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:
-    """{measure: {system: depth}}: the runs that were ended above the last rank that a measure looks at.
+    """{measure: {system: depth}}: the runs that were cut above the last rank that a measure looks at.
 
-    What lies below counts as not found, so R@1000 of a run that is 200 deep is R@200. A run was ended where most of its
-    queries have as many passages as any; BM25, which leaves out passages without a word of the query, ends by itself
-    sooner for one query than for another. `passages` are all there are.
+    Passages below the cut count as not found, so R@1000 of a run with depth 200 is R@200. A run counts as cut if most
+    of its queries have as many passages as the longest. BM25, which leaves out passages without a query word, ends by
+    itself at different depths. `passages` is the size of the corpus.
     """
     lengths: dict[str, list[int]] = {}
     for part in parts:
         for system, run in part.runs.items():
             lengths.setdefault(system, []).extend(run.groupby("query_id", observed=True)["rank"].max())
-    # A synthetic query's own passage is taken out of some rankings, which are then shorter by one.
+    # Some rankings are shorter by one, because a synthetic query's own passage was removed.
     depths = {system: max(each) for system, each in lengths.items() if each and np.median(each) >= max(each) - 1}
     short = {
         str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), passages)}
@@ -161,8 +160,8 @@ def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> No
         if unknown.any():
             what, name = column.removesuffix("_id"), qrels[column][unknown].iloc[0]
             raise InputError(
-                f"the {split} qrels of {corpus.folder} name {what} {name!r}, which the corpus does not have: they are "
-                "another corpus's; run `stillhouse ingest` again"
+                f"the {split} qrels of {corpus.folder} name {what} {name!r}, which the corpus does not have: they "
+                "belong to another corpus; run `stillhouse ingest` again"
             )
 
 
@@ -171,13 +170,13 @@ def _refuse_foreign_queries(corpus: Corpus, run: pd.DataFrame, path: Path) -> No
     unknown = named[~named.isin(corpus.queries["query_id"])]
     if len(unknown):
         raise InputError(
-            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have: the run is another corpus's; "
-            "make the run again"
+            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have: the run belongs to another "
+            "corpus; make the run again"
         )
 
 
 def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[str, float]]]:
-    """{origin: {system: {measure: mean}}} over the queries of each origin, in alphabetical order of origins."""
+    """{origin: {system: {measure: mean}}} over the queries of each origin; origins in alphabetical order."""
     origin_of = corpus.queries.set_index("query_id")["origin"]
     result: dict[str, dict[str, dict[str, float]]] = {}
     for system, table in measured.values.items():
@@ -201,7 +200,7 @@ def intervals(measured: Measured, samples: int, seed: int) -> dict[str, dict[str
 
 
 def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
-    """Measures with the queries that are judged for them; those with the same queries stand together."""
+    """The judged queries of the measures; measures with the same queries are grouped."""
     groups: dict[bytes, list[str]] = {}
     for measure in measured.measures:
         groups.setdefault(measured.judged(measure).tobytes(), []).append(measure)
@@ -217,9 +216,9 @@ def comparisons(
     seed: int,
     pairs: Sequence[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """{(system, baseline): {measure: comparison}}; Holm's correction is over the pairs, for each measure apart.
+    """{(system, baseline): {measure: comparison}}; Holm's correction covers the pairs, separately for each measure.
 
-    Without `pairs` they are those of `compared_pairs`.
+    `pairs` defaults to `compared_pairs`.
     """
     pairs = compared_pairs(measured.systems) if pairs is None else list(pairs)
     result: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in pairs}
@@ -246,7 +245,7 @@ def significance_json(found: Mapping[tuple[str, str], Mapping[str, Comparison]])
 
 
 def per_query_table(corpus: Corpus, parts: Iterable[Measured]) -> pd.DataFrame:
-    """`split`, `system`, `query_id`, `origin` and one column a measure, in the order of parts, systems, judgements."""
+    """`split`, `system`, `query_id`, `origin` and one column per measure, ordered by part, system and judgement."""
     tables = [
         values.reset_index().assign(split=measured.split, system=system)
         for measured in parts
@@ -259,5 +258,5 @@ def per_query_table(corpus: Corpus, parts: Iterable[Measured]) -> pd.DataFrame:
 
 
 def stable(value: float) -> float:
-    """Six significant digits: what is left does not depend on how a machine orders its sums."""
+    """Round to six significant digits, so the result does not depend on how a machine orders its sums."""
     return float(f"{float(value):.6g}")

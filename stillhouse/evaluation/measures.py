@@ -1,9 +1,9 @@
-"""Measures of a run against judgements, one value a query, computed by `ir_measures`.
+"""Measures of a run against judgements, one value per query, computed by `ir_measures`.
 
-Evaluators in the manner of trec_eval ignore the rank column: they sort by score again, in single precision, and order
-equal scores by passage id, descending. Run files from here have strictly falling scores and so one order for all; a
-run of another tool may have ties. Here every run is handed over with scores made from its ranks (-1, -2, ...), so
-that the figures follow the order of the file and no figure depends on how passages are named.
+Evaluators like trec_eval ignore the rank column. They sort by score in single precision and order ties by descending
+passage id. Run files from Stillhouse have strictly decreasing scores, so every tool sees one order; a run of another
+tool may have ties. Here the scores of every run are made from its ranks (-1, -2, ...), so figures follow the order of
+the file and do not depend on passage ids.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER = re.compile(r"Answer@([1-9]\d*)")
 
 @dataclass(frozen=True)
 class AnswerAt:
-    """`Answer@k`, DPR's top-k accuracy: 1 for a query with an answer to it in one of its first k passages."""
+    """`Answer@k`, DPR's top-k accuracy: 1 for a query with an answer in one of its first k passages."""
 
     cutoff: int
 
@@ -39,10 +39,10 @@ Measure = ir_measures.Measure | AnswerAt
 
 
 def parse_measures(names: str | Sequence[str]) -> list[Measure]:
-    """The measures of these names of `ir_measures`, a list or a text with spaces between, as `RR@10 nDCG@10`.
+    """The measures with these names of `ir_measures`, given as a list or separated by spaces, as in `RR@10 nDCG@10`.
 
-    Beside those there is `Answer@k` (`AnswerAt`). Raises `InputError` for a name that neither knows or that cannot be
-    computed here, for none and for a repeat.
+    `Answer@k` (`AnswerAt`) is available too. Raises `InputError` for an unknown name, for a measure that cannot be
+    computed here, for an empty list and for a repeat.
     """
     measures: list[Measure] = []
     for name in names.split() if isinstance(names, str) else names:
@@ -53,25 +53,25 @@ def parse_measures(names: str | Sequence[str]) -> list[Measure]:
             measure = ir_measures.parse_measure(name)
         except (NameError, ValueError, SyntaxError, TypeError, AssertionError):
             raise InputError(
-                f"measures: {name!r} is not a measure; write names as ir_measures does, for instance "
+                f"measures: {name!r} is not a measure; write names as ir_measures does, for example "
                 "RR@10, nDCG@10, R@100 or Answer@20"
             ) from None
         _try_out(measure)
         measures.append(measure)
     if not measures:
-        raise InputError("measures is empty; name at least one, for instance 'RR@10'")
+        raise InputError("measures is empty; name at least one, for example 'RR@10'")
     if len(set(measures)) < len(measures):
         raise InputError(f"measures names the same measure twice: {shown(names)}; leave one out")
     return measures
 
 
 def cutoff(measure: Measure) -> int:
-    """How many passages of a ranking a measure looks at; 0 for all of them."""
+    """How many passages of a ranking a measure looks at; 0 for all."""
     return measure.cutoff if isinstance(measure, AnswerAt) else int(measure.params.get("cutoff", 0))
 
 
 def _try_out(measure: ir_measures.Measure) -> None:
-    """Computes the measure once: some need a parameter or a program that only then turns out to be missing."""
+    """Compute the measure once, because some need a parameter or a program whose absence shows only then."""
     try:
         list(ir_measures.iter_calc([measure], {"q": {"p": 1}}, {"q": {"p": 1.0}}))
     except Exception as error:
@@ -84,9 +84,9 @@ def per_query_of_rows(
     rows_QK: NDArray[np.int32],
     measures: Sequence[ir_measures.Measure],
 ) -> pd.DataFrame:
-    """`per_query` of rankings of passage rows, int32 [Q, K], best first and padded with -1.
+    """`per_query` for rankings of passage rows, int32 [Q, K], best first and padded with -1.
 
-    `passage_id` in `qrels` is the row too.
+    `passage_id` in `qrels` is a row too.
     """
     query_L, rank_L = np.nonzero(rows_QK >= 0)
     lines = {"query_id": query_ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
@@ -96,11 +96,10 @@ def per_query_of_rows(
 def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_measures.Measure]) -> pd.DataFrame:
     """The value of every measure for every judged query, in the order in which `qrels` first names the queries.
 
-    `qrels` has `query_id`, `passage_id`, `relevance` (graded: a measure such as nDCG or `AP(rel=2)` uses the grades);
-    `run` has `query_id`, `passage_id`, `rank` (lines of equal rank count in the order in which they stand). Every
-    judged query counts: one without results has the value 0. Queries of the run that nobody judged are left out.
-    Returns float64 columns named by the measures, indexed by `query_id`.
-    Raises `InputError` when the run lists a passage twice for a query.
+    `qrels` has `query_id`, `passage_id` and `relevance`, whose grades measures such as nDCG or `AP(rel=2)` use. `run`
+    has `query_id`, `passage_id` and `rank`; lines of equal rank keep their order. Every judged query counts; one
+    without results has the value 0. Unjudged queries of the run are left out. Returns float64 columns named by the
+    measures, indexed by `query_id`. Raises `InputError` if the run lists a passage twice for a query.
     """
     names = [str(measure) for measure in measures]
     judged = pd.Index(qrels["query_id"].unique(), name="query_id")
@@ -123,18 +122,18 @@ def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_meas
 
 @dataclass
 class _Found:
-    """Where the judged passages stand in a run. Shapes: Q judged queries, J judgements, query by query, L lines.
+    """The ranks of judged passages in a run. Shapes: Q judged queries, J judgements, query by query, L lines.
 
-    A measure depends on the ranks and grades of the judged passages and on how long a ranking is, whatever else stands
-    in it. Evaluators take a run as {query: {passage: score}}, which costs more to build from ids than to measure. So
-    a judged passage is named by its number in its query, and all rankings share the names of what nobody judged.
+    A measure depends only on the ranks and grades of the judged passages and on the length of the ranking. Evaluators
+    take a run as {query: {passage: score}}, which costs more to build from ids than to measure. So a judged passage is
+    named by its number within its query, and all rankings share the names of unjudged passages.
     """
 
     judged: pd.Index
     length_Q: np.ndarray
     offsets_Q: np.ndarray
     relevance_J: np.ndarray
-    rank_J: np.ndarray  # from 1; 0 where the passage was not found
+    rank_J: np.ndarray  # from 1; 0 if the passage was not found
 
     @classmethod
     def of(cls, qrels: pd.DataFrame, run: pd.DataFrame, judged: pd.Index) -> _Found:
@@ -169,7 +168,7 @@ class _Found:
         return cls(judged, length_Q, offsets_Q, qrels["relevance"].to_numpy()[order_J], rank_J)
 
     def nested(self, start: int, stop: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
-        """The judgements and the rankings of queries `start` to `stop`, those without results left out."""
+        """The judgements and the rankings of queries `start` to `stop`, without queries that have no results."""
         relevant: dict[str, dict[str, int]] = {}
         ranked: dict[str, dict[str, float]] = {}
         longest = int(self.length_Q[start:stop].max(initial=0))
@@ -192,7 +191,7 @@ class _Found:
 
 
 def _encoded(ids: pd.Series) -> tuple[np.ndarray, pd.Index]:
-    """Each id as int64, and the distinct ids that the numbers mean."""
+    """Each id as an int64 number, and the distinct ids that the numbers stand for."""
     if isinstance(ids.dtype, pd.CategoricalDtype):
         return ids.cat.codes.to_numpy().astype(np.int64), ids.cat.categories
     numbers, names = pd.factorize(ids)

@@ -1,9 +1,9 @@
-"""A query's own passage: the one that it was taken from, or the one that it is. Neither is a result of the query.
+"""A query's own passage: the one that it was taken from, or the one that it is. Neither counts as a result.
 
-A pair task takes a query from a passage (`taken_from`). In ArguAna and Quora of BEIR a query is a passage of the
-corpus and asks for others; it has the same id there, and BEIR's evaluation leaves a passage with the query's id out
-of the ranking, whatever it says. Ids coincide by accident as well, as the numbers of MS MARCO do, so here the text
-has to be the same too. A passage that is relevant to the query stays where it is.
+A pair task takes a query from a passage (`taken_from`). In ArguAna and Quora of BEIR, a query is a passage of the
+corpus with the same id and asks for other passages. BEIR's evaluation removes any passage with the query's id from the
+ranking. Ids can coincide by accident, as the numbers of MS MARCO do, so here the text must be equal too. A passage that
+is relevant to the query stays in the ranking.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from stillhouse.evaluation.runs import places
 
 
 def taken_from(queries: pd.DataFrame) -> pd.DataFrame:
-    """`query_id` and `passage_id`: the passages that queries were made from."""
+    """`query_id` and `passage_id` of queries and the passages that they were made from."""
     taken = queries.loc[queries["taken_from"] != "", ["query_id", "taken_from"]]
     return taken.rename(columns={"taken_from": "passage_id"})
 
 
 def same_as(corpus: Corpus, queries: pd.DataFrame) -> pd.DataFrame:
-    """`query_id` and `passage_id`: the queries that are passages, by id and by text.
+    """`query_id` and `passage_id` of queries that are passages, by id and by text.
 
-    The text is the passage's, or its title and text as models read them; case and white space do not count.
+    The query must equal the passage's text, or its title and text as models read them, ignoring case and white space.
     """
     rows = corpus.passage_ids.find(queries["query_id"])
     asked, rows = queries[rows >= 0], rows[rows >= 0]
@@ -40,9 +40,9 @@ def same_as(corpus: Corpus, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def without(run: pd.DataFrame, own: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """The run without the lines of `own` (`query_id`, `passage_id`) that are not relevant; ranks are counted anew.
+    """The run without the lines of `own` (`query_id`, `passage_id`) that are not relevant, with new ranks.
 
-    `run` is as `read_run` gives it, perhaps with more columns.
+    `run` comes from `read_run` and may have more columns.
     """
     if own.empty:
         return run

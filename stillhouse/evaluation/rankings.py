@@ -1,7 +1,7 @@
-"""Rankings as arrays of rows: put into order by score, cut to what is kept, and searched for repeats.
+"""Rankings as arrays of rows: sorting by score, keeping some rows, and finding repeats.
 
-NumPy alone, so that a search need not wait for more. Shape suffixes: Q queries or B of them, K candidates, D kept ones.
-Rows are those of passages, -1 is padding.
+This uses NumPy alone, so a search does not wait for other imports. Shape suffixes: Q queries or B of them,
+K candidates, D kept candidates. Rows are passage rows; -1 is padding.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ Rows = NDArray[np.int32]
 
 
 def order_by_score(scores_QK: np.ndarray, rows_QK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorts every ranking by score, best first; equal scores stand in corpus order and padding (-1) at the end.
+    """Sort every ranking by score, best first, with ties in corpus order and padding (-1) at the end.
 
-    Returns `(scores_QK, rows_QK)` as new arrays: float32, with -inf under padded rows, and int32.
+    Returns `(scores_QK, rows_QK)` as new arrays: float32, with -inf for padding, and int32.
     """
     assert scores_QK.shape == rows_QK.shape and rows_QK.ndim == 2, (scores_QK.shape, rows_QK.shape)
     rows_QK = np.asarray(rows_QK, dtype=np.int32)
@@ -28,7 +28,7 @@ def order_by_score(scores_QK: np.ndarray, rows_QK: np.ndarray) -> tuple[np.ndarr
 
 
 def first_kept(rows_QK: Rows, keep_QK: NDArray[np.bool_], depth: int) -> Rows:
-    """The first `depth` rows that are kept of each query, moved together, padded with -1."""
+    """The first `depth` kept rows of each query, without gaps, padded with -1."""
     place_QK = np.cumsum(keep_QK, axis=1, dtype=np.int32) - 1
     query_P, column_P = np.nonzero(keep_QK & (place_QK < depth))
     rows_QD = np.full((len(rows_QK), depth), -1, dtype=np.int32)
@@ -37,7 +37,7 @@ def first_kept(rows_QK: Rows, keep_QK: NDArray[np.bool_], depth: int) -> Rows:
 
 
 def repeated(rows_BK: Rows) -> NDArray[np.bool_]:
-    """Whether each row stands further left too, in the same query."""
+    """Whether each row also occurs further left in the same query."""
     order_BK = np.argsort(rows_BK, axis=1, kind="stable")
     sorted_BK = np.take_along_axis(rows_BK, order_BK, axis=1)
     same_BK = np.zeros(rows_BK.shape, dtype=np.bool_)

@@ -1,12 +1,11 @@
-"""TREC run files: `query_id Q0 passage_id rank score system`, one line a retrieved passage, ranks from 1.
+"""TREC run files: `query_id Q0 passage_id rank score system`, one line per retrieved passage, ranks from 1.
 
-Evaluators in the manner of trec_eval do not read the rank: they sort by score in single precision and order equal
-scores by passage id, descending. A ranking with equal scores would so be another ranking there, and its figures would
-depend on how passages are named. The scores that are written here fall strictly with the rank, in float32, so that
-every tool sees the one order (`strictly_falling`).
+Evaluators like trec_eval do not read the rank. They sort by score in single precision and order ties by descending
+passage id. A ranking with ties would be a different ranking there, and its figures would depend on passage ids. The
+scores written here decrease strictly with the rank in float32, so every tool sees the same order (`strictly_falling`).
 
 Shapes: Q queries, K the depth of the ranking. A ranking is a pair of matrices, `rows_QK` (int32 rows of
-`passages.parquet`, best first, padded with -1) and `scores_QK` (float32; the value under a padded row is ignored).
+`passages.parquet`, best first, padded with -1) and `scores_QK` (float32; the values of padding are ignored).
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ LARGEST = int(np.finfo(np.float32).max.view(np.int32))
 
 
 def reordered(rows_QK: np.ndarray, query_P: np.ndarray, rank_P: np.ndarray, scores_P: np.ndarray) -> np.ndarray:
-    """Scores float32 [Q, K] that put the re-scored passages first, and the others after them in their old order.
+    """Scores float32 [Q, K] that put the re-scored passages first and the others after them in their old order.
 
-    Re-scored is the passage at (query_P[i], rank_P[i]); it keeps its new score. The others get whole steps below
-    their query's lowest new score, which say nothing but their order.
+    The passage at (query_P[i], rank_P[i]) is re-scored and keeps its new score. The others get scores in steps of 1
+    below their query's lowest new score, which only express their order.
     """
     scores_QK = np.full(rows_QK.shape, np.nan, dtype=np.float32)
     scores_QK[query_P, rank_P] = scores_P
@@ -50,12 +49,12 @@ def reordered(rows_QK: np.ndarray, query_P: np.ndarray, rank_P: np.ndarray, scor
 
 
 def strictly_falling(scores_QK: np.ndarray, length_Q: np.ndarray) -> np.ndarray:
-    """Lowers every score that is not below the one before it to the next smaller float32, and no other score.
+    """Lower every score that is not below the previous one to the next smaller float32; leave the others unchanged.
 
-    `scores_QK` float32, finite and never rising in the first `length_Q[i]` columns of row i; what stands behind is
-    returned unchanged. The whole numbers behind float32 values, with the sign applied to the magnitude, are in the
-    order of the values and without gaps, so it is a running minimum over whole numbers. Where a ranking ends at the
-    lowest float32 the scores before it are raised instead.
+    `scores_QK` is float32, finite and never increasing in the first `length_Q[i]` columns of row i; later columns are
+    returned unchanged. The bits of float32 values, as integers with the sign applied to the magnitude, have the order
+    of the values without gaps, so this is a running minimum over integers. If a ranking reaches the lowest float32, the
+    scores before it are raised instead.
     """
     assert scores_QK.dtype == np.float32, scores_QK.dtype
     depth = scores_QK.shape[1]
@@ -64,7 +63,7 @@ def strictly_falling(scores_QK: np.ndarray, length_Q: np.ndarray) -> np.ndarray:
     number_QK = np.where(bits_QK < 0, -(bits_QK & MAGNITUDE), bits_QK)
     number_QK = np.minimum.accumulate(number_QK + place_K, axis=1) - place_K
     number_QK = np.maximum(number_QK, np.asarray(length_Q, dtype=np.int64)[:, None] - 1 - place_K - LARGEST)
-    # An int32 of the sign bit alone would be -0.0, which is 0: the number 0 has no sign.
+    # The sign bit alone would be -0.0, so the number 0 gets no sign.
     magnitude_QK = np.abs(number_QK).astype(np.uint32)
     bits_QK = magnitude_QK | ((number_QK < 0).astype(np.uint32) << np.uint32(31))
     return np.where(place_K < np.asarray(length_Q)[:, None], bits_QK.view(np.float32), scores_QK)
@@ -78,11 +77,11 @@ def write_run(
     scores_QK: np.ndarray,
     system: str,
 ) -> None:
-    """Writes a ranking as a TREC run file, ordered by `order_by_score`; a query without results has no line.
+    """Write a ranking as a TREC run file, ordered by `order_by_score`; a query without results has no line.
 
-    `passage_ids` are all the corpus's, in corpus order: `rows_QK` points into them. Scores that differ are written so
-    that they read back exactly; of equal ones all but the first are lowered by `strictly_falling`.
-    Raises `InputError` for an id that a run file cannot hold, because it has white space in it or is empty.
+    `passage_ids` are all ids of the corpus in corpus order, which `rows_QK` points into. Distinct scores read back
+    exactly; of equal scores, `strictly_falling` lowers all but the first. Raises `InputError` for an id that a run file
+    cannot hold because it is empty or contains white space.
     """
     assert len(query_ids) == len(rows_QK), (len(query_ids), len(rows_QK))
     scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
@@ -95,7 +94,7 @@ def write_run(
     _refuse_white_space(passage_R, "passage id")
     _refuse_white_space(np.array([system], dtype=object), "system")
     at_once = max(1, WRITTEN_AT_ONCE // max(1, rows_QK.shape[1]))
-    # No id holds a tab, a space or a line end, and quotes are ordinary characters of an id: nothing needs quoting.
+    # No id contains a tab, a space or a line end, and quotes are ordinary characters, so nothing needs quoting.
     with path.open("w", encoding="utf-8", newline="") as file:
         for start in range(0, len(rows_QK), at_once):
             rows_BK, scores_BK = rows_QK[start : start + at_once], scores_QK[start : start + at_once]
@@ -111,7 +110,7 @@ def write_run(
 
 
 def write_lines(path: Path, run: pd.DataFrame, system: str) -> None:
-    """Writes a run as `read_run` gave it, perhaps with fewer lines, for other tools to measure."""
+    """Write a run from `read_run`, possibly with fewer lines, for other tools to measure."""
     columns = [run[name].tolist() for name in KEPT]
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write("".join([LINE % (*line, system) for line in zip(*columns)]))
@@ -122,20 +121,20 @@ def _refuse_white_space(ids: np.ndarray, what: str) -> None:
     bad = distinct[~distinct.str.fullmatch(r"\S+")]
     if len(bad):
         raise InputError(
-            f"{what} {bad.iloc[0]!r} is empty or has white space in it, which a TREC run file cannot hold; "
+            f"{what} {bad.iloc[0]!r} is empty or contains white space, which a TREC run file cannot hold; "
             "change the id in the source and run `stillhouse ingest` again"
         )
 
 
 def read_run(path: Path) -> pd.DataFrame:
-    """Reads a TREC run file, of whatever tool, as one ranking a query.
+    """Read a TREC run file of any tool as one ranking per query.
 
     Returns `query_id` and `passage_id` (categories of str), `rank` (int32, from 1) and `score` (float32): the queries
-    in the order in which the file first names them, their passages by rank. The lines of a query need not stand
-    together; lines of equal rank stand by score, then as in the file; ranks are counted anew, so gaps and ranks from 0
-    are closed. Ten million lines take 150 MB, and at the peak of reading 1.5 GB.
-    Raises `InputError` when the file is missing, is not a run, has a score that is no finite number, ranks a passage
-    twice for a query, or has a score that rises with the rank, which other tools would take for another ranking.
+    in the order in which the file first names them, and their passages by rank. The lines of a query may be scattered.
+    Equal ranks are ordered by score, then as in the file. Ranks are renumbered, which closes gaps and fixes ranks from
+    0. Ten million lines take 150 MB, and 1.5 GB at the peak of reading. Raises `InputError` if the file is missing, is
+    not a run, has a score that is not finite, ranks a passage twice for a query, or has a score that increases with the
+    rank, which other tools would read as another ranking.
     """
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse retrieve` or `stillhouse bm25` writes run files")
@@ -144,8 +143,8 @@ def read_run(path: Path) -> pd.DataFrame:
     if bad.any():
         line = lines[bad].iloc[0]
         raise InputError(
-            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is no finite number "
-            "in single precision; make the run again"
+            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is not finite in "
+            "single precision; make the run again"
         )
     lines = _by_rank(lines)
     query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
@@ -162,16 +161,16 @@ def read_run(path: Path) -> pd.DataFrame:
     if rises.any():
         line = lines[rises].iloc[0]
         raise InputError(
-            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than that "
-            "of the rank before, and tools that sort by score would see another ranking; write scores that fall with "
-            "the rank"
+            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than the "
+            "score of the rank before, so tools that sort by score would see another ranking; write scores that "
+            "decrease with the rank"
         )
     lines["rank"] = places(query_L)
     return lines
 
 
 def _read_lines(path: Path) -> pd.DataFrame:
-    """The lines as they stand: ids as categories, rank int64, score float32."""
+    """The lines in file order: ids as categories, rank int64, score float32."""
     kinds = {
         "query_id": TEXT,
         "q0": TEXT,
@@ -195,8 +194,8 @@ def _read_lines(path: Path) -> pd.DataFrame:
                 rest = file.readline(LONGEST_LINE)
                 if len(rest) == LONGEST_LINE:
                     raise InputError(
-                        f"{path} has a line of more than {LONGEST_LINE:,} bytes, so it is no TREC run file; give one "
-                        "with `query_id Q0 passage_id rank score system` in every line"
+                        f"{path} has a line of more than {LONGEST_LINE:,} bytes, so it is not a TREC run file; give "
+                        "one with `query_id Q0 passage_id rank score system` in every line"
                     )
                 block = _single_spaced(block + rest)
                 if block.strip(b" \n"):
@@ -206,12 +205,12 @@ def _read_lines(path: Path) -> pd.DataFrame:
             f"{path} is not a TREC run file (`query_id Q0 passage_id rank score system` in every line): {error}"
         ) from None
     lines = pa.concat_tables(blocks).unify_dictionaries().to_pandas()
-    with np.errstate(over="ignore"):  # to infinity, which is refused
+    with np.errstate(over="ignore"):  # overflow gives infinity, which is refused
         return lines.astype({"score": np.float32})
 
 
 def _single_spaced(block: bytes) -> bytes:
-    """Whole lines with one space between columns, where another tool wrote tabs or several spaces."""
+    """Complete lines with one space between columns, even if another tool wrote tabs or several spaces."""
     odd = (b"\t", b"  ", b" \n", b"\n ", b"\r")
     if any(each in block for each in odd) or block.startswith(b" ") or block.endswith(b" "):
         block = re.sub(rb"[ \t\r]+", b" ", block)
@@ -220,7 +219,7 @@ def _single_spaced(block: bytes) -> bytes:
 
 
 def _by_rank(lines: pd.DataFrame) -> pd.DataFrame:
-    """The lines query by query, each query's by rank."""
+    """The lines sorted by query, then by rank."""
     query_L = pd.factorize(lines["query_id"])[0]
     rank_L, score_L = lines["rank"].to_numpy(), lines["score"].to_numpy()
     same_L = np.diff(query_L) == 0
@@ -230,24 +229,23 @@ def _by_rank(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def _starts(query_L: np.ndarray) -> np.ndarray:
-    """True where a line is the first of its query; the lines of a query stand together."""
+    """Whether each line is the first of its query; the lines of a query must be adjacent."""
     first = np.ones(len(query_L), dtype=np.bool_)
     first[1:] = query_L[1:] != query_L[:-1]
     return first
 
 
 def places(query_L: np.ndarray) -> np.ndarray:
-    """1, 2, ... within each query, int32; the lines of a query stand together."""
+    """1, 2, ... within each query, int32; the lines of a query must be adjacent."""
     start = np.flatnonzero(_starts(query_L))
     return (np.arange(len(query_L)) - np.repeat(start, np.diff(start, append=len(query_L))) + 1).astype(np.int32)
 
 
 def top_rows(path: Path, passage_ids: PassageIds, depth: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The first `depth` passages of every query of a run file, as rows of the corpus that has `passage_ids`.
+    """The first `depth` passages of every query of a run file, as rows of the corpus with `passage_ids`.
 
-    Returns `(query_ids, rows_QK, scores_QK)`: the queries in
-    the file's order, rows int32 padded with -1, scores float32 padded with -inf, K = `depth`.
-    Raises `InputError` when the run names a passage that the corpus does not have.
+    Returns `(query_ids, rows_QK, scores_QK)`: the queries in the file's order, rows int32 padded with -1, scores
+    float32 padded with -inf, K = `depth`. Raises `InputError` if the run names a passage that the corpus does not have.
     """
     lines = read_run(path)
     query_number, query_ids = pd.factorize(lines["query_id"])
@@ -262,9 +260,9 @@ def top_rows(path: Path, passage_ids: PassageIds, depth: int) -> tuple[list[str]
 
 
 def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.ndarray:
-    """The corpus row of every line that `read_run` gave, int32.
+    """The corpus row of every line from `read_run`, int32.
 
-    Raises `InputError` when the run names a passage that the corpus does not have.
+    Raises `InputError` if the run names a passage that the corpus does not have.
     """
     known = passage_ids.find(lines["passage_id"].cat.categories)
     rows = known[lines["passage_id"].cat.codes.to_numpy()].astype(np.int32)

@@ -1,17 +1,17 @@
 """Uncertainty of the figures: bootstrap intervals of means, paired tests between systems, Holm's correction.
 
-Shapes: Q queries, V columns of per-query values (say systems x measures), C columns of per-query differences, B
-samples. All random draws come from the seed alone, and all columns share them.
+Shapes: Q queries, V columns of per-query values (for example systems x measures), C columns of per-query differences,
+B samples. All random draws come from the seed alone, and all columns share them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which bounds a block of samples
+DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which limits a block of samples
 AGAINST: Mapping[str, tuple[str, ...]] = {
     "distilled": ("bm25", "zero_shot", "retriever_1"),
     "retriever_1": ("zero_shot", "retriever_1_unpretrained"),
@@ -22,9 +22,9 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "reranked": (),
     "best": ("bm25", "zero_shot"),
 }
-"""What the systems of the papers' run are compared with, beside the one before; every comparison weakens the others."""
+"""Baselines of the papers' systems, besides the previous one. Every comparison weakens the others."""
 BASELINES = ("bm25", "zero_shot")
-"""What any other system is compared with."""
+"""Baselines of any other system."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,15 @@ class Comparison:
     t_test_p_holm: float
     randomisation_p_holm: float
 
+    def turned(self) -> Comparison:
+        """The comparison of the baseline with the system."""
+        return replace(self, difference=-self.difference, low=-self.high, high=-self.low)
+
 
 def compared_pairs(systems: Iterable[str]) -> list[tuple[str, str]]:
-    """(system, baseline) pairs: each system against the one before it, then against its baselines, without repeats.
+    """(system, baseline) pairs: each system against the previous one, then against its baselines, without repeats.
 
-    Those of the papers' run have the baselines of `AGAINST`, any other has `BASELINES`.
+    Systems of the papers have the baselines in `AGAINST`, all others have `BASELINES`.
     """
     given = list(systems)
     pairs = list(zip(given[1:], given[:-1]))
@@ -58,7 +62,7 @@ def compared_pairs(systems: Iterable[str]) -> list[tuple[str, str]]:
 def bootstrap_intervals(
     values_QV: np.ndarray, samples: int, seed: int, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap intervals of the column means: `(low_V, high_V)`, float64; a sample draws Q queries anew."""
+    """Percentile bootstrap intervals of the column means: `(low_V, high_V)`, float64; a sample redraws Q queries."""
     queries = len(values_QV)
     assert queries and samples, (queries, samples)
     rng = np.random.default_rng([seed, 0])
@@ -75,14 +79,14 @@ def bootstrap_intervals(
 def sign_flip_p(differences_QC: np.ndarray, samples: int, seed: int) -> np.ndarray:
     """Two-sided paired randomisation test of each column's mean against 0.
 
-    Under the null hypothesis the two systems of a pair could be exchanged in any query, which flips the difference's
-    sign. p is the share of random flips whose mean is at least as far from 0 as the observed one; the observed
-    arrangement is counted too, so p is never 0. Returns p_C, float64.
+    Under the null hypothesis the two systems of a pair can be swapped in any query, which flips the difference's sign.
+    p is the share of random flips whose mean is at least as far from 0 as the observed one. The observed arrangement
+    counts too, so p is never 0. Returns p_C, float64.
     """
     queries = len(differences_QC)
     rng = np.random.default_rng([seed, 1])
     observed_C = np.abs(differences_QC.sum(axis=0))
-    # Arrangements that are equal in exact arithmetic must not fall apart by rounding.
+    # Rounding must not separate arrangements that are equal in exact arithmetic.
     reached_C = observed_C - 1e-9 * np.abs(differences_QC).sum(axis=0)
     hits_C = np.zeros(differences_QC.shape[1], dtype=np.int64)
     for size in _blocks(samples, queries):
@@ -102,7 +106,7 @@ def _blocks(samples: int, queries: int) -> Iterator[int]:
 def t_test_p(differences_QC: np.ndarray) -> np.ndarray:
     """Two-sided paired t-test of each column's mean against 0: p_C, float64.
 
-    Without any difference, or with a single query, nothing can be told apart: p is 1.
+    p is 1 if there are no differences or only one query.
     """
     p_C = np.ones(differences_QC.shape[1])
     if len(differences_QC) < 2:
@@ -110,14 +114,14 @@ def t_test_p(differences_QC: np.ndarray) -> np.ndarray:
     spread_C = np.ptp(differences_QC, axis=0) > 0
     p_C[~spread_C & (differences_QC[0] != 0)] = 0.0
     if spread_C.any():
-        from scipy import stats  # half a second, which whoever only draws curves need not wait for
+        from scipy import stats  # takes half a second, which drawing curves does not need
 
         p_C[spread_C] = stats.ttest_1samp(differences_QC[:, spread_C], 0.0, axis=0).pvalue
     return p_C
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Holm's step-down correction of p-values of one family, in the order given, at most 1."""
+    """Holm's step-down correction of one family of p-values, in the given order, at most 1."""
     p_C = np.asarray(p, dtype=np.float64)
     order = np.argsort(p_C, kind="stable")
     adjusted = np.maximum.accumulate(p_C[order] * np.arange(len(p_C), 0, -1))
@@ -129,7 +133,7 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
 def compare(
     differences_QC: np.ndarray, *, bootstrap_samples: int, randomisation_samples: int, seed: int
 ) -> list[Comparison]:
-    """Compares C pairs of systems by their per-query differences in one measure; the C pairs are one Holm family."""
+    """Compare C pairs of systems by their per-query differences in one measure; the C pairs are one Holm family."""
     low_C, high_C = bootstrap_intervals(differences_QC, bootstrap_samples, seed)
     t_C = t_test_p(differences_QC)
     flip_C = sign_flip_p(differences_QC, randomisation_samples, seed)

@@ -1,4 +1,4 @@
-"""What reports call systems and trainings: a glossary of well-known names; any other name speaks for itself."""
+"""The names of systems and trainings in reports: a glossary of known names; other names are used as they are."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SYSTEMS: Mapping[str, str] = {
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
     "distilled": "distilled retriever: mined negatives and the teacher's scores",
     "zero_shot_hybrid": "BM25 and the starting model together, with weights from dev",
-    "averaged": "the start's and the trained retriever's weights averaged, with the share that dev chose",
-    "best": "what dev chose among all retrievers, each alone and with BM25",
+    "averaged": "the averaged weights of the start and the trained retriever, with the share chosen on dev",
+    "best": "the best on dev of all retrievers, each alone and with BM25",
 }
 TRAININGS: Mapping[str, str] = {
     "lm_head": "language-model head",
@@ -34,17 +34,17 @@ TRAININGS: Mapping[str, str] = {
 
 
 def short_name(system: str) -> str:
-    """A system as a table names it."""
+    """A system's name in tables."""
     return NAMES.get(system, spoken(system))
 
 
 def about_system(system: str) -> str:
-    """A line on what a system is; nothing beyond its name where the glossary does not have it."""
+    """A line about a system, or only its name if it is not in the glossary."""
     return SYSTEMS.get(system, spoken(system))
 
 
 def about_training(training: str) -> str:
-    """What a training trains."""
+    """The model that a training trains."""
     return TRAININGS.get(training, spoken(training))
 
 

@@ -1,8 +1,8 @@
-"""Whether a challenger may take the champion's place, from both systems' values on the same test queries.
+"""Whether a challenger may replace the champion, from both systems' values on the same test queries.
 
-It is refused when it is shown to be worse (a paired randomisation test), and when it loses more than `most_loss`
-whether or not so few queries can show it. A challenger that is neither better nor worse is let through: its corpus is
-the newer one. Where both are one retriever, there is nothing to compare but what their indexes find of exact search.
+It is refused if it is shown to be worse by a paired randomisation test, or if it loses more than `most_loss`, even if
+the difference is not significant. A challenger that is neither better nor worse is accepted, because its corpus is
+newer. If both are the same retriever, only the recall of their indexes is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stillhouse.evaluation.significance import Comparison, compare
 
 @dataclass(frozen=True)
 class Rule:
-    """What a challenger must not do. `alpha` is the level of the test; `most_loss` a difference of means."""
+    """When to refuse a challenger. `alpha` is the level of the test, `most_loss` a difference of means."""
 
     measure: str
     alpha: float
@@ -31,7 +31,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`accepted`, with the reason as a sentence for a person, and the figures behind it."""
+    """Whether a challenger is accepted, with the reason in a sentence and the figures behind it."""
 
     accepted: bool
     reason: str
@@ -48,7 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class IndexRecalls:
-    """Recall of exact search's best `depth`, of the index that is released now and of the one to take its place."""
+    """Recall of exact search's best `depth` passages by the released index and by the one that may replace it."""
 
     depth: int
     champion: float
@@ -67,10 +67,10 @@ def judge(
     same: bool = False,
     recalls: IndexRecalls | None = None,
 ) -> Verdict:
-    """Judges a challenger by its values [Q] on the queries that the champion answered too.
+    """Judge a challenger by its values [Q] on the queries that the champion answered too.
 
-    `same` says that both are one retriever, which is let through whatever the queries, unless `recalls` are given and
-    fall by more than `most_loss`.
+    With `same`, both are the same retriever, which is accepted unless `recalls` are given and drop by more than
+    `most_loss`.
     """
     assert champion_Q.shape == challenger_Q.shape and champion_Q.ndim == 1, (champion_Q.shape, challenger_Q.shape)
     differences_Q1 = (challenger_Q - champion_Q)[:, None]
@@ -93,7 +93,7 @@ def judge(
             f"the champion's own retriever: {figures}" + (f"; {recalls.sentence}" if recalls else ""),
         )
     elif queries < rule.least_queries:
-        reason = f"too few test queries to compare on: {queries}, and least_queries is {rule.least_queries}"
+        reason = f"too few test queries to compare on: {queries}, but least_queries is {rule.least_queries}"
     elif loss > 0 and p <= rule.alpha:
         reason = f"the challenger is worse: {figures} ({interval}, p = {p:.4f}, at most alpha = {rule.alpha})"
     elif loss > rule.most_loss:

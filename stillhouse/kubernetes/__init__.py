@@ -1,1 +1,1 @@
-"""What runs in pods, what a cluster has and says, and steps on several nodes."""
+"""Code that runs in pods, checks of the cluster, and steps on several nodes."""

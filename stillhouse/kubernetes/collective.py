@@ -1,8 +1,8 @@
-"""Whether processes of this machine, one a GPU, can add up numbers together, as a training does at every step.
+"""Checks that processes on this machine, one per GPU, can sum numbers together, as training does at every step.
 
-That NCCL is there says nothing of this: too small a /dev/shm, GPUs that do not reach each other's memory, or a network
-interface that does not work show only when numbers are sent. So this module sends some, in processes of its own, and
-ends them when they do not answer in time.
+An installed NCCL does not prove it. A /dev/shm that is too small, GPUs that cannot reach each other's memory, or a
+broken network interface only show up when numbers are sent. So this module sends some, in its own processes, and ends
+them if they do not answer in time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SECONDS = 120.0
-"""How long processes have to start, to load PyTorch and to add up: some ten times what eight GPUs take."""
+"""How long processes have to start, load PyTorch and sum: about ten times what eight GPUs need."""
 NUMBERS = 1 << 20
-"""What each process adds, as float32: 4 MiB go through every way that NCCL has between two GPUs."""
+"""The float32 numbers that each process adds: 4 MiB, which use every path that NCCL has between two GPUs."""
 PROGRAM = (sys.executable, "-m", "stillhouse.kubernetes.collective")
 NCCL_DEBUG = "NCCL_DEBUG"
 LONGEST = 400
@@ -27,7 +27,7 @@ LONGEST = 400
 def failure_together(
     processes: int, backend: str = "nccl", seconds: float = SECONDS, program: Sequence[str] = PROGRAM
 ) -> str:
-    """Why `processes` processes, each with a GPU of its own under NCCL, cannot add up; "" where they can."""
+    """The reason why `processes` processes, each with its own GPU under NCCL, cannot sum numbers; "" if they can."""
     environment = {NCCL_DEBUG: "WARN"} | os.environ
     with TemporaryDirectory() as place:
         folder, started = Path(place), []
@@ -48,26 +48,26 @@ def _failure(started: Sequence[subprocess.Popen[bytes]], folder: Path, seconds: 
     while time.monotonic() < deadline:
         codes = [process.poll() for process in started]
         for rank, code in enumerate(codes):
-            if code:  # the others would wait for it until the deadline
+            if code:  # otherwise the others wait for it until the deadline
                 return f"process {rank} ended with {code}: {_reason(folder / f'{rank}.log')}"
         if all(code == 0 for code in codes):
             return ""
         time.sleep(0.05)
     missing = [str(rank) for rank in range(len(started)) if not (folder / f"{rank}.arrived").exists()]
     if missing:
-        return f"process {', '.join(missing)} of {len(started)} never arrived, in {seconds:.0f} s"
-    return f"all {len(started)} processes arrived, and had no sum in {seconds:.0f} s"
+        return f"process {', '.join(missing)} of {len(started)} did not arrive within {seconds:.0f} s"
+    return f"all {len(started)} processes arrived, but had no sum after {seconds:.0f} s"
 
 
 def _reason(log: Path) -> str:
-    """NCCL's own first complaint, else the last thing that the process said."""
+    """The first warning from NCCL, or else the last line that the process printed."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     warned = [line.partition("NCCL WARN")[2].strip() for line in lines if "NCCL WARN" in line]
-    return (warned[:1] or lines[-1:] or ["it said nothing"])[0][-LONGEST:]
+    return (warned[:1] or lines[-1:] or ["it printed nothing"])[0][-LONGEST:]
 
 
 def add_up(backend: str, folder: Path, rank: int, processes: int) -> None:
-    """One of the processes: adds its number to those of the others. Raises what PyTorch does, or for a wrong sum."""
+    """One process: adds its number to the others'. Raises PyTorch's errors, or `ArithmeticError` for a wrong sum."""
     import torch
     from torch import distributed
 
@@ -76,20 +76,20 @@ def add_up(backend: str, folder: Path, rank: int, processes: int) -> None:
         torch.cuda.set_device(device)
     numbers = torch.full((NUMBERS,), rank + 1.0, device=device)
     (folder / f"{rank}.arrived").touch()
-    # By a file: a port might be another's, and names of hosts are no affair of processes of one machine.
+    # Through a file: a port might be in use, and processes on one machine need no host names.
     distributed.init_process_group(backend, init_method=f"file://{folder / 'store'}", rank=rank, world_size=processes)
     distributed.all_reduce(numbers)
     expected, found = processes * (processes + 1) / 2, (numbers.min().item(), numbers.max().item())
     distributed.destroy_process_group()
     if found != (expected, expected):
-        raise ArithmeticError(f"the sum is {found[0]:g} to {found[1]:g} and not {expected:g}")
+        raise ArithmeticError(f"the sum is {found[0]:g} to {found[1]:g}, not {expected:g}")
 
 
 def main(words: Sequence[str]) -> int:
     backend, folder, rank, processes = words
     try:
         add_up(backend, Path(folder), int(rank), int(processes))
-    except Exception as error:  # reported in one line, which the process that started this one looks for
+    except Exception as error:  # reported in one line, which the parent process reads
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
         return 1
     return 0

@@ -1,8 +1,8 @@
-"""Looks at a machine before a long step begins on it: shared memory, disk, driver, GPUs and their working together.
+"""Checks a machine before a long step starts on it: shared memory, disk, driver, GPUs and how they work together.
 
-A pod that cannot do its work should say so in its first seconds, with the remedy, and not after an hour with an error
-of a library. What is looked at (`Readings`) and what is made of it (`problems`) are apart, so that every remedy is
-tested without a GPU.
+A pod that cannot do its work should say so in its first seconds, with the remedy, instead of failing after an hour
+with a library's error. The measurements (`Readings`) and the conclusions (`problems`) are separate, so that every
+remedy can be tested without a GPU.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.collective import failure_together
 
 REQUIREMENTS = "STILLHOUSE_PREFLIGHT"
-"""Environment variable that asks for the preflight: `Requirements` as JSON, set by a placement."""
+"""Environment variable that turns the preflight on: `Requirements` as JSON, set by a placement."""
 SHARED_MEMORY = Path("/dev/shm")
 GIB = 1024**3
 SLACK = 0.95
-"""A file system shows a little less than the size that was asked for."""
+"""A file system reports slightly less than the requested size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """What a step asks of its machine."""
+    """What a step needs from its machine."""
 
     gpus: int = 0
     shared_memory_gib: float = 0.0
@@ -36,28 +36,28 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What the machine has. `driver` and `nccl` are versions, "" where there is none."""
+    """What the machine has. `driver` and `nccl` are versions, or "" if missing."""
 
     shared_memory_gib: float
     free_gib: float
     writable: bool
     work: str
     cuda_build: str
-    """The version of CUDA that PyTorch was built for; "" for a build without."""
+    """The CUDA version that PyTorch was built for; "" for a build without CUDA."""
     driver: str
     gpus: int
     names: tuple[str, ...] = ()
     nccl: str = ""
     failure: str = ""
-    """What the GPU answered to a first computation, where it failed."""
+    """The error of a first computation on the GPUs, if it failed."""
     together: int = 0
-    """How many GPUs were asked to add up numbers together."""
+    """How many GPUs tried to sum numbers together."""
     apart: str = ""
     """Why they could not."""
 
 
 def read_requirements(environment: Mapping[str, str] = os.environ) -> Requirements | None:
-    """What the environment asks for; None where it asks for nothing."""
+    """The requirements in the environment, or None if there are none."""
     text = environment.get(REQUIREMENTS)
     if not text:
         return None
@@ -71,31 +71,31 @@ def read_requirements(environment: Mapping[str, str] = os.environ) -> Requiremen
         )
     except (ValueError, TypeError):
         known = json.dumps(asdict(Requirements()))
-        raise InputError(f"${REQUIREMENTS} is {text!r}; write it as {known}") from None
+        raise InputError(f"${REQUIREMENTS} is {text!r}; write it like {known}") from None
 
 
 def with_gpus(text: str, count: int) -> str:
-    """What a placement asks for, where it asks for GPUs, with the count of the run."""
+    """A placement's requirements with the run's GPU count; unchanged if they ask for no GPU."""
     asked = read_requirements({REQUIREMENTS: text})
     return json.dumps(asdict(replace(asked, gpus=count))) if asked and asked.gpus else text
 
 
 def problems(wanted: Requirements, found: Readings) -> list[str]:
-    """Everything that would stop the step later, each with its remedy."""
+    """Every problem that would stop the step later, each with its remedy."""
     lacking = []
     if not found.writable:
         lacking.append(
-            f"the work folder {found.work} cannot be written by user {os.getuid()}: give the volume to that user or "
-            "its group, or set `user` and `group` of the placement to the volume's owner"
+            f"user {os.getuid()} cannot write to the work folder {found.work}: give the volume to that user or its "
+            "group, or set `user` and `group` of the placement to the volume's owner"
         )
     if found.free_gib < wanted.free_gib:
         lacking.append(
-            f"the work folder {found.work} has {found.free_gib:.1f} GiB left, {wanted.free_gib:g} are needed: remove "
+            f"the work folder {found.work} has {found.free_gib:.1f} GiB left, but needs {wanted.free_gib:g}: remove "
             "old folders there, or enlarge the volume"
         )
     if found.shared_memory_gib < wanted.shared_memory_gib * SLACK:
         lacking.append(
-            f"{SHARED_MEMORY} has {found.shared_memory_gib:.2f} GiB, {wanted.shared_memory_gib:g} are needed: mount an "
+            f"{SHARED_MEMORY} has {found.shared_memory_gib:.2f} GiB, but needs {wanted.shared_memory_gib:g}: mount an "
             "emptyDir with medium Memory there (`shared_memory` of the placement)"
         )
     return lacking + (_gpu_problems(wanted, found) if wanted.gpus else [])
@@ -103,45 +103,45 @@ def problems(wanted: Requirements, found: Readings) -> list[str]:
 
 def _gpu_problems(wanted: Requirements, found: Readings) -> list[str]:
     if not found.cuda_build:
-        return ["PyTorch in this image is built without CUDA: give the pipeline's parameter `image` the GPU image"]
+        return ["PyTorch in this image is built without CUDA: set the pipeline's parameter `image` to the GPU image"]
     if not found.driver:
         problem = (
-            "no NVIDIA driver is seen: ask for an accelerator (`accelerator_type`, `accelerator_count`), and see that "
-            "the node has the device plugin and the container runtime of its GPUs"
+            "no NVIDIA driver is visible: ask for an accelerator (`accelerator_type`, `accelerator_count`), and make "
+            "sure that the node has the device plugin and container runtime for its GPUs"
         )
         return [problem]
     if found.gpus < wanted.gpus:
         problem = (
-            f"{found.gpus} GPUs can be used (driver {found.driver}, PyTorch for CUDA {found.cuda_build}), "
-            f"{wanted.gpus} are needed: raise `accelerator_count`, or take a node whose driver is new enough; of parts "
-            "of a GPU (MIG) a process sees one, so `accelerator_count` is 1 there"
+            f"{found.gpus} GPUs can be used (driver {found.driver}, PyTorch for CUDA {found.cuda_build}), but "
+            f"{wanted.gpus} are needed: raise `accelerator_count`, or use a node with a newer driver; with MIG a "
+            "process sees only one GPU instance, so set `accelerator_count` to 1 there"
         )
         return [problem]
     several = []
     if found.failure:
         several.append(
             f"a first computation on {', '.join(found.names)} failed ({found.failure}): the image's PyTorch is for "
-            f"CUDA {found.cuda_build}, the driver is {found.driver}; take a newer driver, another GPU type or image"
+            f"CUDA {found.cuda_build}, the driver is {found.driver}; use a newer driver, another GPU type or image"
         )
     if found.gpus > 1 and not found.nccl:
         several.append(
-            f"{found.gpus} GPUs and no NCCL: take an image whose PyTorch has it, or set `accelerator_count` to 1"
+            f"{found.gpus} GPUs but no NCCL: use an image whose PyTorch has it, or set `accelerator_count` to 1"
         )
     if found.apart:
         several.append(
-            f"{found.together} GPUs ({', '.join(found.names)}) cannot work together by NCCL {found.nccl} "
-            f"({found.apart}): give {SHARED_MEMORY} more room (`shared_memory` of the placement); look what NCCL says "
-            "with NCCL_DEBUG=INFO in the placement's `environment`; where GPUs do not reach each other's memory "
-            "(`nvidia-smi topo -p2p r`; ACS in the node's BIOS keeps them from it), try NCCL_P2P_DISABLE=1 there; or "
+            f"{found.together} GPUs ({', '.join(found.names)}) cannot work together over NCCL {found.nccl} "
+            f"({found.apart}): give {SHARED_MEMORY} more room (`shared_memory` of the placement); see what NCCL logs "
+            "with NCCL_DEBUG=INFO in the placement's `environment`; if the GPUs cannot reach each other's memory "
+            "(`nvidia-smi topo -p2p r`; ACS in the node's BIOS prevents it), try NCCL_P2P_DISABLE=1 there; or "
             "set `accelerator_count` to 1"
         )
     return several
 
 
 def take_readings(work: Path, together: int = 0, backend: str = "nccl") -> Readings:
-    """Looks at this machine; `work` is where checkpoints and vectors will lie.
+    """Measures this machine; `work` is the folder for checkpoints and vectors.
 
-    Where more than one GPU has to work `together` with others, that many processes add up numbers by `backend`.
+    If `together` is more than 1, that many processes sum numbers over `backend`.
     """
     import torch
 
@@ -177,7 +177,7 @@ def take_readings(work: Path, together: int = 0, backend: str = "nccl") -> Readi
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """The version of the NVIDIA kernel driver; "" where there is none."""
+    """The version of the NVIDIA kernel driver, or "" if there is none."""
     if not path.is_file():
         return ""
     words = path.read_text(encoding="utf-8", errors="replace").split()
@@ -197,12 +197,12 @@ def _can_make(path: Path) -> bool:
 
 
 def check(wanted: Requirements, found: Readings) -> str:
-    """One line on a machine that will do. Raises `InputError` with every problem and its remedy."""
+    """One line about a suitable machine. Raises `InputError` with every problem and its remedy."""
     found_problems = problems(wanted, found)
     if found_problems:
-        raise InputError("this machine will not do:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
+        raise InputError("this machine is unsuitable:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
     gpus = f"{found.gpus} GPUs ({', '.join(found.names)}; driver {found.driver}, CUDA {found.cuda_build}"
     gpus += f", NCCL {found.nccl}" if found.nccl else ""
-    gpus += ", which add up together)" if found.together else ")"
+    gpus += ", which work together)" if found.together else ")"
     room = f"{found.free_gib:.0f} GiB free in {found.work}, {found.shared_memory_gib:.1f} GiB of shared memory"
     return f"{gpus if found.gpus else 'no GPU'}; {room}"

@@ -1,5 +1,5 @@
-"""What a running step reports to Prometheus: live figures on `/metrics`, and one group of results at its end.
+"""Reports a running step to Prometheus: live figures on `/metrics`, and one group of results at its end.
 
-Off unless the environment asks for it (`stillhouse.monitoring.settings`); nothing here is imported for its effects, and
-prometheus-client is loaded when the first figure is due.
+Off unless the environment enables it (`stillhouse.monitoring.settings`). Imports have no side effects, and
+prometheus-client is loaded with the first figure.
 """

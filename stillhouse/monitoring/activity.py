@@ -1,6 +1,6 @@
-"""What a process is doing, written to the log whenever it has been silent for some seconds.
+"""Logs what a process is doing whenever it has been silent for some seconds.
 
-Code names its work where it does it, and knows nothing of the log:
+Code names its work where it happens and does not need to know about the log:
 
     with doing("building the index"):
         ...
@@ -8,9 +8,9 @@ Code names its work where it does it, and knows nothing of the log:
     @doing("reading the corpus")
     def open_corpus(...): ...
 
-Within `watched`, a thread writes a line about the innermost work each time nothing else was written for `SILENCE`
-seconds. So there is no silent work, also none that nobody has named. Outside `watched`, `doing` costs nothing and
-writes nothing. A C function that keeps Python's lock delays the line until it lets go.
+Within `watched`, a thread writes a line about the innermost work whenever nothing else was written for `SILENCE`
+seconds, even if the work has no name. Outside `watched`, `doing` costs nothing and writes nothing. A C function that
+holds Python's lock delays the line until it releases it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from stillhouse.monitoring.duration import in_words
 from stillhouse.terminal import message_lines, print_lines
 
 SILENCE = 9.0
-"""Seconds without a line after which one is written: less than ten, as a busy machine may write it late."""
+"""Seconds of silence before a line: less than ten, because a busy machine may write it late."""
 
 
 @dataclass(eq=False)
 class Work:
-    """A piece of work: "reading the corpus". `how_far` describes a counted one instead."""
+    """A piece of work: "reading the corpus". `how_far` describes counted work instead."""
 
     what: str
     how_far: Callable[[], str] | None = None
@@ -45,11 +45,11 @@ class Work:
 
 
 class _Watch:
-    """The works of the thread that began it, and the thread that writes about them."""
+    """The work of the thread that started the watch, and the thread that logs it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.stream = sys.stderr  # a library may replace it for a while, to hide what another one writes
+        self.stream = sys.stderr  # a library may temporarily replace it to hide another one's output
         self.owner = threading.get_ident()
         self.works = [Work("at work")]
         self.last = time.monotonic()
@@ -68,7 +68,7 @@ class _Watch:
                 self.last = time.monotonic()
                 self.changed.release()  # whoever reads the log may be slow
                 try:
-                    with suppress(OSError, ValueError):  # nobody reads it any more
+                    with suppress(OSError, ValueError):  # the stream is closed
                         _write(line, self.stream)
                 finally:
                     self.changed.acquire()
@@ -85,9 +85,9 @@ _watch: _Watch | None = None
 
 @contextmanager
 def watched(name: str, quiet: bool = False) -> Iterator[None]:
-    """While the block runs, a line follows every `SILENCE` seconds of silence; its lines begin with [name].
+    """Write a line after every `SILENCE` seconds of silence while the block runs; its lines begin with [name].
 
-    Within another watch, and where it is `quiet`, the block just runs.
+    Does nothing within another watch or with `quiet`.
     """
     global _watch
     if quiet or _watch is not None:
@@ -104,9 +104,9 @@ def watched(name: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str, how_far: Callable[[], str] | None = None) -> Iterator[None]:
-    """Names what the block does, as in "reading the corpus". Works of other threads than the watched one are left out.
+    """Name what the block does, as in "reading the corpus". Ignored outside the watched thread.
 
-    `how_far` returns a line about work that is counted, which is written in place of that.
+    For counted work, `how_far` returns the line to write instead.
     """
     watch = _watch
     if watch is None or watch.owner != threading.get_ident():
@@ -121,25 +121,25 @@ def doing(what: str, how_far: Callable[[], str] | None = None) -> Iterator[None]
 
 
 def write_line(line: str) -> None:
-    """Writes a line to the log, above the bars of a terminal."""
+    """Write a line to the log, above any bars on a terminal."""
     _write(line, sys.stderr)
     line_was_seen()
 
 
 def write_progress(line: str) -> None:
-    """Writes a line about the work of the watched step, which it names."""
+    """Write a line about the work of the watched step, prefixed with its name."""
     write_line(f"[{_watch.name}] {line}" if _watch else line)
 
 
 def line_was_seen() -> None:
-    """The log, or a bar on a terminal, has just changed: there is no silence."""
+    """Note that the log or a bar on a terminal has just changed, which ends the silence."""
     if _watch is not None:
         _watch.last = time.monotonic()
 
 
 def _write(line: str, stream: TextIO) -> None:
     lines = message_lines(line)
-    # Another thread may be importing it just now.
+    # Another thread may still be importing it.
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     if bars is not None and stream.isatty():
         for each in lines:

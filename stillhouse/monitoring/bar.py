@@ -1,4 +1,4 @@
-"""Progress of counted work: a bar on a terminal, plain lines in a log, and a monitor hears of it in both."""
+"""Progress of counted work: a bar on a terminal or plain lines in a log, always reported to a monitor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_UPDATES = 0.5
 
 
 class Bar(Protocol):
-    """What work that is counted calls; use it as a context."""
+    """The interface for counted work; use it as a context manager."""
 
     def __enter__(self) -> Any: ...
 
@@ -31,24 +31,24 @@ class Bar(Protocol):
         """`n` more units are done."""
 
     def set_postfix(self, **values: str) -> Any:
-        """Figures that are shown behind the count."""
+        """Show figures after the count."""
 
 
 def make_bar(work: str, monitor: Monitor, total: int | None, done: int, unit: str, quiet: bool) -> Bar:
-    """A bar for `work` of `total` units, of which an earlier run did `done`; it shows nothing where it is `quiet`."""
+    """A bar for `work` of `total` units, of which an earlier run did `done`; with `quiet` it shows nothing."""
     if not quiet and sys.stderr.isatty():
         return TerminalBar(work, monitor, total, done, unit)
     return LogBar(work, monitor, total, done, unit, quiet)
 
 
 class LogBar:
-    """A line at the beginning, one at the end; `stillhouse.monitoring.activity` asks for those in between.
+    """Writes a line at the beginning and at the end; `stillhouse.monitoring.activity` requests lines in between.
 
-    A bar within another bar leaves out the first and the last line.
+    A bar within another bar omits the first and the last line.
     """
 
     writing = 0
-    """How many there are now that write."""
+    """The number of bars that currently write."""
 
     def __init__(self, work: str, monitor: Monitor, total: int | None, done: int, unit: str, quiet: bool) -> None:
         self.work, self.monitor, self.total, self.unit = work, monitor, total, unit
@@ -87,7 +87,7 @@ class LogBar:
         self.figures = "".join(f", {name} {value}" for name, value in values.items())
 
     def line(self) -> str:
-        """How far it is: 120 of 400 steps (30 %), …"""
+        """The progress: 120 of 400 steps (30 %), …"""
         seconds, done = time.monotonic() - self.began, self.n - self.initial
         if self.total is None:
             return f"{self.work}: {self._count(self.n)} in {in_words(seconds)}{self.figures}"
@@ -105,7 +105,7 @@ class LogBar:
 
 
 class TerminalBar(tqdm):
-    """A tqdm bar. While it moves, the terminal is not silent."""
+    """A tqdm bar; its movement counts as output."""
 
     def __init__(self, work: str, monitor: Monitor, total: int | None, done: int, unit: str) -> None:
         self.work, self.monitor, self.over, self.displayed = work, monitor, False, -1

@@ -1,4 +1,4 @@
-"""The Grafana dashboard, from a table of panels: `python -m stillhouse.monitoring.dashboard FILE` writes it."""
+"""The Grafana dashboard from a table of panels; write it with `python -m stillhouse.monitoring.dashboard FILE`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 CHOSEN = '{pipeline=~"$pipeline",run=~"$run"}'
-"""What the variables at the top of the page choose."""
+"""The selection by the variables at the top of the page."""
 WIDTH, HEIGHT, COLUMNS = 8, 8, 3
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel: its title, Grafana's name of the unit, and (query, legend) pairs.
+    """A panel: its title, Grafana's name for the unit, and (query, legend) pairs.
 
-    Kind "newest" shows a bar for the newest value of each series, "timeseries" all of them over time.
+    Kind "newest" shows a bar for the newest value of each series, "timeseries" all values over time.
     """
 
     title: str
@@ -31,14 +31,18 @@ OF_STEP = "{{step}} {{run}}"
 PANELS = (
     Panel("Progress", "percentunit", ((f"stillhouse_progress_ratio{CHOSEN}", "{{step}} {{work}}"),)),
     Panel(
-        "Throughput, and that of the release",
+        "Throughput, and the release's throughput",
         "none",
         (
             (f"stillhouse:examples:rate10m{CHOSEN}", "{{step}} {{work}}"),
             ('stillhouse:release_examples_per_second{pipeline=~"$pipeline"}', "release: {{step}} {{work}}"),
         ),
     ),
-    Panel("Since the last progress", "s", ((f"time() - stillhouse_last_progress_timestamp_seconds{CHOSEN}", OF_STEP),)),
+    Panel(
+        "Time since last progress",
+        "s",
+        ((f"time() - stillhouse_last_progress_timestamp_seconds{CHOSEN}", OF_STEP),),
+    ),
     Panel(
         "Loss",
         "none",
@@ -50,25 +54,25 @@ PANELS = (
     Panel("Gradient norm", "none", ((f"stillhouse_gradient_norm{CHOSEN}", OF_STEP),)),
     Panel("Learning rate", "sci", ((f"stillhouse_learning_rate{CHOSEN}", OF_STEP),)),
     Panel("Retrieval signals", "none", ((f"stillhouse_signal{CHOSEN}", "{{signal}}, {{step}}"),)),
-    Panel("Optimiser steps a second", "none", ((f"rate(stillhouse_training_steps_total{CHOSEN}[5m])", OF_STEP),)),
+    Panel("Optimiser steps per second", "none", ((f"rate(stillhouse_training_steps_total{CHOSEN}[5m])", OF_STEP),)),
     Panel("GPU memory", "bytes", ((f"stillhouse_gpu_memory_bytes{CHOSEN}", "{{kind}}, {{step}}"),)),
     Panel(
-        "Ended well",
+        "Succeeded",
         "bool_yes_no",
         (
-            (f"stillhouse_run_success{CHOSEN}", "the whole of {{pipeline}}, {{run}}"),
+            (f"stillhouse_run_success{CHOSEN}", "run of {{pipeline}}, {{run}}"),
             (f"stillhouse_step_success{CHOSEN}", OF_STEP),
         ),
         "newest",
     ),
-    Panel("Failed for", "none", ((f"stillhouse_step_failure{CHOSEN} == 1", "{{step}}: {{reason}}"),), "newest"),
+    Panel("Failure reason", "none", ((f"stillhouse_step_failure{CHOSEN} == 1", "{{step}}: {{reason}}"),), "newest"),
     Panel(
         "Duration and end",
         "s",
         (
             (f"stillhouse_step_duration_seconds{CHOSEN}", "{{step}} took"),
-            (f"time() - stillhouse_step_finished_timestamp_seconds{CHOSEN}", "{{step}} ended before"),
-            (f"time() - stillhouse_run_finished_timestamp_seconds{CHOSEN}", "the whole of {{pipeline}} ended before"),
+            (f"time() - stillhouse_step_finished_timestamp_seconds{CHOSEN}", "time since {{step}} ended"),
+            (f"time() - stillhouse_run_finished_timestamp_seconds{CHOSEN}", "time since the run of {{pipeline}} ended"),
         ),
         "newest",
     ),
@@ -90,24 +94,22 @@ PANELS = (
         "newest",
     ),
     Panel(
-        "Age of the release's corpus, and how often a schedule looks",
+        "Age of the release's corpus, and checks of the schedule",
         "s",
         (
-            ("time() - stillhouse_schedule_fresh_timestamp_seconds", "{{schedule}}: not of its corpus since"),
-            ("time() - stillhouse_schedule_checked_timestamp_seconds", "{{schedule}}: not looked since"),
-            ("stillhouse_schedule_interval_seconds", "{{schedule}}: looks every"),
+            ("time() - stillhouse_schedule_fresh_timestamp_seconds", "{{schedule}}: since last up to date"),
+            ("time() - stillhouse_schedule_checked_timestamp_seconds", "{{schedule}}: since last check"),
+            ("stillhouse_schedule_interval_seconds", "{{schedule}}: interval"),
         ),
     ),
+    Panel("Schedule's run in flight", "bool_yes_no", (("stillhouse_schedule_in_flight", "{{schedule}}"),), "newest"),
     Panel(
-        "A schedule's run is in flight", "bool_yes_no", (("stillhouse_schedule_in_flight", "{{schedule}}"),), "newest"
-    ),
-    Panel(
-        "Requests a second, by status",
+        "Requests per second, by status",
         "reqps",
         (("sum by (endpoint, status) (rate(stillhouse_serve_requests_total[5m]))", "{{endpoint}} {{status}}"),),
     ),
     Panel(
-        "Time of an answer",
+        "Response time",
         "s",
         (
             ("stillhouse:serve_p99_seconds", "p99, {{endpoint}}"),
@@ -117,17 +119,17 @@ PANELS = (
             ),
         ),
     ),
-    Panel("Requests that failed or were turned away", "percentunit", (("stillhouse:serve_failed_ratio", "share"),)),
+    Panel("Failed or rejected requests", "percentunit", (("stillhouse:serve_failed_ratio", "share"),)),
     Panel("Texts in the queue", "none", (("stillhouse_serve_waiting", "{{pod}}"),)),
     Panel(
-        "Texts encoded a second, and tokens at once",
+        "Texts encoded per second, and tokens per batch",
         "none",
         (
             ("sum(rate(stillhouse_serve_texts_total[5m]))", "texts"),
             ("histogram_quantile(0.5, sum by (le) (rate(stillhouse_serve_batch_tokens_bucket[5m])))", "median batch"),
         ),
     ),
-    Panel("Pods of each release", "none", (("sum by (release) (stillhouse_serve_release)", "{{release}}"),), "newest"),
+    Panel("Pods per release", "none", (("sum by (release) (stillhouse_serve_release)", "{{release}}"),), "newest"),
     Panel(
         "Releases swapped and refused",
         "none",
@@ -138,11 +140,11 @@ PANELS = (
         ),
     ),
     Panel(
-        "Behind the release in use",
+        "Delay behind the release in use",
         "s",
         (
             ("stillhouse_serve_behind_seconds", "{{pod}}"),
-            ("time() - stillhouse_serve_looked_timestamp_seconds", "{{pod}}: not looked since"),
+            ("time() - stillhouse_serve_looked_timestamp_seconds", "{{pod}}: since last check"),
         ),
     ),
     Panel(
@@ -151,7 +153,7 @@ PANELS = (
         (("stillhouse_serving_query_drift", "{{pod}} queries"), ("stillhouse_serving_score_drift", "{{pod}} scores")),
     ),
     Panel(
-        "Drift by chance",
+        "Probability of the drift by chance",
         "none",
         (
             ("stillhouse_serving_query_drift_p", "{{pod}} queries"),
@@ -162,7 +164,7 @@ PANELS = (
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana reads it."""
+    """The dashboard in Grafana's format."""
     variables = [
         {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
         *(

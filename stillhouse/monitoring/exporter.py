@@ -1,4 +1,4 @@
-"""Live figures on `/metrics`, for as long as a step runs."""
+"""Live figures on `/metrics` while a step runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MEMORY_KINDS = ("allocated", "reserved", "peak", "total")
 
 
 class Exporter(Tally):
-    """Serves `LIVE` on a port, of all addresses, until it is closed."""
+    """Serves `LIVE` on a port of all addresses until it is closed."""
 
     def __init__(self, port: int, common: Mapping[str, str], log: Callable[[str], None]) -> None:
-        """Raises `OSError` where the port is taken."""
+        """Raises `OSError` if the port is in use."""
         super().__init__()
         registry = CollectorRegistry()
         self.instruments = Instruments(LIVE, {name: common[name] for name in COMMON}, registry, log)
@@ -54,7 +54,7 @@ class Exporter(Tally):
         self.totals.pop(work, None)
         self.instruments.forget("stillhouse_progress_ratio", work)
         if not self.totals:
-            # Nothing is at hand whose standstill would mean anything.
+            # No work is in progress that could stall.
             self.instruments.forget("stillhouse_last_progress_timestamp_seconds")
 
     def trained(self, loss: float, gradient_norm: float, learning_rate: float, examples: int) -> None:
@@ -78,13 +78,13 @@ class Exporter(Tally):
         self.instruments.set("stillhouse_last_progress_timestamp_seconds", time.time())
 
     def _watch_memory(self) -> None:
-        """Reads the GPU's memory whenever Prometheus asks; nothing to see before the step has begun to use it."""
+        """Read the GPU's memory on every scrape; it is 0 until the step uses the GPU."""
         for kind in MEMORY_KINDS:
             self.instruments.read("stillhouse_gpu_memory_bytes", partial(gpu_memory, kind), kind)
 
 
 def gpu_memory(kind: str) -> float:
-    """Bytes of the GPU that this process uses; 0 for one that uses none. Never starts PyTorch or the GPU itself."""
+    """GPU memory that this process uses, in bytes; 0 without a GPU. Never initialises PyTorch or the GPU itself."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0.0

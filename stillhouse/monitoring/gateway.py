@@ -1,4 +1,4 @@
-"""Pushing one group to a Pushgateway. A push that fails costs a line in the log and nothing more."""
+"""Pushes one group to a Pushgateway. A failed push only logs a line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from stillhouse.remote.deadline import within
 
 JOB = "stillhouse"
 SECONDS = 5.0
-"""How long a gateway that does not answer may hold a step up."""
+"""How long an unresponsive gateway may delay a step."""
 
 Values = Mapping[str, Mapping[str, float] | float]
-"""A metric's value, or its values by those of its one label."""
+"""A metric's value, or its values by the values of its only label."""
 
 
 def push(
@@ -25,9 +25,9 @@ def push(
     common: Mapping[str, str] | None = None,
     keep: bool = False,
 ) -> bool:
-    """Replaces what the gateway knows of `group` by `values`, and says whether that worked.
+    """Replace the metrics of `group` at the gateway with `values`; return whether that worked.
 
-    `common` are labels beside the group's. With `keep`, metrics of the group that are not in `values` stay.
+    `common` are labels in addition to the group's. With `keep`, metrics of the group that are not in `values` stay.
     """
     from prometheus_client import CollectorRegistry, push_to_gateway, pushadd_to_gateway
 
@@ -43,12 +43,11 @@ def push(
             instruments.set(name, value)
     send = pushadd_to_gateway if keep else push_to_gateway
     try:
-        # As a whole: the timeout of a connection is not one of the name server's.
+        # Limit the whole push: the connection's timeout does not cover the name lookup.
         within(SECONDS, lambda: send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS))
-    except Exception as error:  # whatever is wrong with the gateway, the step's own work is done
+    except Exception as error:  # a problem with the gateway must not fail the step
         shown = redact(gateway)
-        # urllib quotes parts of an address, from which nobody can recognise a password: then the error's kind has to
-        # do.
+        # urllib may quote parts of an address in which a password cannot be recognised, so show only the error's type.
         reason = redact(str(error)) if shown == gateway else type(error).__name__
         log(f"metrics of {', '.join(group.values())} were not pushed to {shown}: {reason}")
         return False

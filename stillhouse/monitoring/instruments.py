@@ -1,4 +1,4 @@
-"""prometheus-client's instruments for some metrics of the table, with their labels filled in and kept few."""
+"""prometheus-client's instruments for metrics of the table, with common labels set and label values limited."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from stillhouse.monitoring.table import LABEL_VALUES, Metric
 
 
 class Instruments:
-    """Sets metrics by name. Those without labels of their own appear when first set, so that none shows a false 0.
+    """Sets metrics by name. A metric appears only once it is set, so that it never shows a false 0.
 
-    A metric takes a bounded number of values of its own labels; the first one left out is reported to `log`.
+    The number of values of a metric's own labels is limited; the first one left out is reported to `log`.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Instruments:
             child.inc(amount)
 
     def read(self, name: str, function: Callable[[], float], *own: str) -> None:
-        """Asks `function` for the value whenever Prometheus asks for it."""
+        """Get the value from `function` on every scrape."""
         self._child(name, own).set_function(function)
 
     def forget(self, name: str, *own: str) -> None:
-        """Takes back a metric of these label values; it counts no more among them."""
+        """Remove a metric's series with these label values; it no longer counts towards the limit."""
         if self.children[name].pop(own, None) is not None:
             self.made[name].remove(*self.common, *map(label, own))
 
     def _child(self, name: str, own: tuple[str, ...]) -> Any:
-        """The instrument of these label values; None where there are too many."""
+        """The instrument for these label values, or None if there are too many."""
         children = self.children[name]
         if own not in children:
             if len(children) < LABEL_VALUES:
@@ -67,6 +67,6 @@ class Instruments:
             elif name not in self.reported:
                 self.reported.add(name)
                 self.log(
-                    f"{name} has {LABEL_VALUES} values of its labels; {', '.join(own)} and later ones are left out"
+                    f"{name} has reached {LABEL_VALUES} label values; {', '.join(own)} and later ones are left out"
                 )
         return children.get(own)

@@ -1,4 +1,4 @@
-"""What the last task of a run pushes for Prometheus: how the run ended, as far as Kubeflow says it."""
+"""Pushes to Prometheus, from the last task of a run, how the run ended, as far as Kubeflow knows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stillhouse.monitoring.settings import label, monitoring_settings
 
 
 def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
-    """Pushes how the run of this pod ended, where the environment names a gateway; says whether it was pushed.
+    """Push how the run of this pod ended, if the environment names a gateway; return whether it was pushed.
 
-    `succeeded` is None where that is unknown. Then only the moment is pushed: it replaces what the gateway had of the
-    run before, so that no alert goes by an old failure, nor is one silenced by an old success. The group has no run
-    in its name, as those of steps. Nothing that is wrong with metrics touches the run's own end.
+    `succeeded` is None if unknown. Then only the time is pushed: it replaces the previous run's result at the gateway,
+    so that an old failure does not trigger an alert and an old success does not silence one. As for steps, the run is
+    not part of the group's name. Problems with metrics do not change the result of the run.
     """
     try:
         settings = monitoring_settings()

@@ -1,4 +1,4 @@
-"""What the watcher reports to Prometheus of a schedule: when it looked for a new corpus, and what it found."""
+"""Reports a schedule to Prometheus: when the watcher last looked for a new corpus, and what it found."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ WATCH_SECONDS = "STILLHOUSE_WATCH_SECONDS"
 
 
 def watch_interval() -> float:
-    """How often the watcher is run, in seconds, as its pod says: an hour where it does not."""
+    """The watcher's interval in seconds, from its pod's environment; one hour by default."""
     text = os.environ.get(WATCH_SECONDS) or "3600"
     if not text.isdecimal() or int(text) == 0:
-        raise InputError(f"{WATCH_SECONDS} is {text!r}; give whole seconds, as in {WATCH_SECONDS}=3600")
+        raise InputError(f"{WATCH_SECONDS} is {text!r}; give whole seconds, for example {WATCH_SECONDS}=3600")
     return float(text)
 
 
 def report_schedule(
     schedule: str, interval_seconds: float, fresh: bool, in_flight: bool, log: Callable[[str], None]
 ) -> bool:
-    """Pushes that `schedule` looked just now, where the environment names a gateway; says whether it did.
+    """Push that `schedule` has just checked, if the environment names a gateway; return whether it was pushed.
 
-    `fresh`: the release is of the current corpus. While it is not, the time when it last was stays unchanged, and
-    grows old. `in_flight`: a run is at work on it.
+    `fresh`: the release matches the current corpus. While it does not, the time when it last did stays unchanged.
+    `in_flight`: a run for the change is in flight.
     """
     settings = monitoring_settings()
     if not settings.gateway:

@@ -1,4 +1,4 @@
-"""Whether a step reports to Prometheus, and under which labels: the environment says so, on a cluster its pod.
+"""Whether a step reports to Prometheus, and with which labels, from the environment (on a cluster, its pod's).
 
 | variable | meaning |
 |---|---|
@@ -23,12 +23,12 @@ PIPELINE = "STILLHOUSE_PIPELINE"
 TASK = "STILLHOUSE_TASK"
 RUN = "STILLHOUSE_RUN"
 LONGEST_LABEL = 63
-"""Kubernetes' limit for labels, so that what a pod says of itself and what it reports to Prometheus are the same."""
+"""Kubernetes' limit for labels, so that a pod's labels and the labels of its metrics are equal."""
 
 
 @dataclass(frozen=True)
 class MonitoringSettings:
-    """Port 0: nothing is served. No gateway: nothing is pushed."""
+    """With port 0 nothing is served; without a gateway nothing is pushed."""
 
     port: int = 0
     gateway: str = ""
@@ -38,14 +38,14 @@ class MonitoringSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, as in {PORT}=9464")
+            raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, for example {PORT}=9464")
         shown = redact(self.gateway)
         if self.gateway and not has_host(self.gateway):
-            raise InputError(f"{GATEWAY} is {shown!r}; give an address as in {GATEWAY}=http://pushgateway:9091")
-        if shown != self.gateway:  # nor could it be pushed to: urllib takes what stands before an @ for the host
+            raise InputError(f"{GATEWAY} is {shown!r}; give an address, for example {GATEWAY}=http://pushgateway:9091")
+        if shown != self.gateway:  # pushing would fail too: urllib reads the text before an @ as part of the host
             raise InputError(
-                f"{GATEWAY} is {shown!r}, whose password or token would be seen in logs and compiled pipelines; give "
-                f"an address without one, as in {GATEWAY}=http://pushgateway:9091"
+                f"{GATEWAY} is {shown!r}; its password or token would be visible in logs and compiled pipelines; give "
+                f"an address without one, for example {GATEWAY}=http://pushgateway:9091"
             )
 
     @property
@@ -58,10 +58,10 @@ class MonitoringSettings:
 
 
 def monitoring_settings(environment: Mapping[str, str] = os.environ) -> MonitoringSettings:
-    """What the environment asks for. Raises `InputError` for an invalid port or address."""
+    """The settings from the environment. Raises `InputError` for an invalid port or address."""
     port = environment.get(PORT) or "0"
     if not port.isdecimal():
-        raise InputError(f"{PORT} is {port!r}; give a port from 1 to 65535, as in {PORT}=9464")
+        raise InputError(f"{PORT} is {port!r}; give a port from 1 to 65535, for example {PORT}=9464")
     return MonitoringSettings(
         port=int(port),
         gateway=environment.get(GATEWAY, ""),
@@ -72,5 +72,5 @@ def monitoring_settings(environment: Mapping[str, str] = os.environ) -> Monitori
 
 
 def label(text: str) -> str:
-    """A label's value: letters, digits and `._@-`, not longer than Kubernetes' own labels."""
+    """A valid label value: letters, digits and `._@-`, no longer than Kubernetes allows."""
     return re.sub(r"[^A-Za-z0-9._@-]+", "_", text)[:LONGEST_LABEL] or "none"

@@ -1,4 +1,4 @@
-"""How much a step did, and how long that took: the throughput among its results."""
+"""Counts a step's work and its duration, for the throughput in its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stillhouse.monitoring.monitor import TRAINING, Monitor
 
 
 class Tally(Monitor):
-    """Counts examples and seconds of every piece of work, by its name."""
+    """Counts examples and seconds by the name of the work."""
 
     def __init__(self) -> None:
         self.examples: defaultdict[str, int] = defaultdict(int)
@@ -31,5 +31,5 @@ class Tally(Monitor):
         self.seconds[work] += now - self.begun.pop(work, now)
 
     def throughput(self) -> dict[str, float]:
-        """Examples a second of all work that is over; a training's time includes its measurements."""
+        """Examples per second of all finished work; a training's time includes its measurements."""
         return {work: self.examples[work] / seconds for work, seconds in self.seconds.items() if seconds > 0}

@@ -1,4 +1,4 @@
-"""Watches a step or another task from its beginning to its end: serves live figures, and pushes how it ended."""
+"""Watches a step or another task from start to end: serves live figures, and pushes how it ended."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ VERDICTS = {
     "accepted": "stillhouse_promotion_accepted",
     "released": "stillhouse_promotion_released",
 }
-"""Facts of a report that are metrics of their own."""
+"""Facts of a report that have their own metrics."""
 ELSEWHERE = "elsewhere"
-"""A failure in another process, which may have reported the reason; what it reported stays."""
+"""A failure in another process, which may have reported the reason; its report stays."""
 
 
 @dataclass
 class Watched:
-    """A step or task under watch: where it reports its progress, and its report once it has one.
+    """A watched step or task: the monitor for its progress, and its report once it has one.
 
-    `reported`: if it ends well, a step within has said so itself. `computed`: it was done, and not taken from where it
-    was done before.
+    `reported`: a step within it reports success itself. `computed`: it was computed, not taken from earlier results.
     """
 
     monitor: Monitor = SILENT
@@ -46,10 +45,10 @@ class Watched:
 
 @contextmanager
 def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
-    """Watches the block as a run of `step`, where the environment asks for it; of several processes, the first.
+    """Watch the block as a run of `step`, if the environment asks for it; only in the first of several processes.
 
-    Raises `InputError`, before the block, when it asks for it in a way that is wrong or prometheus-client is absent.
-    What goes wrong later with Prometheus itself is logged and does not touch the step.
+    Raises `InputError` before the block if the environment's settings are invalid or prometheus-client is missing.
+    Later problems with Prometheus are logged and do not affect the step.
     """
     settings = _asked()
     if not settings:
@@ -64,7 +63,7 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
         try:
             tally = Exporter(settings.port, watched.common, log)
         except OSError as error:
-            log(f"no metrics are served on port {settings.port}: {error}")
+            log(f"cannot serve metrics on port {settings.port}: {error}")
     watched.monitor = tally
     failure = ""
     try:
@@ -86,10 +85,10 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
 
 @contextmanager
 def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
-    """Pushes how the block ended, a task without a step or around one, where the environment names a gateway.
+    """Push how the block, a task without a step or around one, ended, if the environment names a gateway.
 
-    It serves nothing, and what a step within it has pushed under the same name stays beside that. Raises `InputError`
-    as `watch_step` does.
+    It serves nothing and keeps the metrics that a step within it pushed under the same name. Raises `InputError` like
+    `watch_step`.
     """
     settings = _asked()
     if not settings or not settings.gateway:
@@ -108,7 +107,7 @@ def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
 
 
 def _asked() -> MonitoringSettings | None:
-    """What the environment asks of this process; None for nothing, and for all but the first of several processes."""
+    """The environment's settings for this process; None without any, and in all but the first of several processes."""
     settings = monitoring_settings()
     if not settings.asked_for or rank() > 0:
         return None
@@ -119,7 +118,7 @@ def _asked() -> MonitoringSettings | None:
 
 
 def outcome(watched: Watched, seconds: float, failure: str) -> Values:
-    """How a step or task ended: well or, with `failure`, not; and the verdicts of its report."""
+    """How a step or task ended (`failure` is "" for success), and the verdicts of its report."""
     from stillhouse.monitoring.table import REASONS
 
     values: dict[str, Mapping[str, float] | float] = {
@@ -136,7 +135,7 @@ def outcome(watched: Watched, seconds: float, failure: str) -> Values:
 def push_results(
     settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
 ) -> bool:
-    """Pushes results as the group of a step or task, which has no run in its name."""
+    """Push results as the group of a step or task; the run is not part of the group's name."""
     from stillhouse.monitoring.gateway import push
     from stillhouse.monitoring.table import GROUPED_BY, RESULTS
 
@@ -146,14 +145,14 @@ def push_results(
 
 
 def reason(error: BaseException) -> str:
-    """What a step failed for, as one of `REASONS`."""
+    """Why a step failed, as one of `REASONS`."""
     if isinstance(error, ValidationFailed):
         return "validation"
     if isinstance(error, InputError):
         return "bad_input"
     if isinstance(error, FloatingPointError):
         return "not_finite"
-    # PyTorch's own error of this kind is known by its name, since a step need not have loaded PyTorch.
+    # Recognise PyTorch's own error by its name, because a step may not have loaded PyTorch.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"
     return "crash" if isinstance(error, Exception) else "interrupted"

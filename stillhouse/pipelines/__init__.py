@@ -1,1 +1,1 @@
-"""Kubeflow pipelines, composed of the components; nothing else composes them."""
+"""Kubeflow pipelines, the only code that composes the components."""

@@ -1,4 +1,4 @@
-"""How a person or a pod is let in to Kubeflow Pipelines: the token that is sent along, and what a refusal asks for."""
+"""Access to Kubeflow Pipelines for a user or a pod: the token to send, and the remedy for a refusal."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"
 PROJECTED_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 AUDIENCE = "pipelines.kubeflow.org"
 REMEDIES = {
-    401: f"it wants a token. Outside the cluster, write one to a file, `kubectl -n NAMESPACE create token ACCOUNT "
-    f"--audience {AUDIENCE} > FILE`, and set {TOKEN_PATH}=FILE; one that has expired is made anew. In a pod, mount a "
+    401: f"it requires a token. Outside the cluster, write one to a file, `kubectl -n NAMESPACE create token ACCOUNT "
+    f"--audience {AUDIENCE} > FILE`, and set {TOKEN_PATH}=FILE; replace an expired one the same way. In a pod, mount a "
     f"token projected for the audience {AUDIENCE} at {PROJECTED_TOKEN}",
-    403: "let the account of the token create runs in that namespace, or give --namespace one where it may",
+    403: "let the token's account create runs in that namespace, or set --namespace to one where it may",
 }
-"""What to do about a status; docs/kubeflow.md says which account."""
+"""What to do about a status; docs/kubeflow.md names the account."""
 
 
 def token_file() -> Path | None:
-    """The file of the token to send along; None where there is none. Raises `InputError` for one that is missing."""
+    """The file of the token to send, or None. Raises `InputError` if the configured file is missing."""
     given = os.environ.get(TOKEN_PATH, "")
     path = Path(given or PROJECTED_TOKEN)
     if path.is_file():
         return path
     if given:
-        raise InputError(f"${TOKEN_PATH} is {given}, and there is no such file; write the token there, or unset it")
+        raise InputError(f"${TOKEN_PATH} is {given}, which does not exist; write the token there, or unset it")
     return None
 
 
 def remedy_of(status: int | None) -> str:
-    """What to do about a refusal, after `: `; "" where the server's own words have to do."""
+    """What to do about a refusal, after `: `; "" if only the server's message helps."""
     remedy = REMEDIES.get(status or 0, "")
     return f": {remedy}" if remedy else ""
 
 
 def refused(what: str, error: Any) -> InputError:
-    """What the API server refuses, an `ApiException`, with its reason and what to do about it."""
+    """The error for a refusal by the API server, an `ApiException`, with its reason and remedy."""
     return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {reason(error)}{remedy_of(error.status)}")
 
 
 def reason(error: Any) -> str:
-    """What the server says for a person, of all that it answers."""
+    """The readable message in the server's answer."""
     try:
         content = json.loads(error.body)
         text = str(content.get("message") or content["error"])

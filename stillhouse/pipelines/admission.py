@@ -1,7 +1,7 @@
-"""The task that looks at the cluster before all others, and the one at a run's end: pods that wait for nothing.
+"""The task that checks the cluster before all others, and the last task of a run: pods that wait for nothing.
 
-A pod that mounts a claim that does not exist, or stands in a queue that does not exist, never begins, and can say
-nobody. These two have neither, so that the one can say what is missing, and the other that the run has ended.
+A pod with a missing claim or queue never starts and cannot report it. These two tasks use neither, so that the first
+can report what is missing and the last how the run ended.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stillhouse.pipelines.placement import Placement, Secret, Toleration
 LOOK, END = "check-cluster", "report-end"
 """The components that wait for nothing."""
 PLACE = "/look"
-"""Where the task has the secrets that are files, each in a folder named by its parameter."""
+"""Where the checking task mounts secrets with files, each in a folder named after its parameter."""
 
 
 def bare(placement: Placement) -> Placement:
-    """A placement without volumes, secrets, queue and accelerator."""
+    """The placement without volumes, secrets, queue and accelerator."""
     return dataclasses.replace(
         placement,
         nodes=1,
@@ -43,10 +43,10 @@ def bare(placement: Placement) -> Placement:
 def ask_for_look(
     task: PipelineTask, asked: Mapping[str, Placement], default: Placement, chosen: Mapping[str, Any]
 ) -> PipelineTask:
-    """Tells the task that looks what the steps' pods ask for; `asked` has their placements, by step.
+    """Gives the checking task the requests of the steps' pods; `asked` has their placements by step.
 
-    It is given the secrets that must be there, and those that every pod has, as optional ones: so it sees whether they
-    are there without a right to read secrets. Other optional ones are left to the few pods that have them.
+    It receives required secrets, and secrets of every pod, as optional ones. That shows whether they exist without
+    permission to read secrets. Other optional secrets are left to the few pods that use them.
     """
     wanted = wanted_of(asked, default)
     task.inputs["wanted"] = wanted.to_json()
@@ -63,7 +63,7 @@ def ask_for_look(
 
 
 def wanted_of(asked: Mapping[str, Placement], default: Placement) -> Wanted:
-    """What pods of these placements ask for together, with the names that are the parameters' defaults."""
+    """What pods with these placements ask for together, with the parameters' default names."""
     kinds: dict[str, PodKind] = {}
     secrets: dict[str, WantedSecret] = {}
     claims: dict[str, str] = {}
@@ -88,7 +88,7 @@ def wanted_of(asked: Mapping[str, Placement], default: Placement) -> Wanted:
 
 
 def _add(secrets: dict[str, WantedSecret], secret: Secret) -> None:
-    """Adds a secret, or to one of the same parameter what another placement wants of it too."""
+    """Adds a secret, or merges it with another placement's secret of the same parameter."""
     known = secrets.get(secret.parameter)
     keys = sorted({*secret.keys, *(known.keys if known else ())})
     secrets[secret.parameter] = WantedSecret(

@@ -1,4 +1,4 @@
-"""Every pipeline of this project by its name: how it is built, what it is checked by, and what it leaves behind."""
+"""Every pipeline of this project by name: how to build it, how to check its parameters, and what it produces."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 @dataclass(frozen=True)
 class Result:
-    """The output that a person keeps of a run: its name, the page inside it, and the components that may leave it.
+    """The output of a run that the user keeps: its name, the page inside it, and the components that may write it.
 
-    The first of them that was done counts. Where a run is `validated`, a corpus that does not pass ends it.
+    The first of these components that ran counts. In a `validated` run, a corpus that does not pass ends it.
     """
 
     components: tuple[str, ...]
@@ -46,7 +46,7 @@ class Result:
     page: str
     validated: bool = True
     artifact: str = ""
-    """What the component calls it, where that is another name."""
+    """The component's name for it, if different."""
 
     @property
     def folder(self) -> str:
@@ -61,32 +61,32 @@ RESULTS: Mapping[str, Result] = {
     refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
 }
 RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", refresh.NAME: "labelled"}
-"""The recipes that pipelines are compiled from unless another is named; comparisons are of pre-training."""
+"""The default recipes of pipelines; comparisons compare pre-training methods."""
 CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
-"""The pipelines whose parameters are settings of their own; those of the others fill settings of steps."""
+"""The pipelines with settings of their own; the parameters of the others fill settings of steps."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which pipeline, and what is fixed when it is compiled: its recipe and, for a comparison, its sweep."""
+    """A pipeline and what is fixed when it is compiled: its recipe and, for a comparison, its sweep."""
 
     pipeline: str
     recipe: str = ""
-    """A shipped recipe or a file; "" = the pipeline's own of `RECIPES`."""
+    """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
     shards: int = 0
-    """In how many parts `train` and `refresh` encode a corpus; 0 = as many as the placements say."""
+    """How many parts `train` and `refresh` encode a corpus in; 0 = the number in the placements."""
     settings: tuple[str, ...] = ()
-    """Settings in the place of the recipe's, each `USE.SETTING=VALUE`."""
+    """Settings that replace the recipe's, each as `USE.SETTING=VALUE`."""
 
     def __post_init__(self) -> None:
         if self.pipeline not in RESULTS:
             raise InputError(f"there is no pipeline {self.pipeline!r}; {nearest(self.pipeline, RESULTS)}")
         if self.settings and self.pipeline not in RECIPES:
-            raise InputError(f"--set {self.settings[0]}: {self.pipeline} has no recipe; give it as --parameter")
+            raise InputError(f"--set {self.settings[0]}: {self.pipeline} has no recipe; use --parameter instead")
 
     def build(self, table: PlacementTable | None) -> BaseComponent:
-        """The pipeline, with tasks where `table` says. Raises `InputError` for a recipe or sweep that is wrong."""
+        """The pipeline, with its tasks placed by `table`. Raises `InputError` for a wrong recipe or sweep."""
         if self.pipeline == zero_shot.NAME:
             return zero_shot.build_zero_shot(table)
         if self.pipeline == compare.NAME:
@@ -95,7 +95,7 @@ class Request:
         return build_of(*self._recipe(), table, self.shards)
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Refuses parameters as the run's own tasks would: types, choices, ranges, and what does not go together."""
+        """Refuses parameters as the run's own tasks would: types, choices, ranges and conflicts."""
         if self.pipeline in CONFIGS:
             build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
@@ -107,7 +107,7 @@ class Request:
         with_parameters(filled(self._parameters(), settings), settings, values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """The parameters of `given`, as text from a command line, in their types."""
+        """The parameters in `given`, converted from command-line text to their types."""
         kinds = self.kinds()
         for name in given:
             if name not in kinds:
@@ -115,27 +115,27 @@ class Request:
         return {name: from_text(text, kinds[name], f"--parameter {name}") for name, text in given.items()}
 
     def kinds(self) -> dict[str, type]:
-        """The types of the parameters, without those that placements bring."""
+        """The types of the parameters, without the parameters from placements."""
         if self.pipeline in CONFIGS:
             return {name: form_type(hint) for name, hint in field_types(CONFIGS[self.pipeline]).items()}
         fields = {name: parameter.kind for name, parameter in self._parameters().items()}
         return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
 
     def _parameters(self) -> Mapping[str, RunParameter]:
-        """Those of a pipeline whose parameters fill settings of steps; a whole run's are of the recipe's stages."""
+        """The parameters that fill settings of steps; for a whole run they depend on the recipe's stages."""
         if self.pipeline != train.NAME:
             return TABLES[self.pipeline]
         return train_parameters(graph_of(*self._recipe()))
 
     def exit_code(self, result: Path) -> int:
-        """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""
+        """The exit code of `stillhouse refresh` if a refresh refused its challenger, else 0."""
         if self.pipeline != refresh.NAME:
             return 0
         record = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
         return REFUSED_CODE if record.get("outcome") == "refused" else 0
 
     def _recipe(self) -> tuple[dict[str, Any], str]:
-        """The recipe, and the file that it is from. Raises `InputError` for one that is wrong."""
+        """The recipe and its file. Raises `InputError` for a wrong recipe."""
         path = find_recipe(self.recipe or RECIPES[self.pipeline])
         recipe = load_recipe(path)
         return (with_settings(recipe, self.settings, str(path)) if self.settings else recipe), str(path)

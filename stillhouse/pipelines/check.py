@@ -1,5 +1,5 @@
-# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""The first tasks of a run: they refuse what the cluster lacks and what is out of range, before tasks of hours."""
+# No `from __future__ import annotations` here: kfp reads the signatures' types directly.
+"""The first tasks of a run: they refuse bad parameters and missing cluster resources before long tasks start."""
 
 from kfp import dsl
 
@@ -8,10 +8,10 @@ from stillhouse.components.image import image
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_cluster(wanted: str):
-    """Refuses a run whose pods would wait in vain: for a GPU type, a claim, a secret, quota or a queue.
+    """Refuses a run whose pods would wait in vain for a GPU type, a claim, a secret, quota or a queue.
 
     Args:
-        wanted: what the pods of the run ask of the cluster, as JSON.
+        wanted: what the run's pods need from the cluster, as JSON.
     """
     from stillhouse.kubernetes.pods.cluster_check import refuse_missing
 
@@ -31,7 +31,7 @@ def check_train(
     training_steps: str,
     seed: int,
 ):
-    """Refuses parameters of `train` that are out of range, and a run that lacks something on the cluster."""
+    """Refuses parameters of `train` that are out of range, and a run that the cluster cannot serve."""
     from stillhouse.kubernetes.pods.cluster_check import refuse_run
 
     refuse_run("train", locals())
@@ -39,7 +39,7 @@ def check_train(
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_compare_objectives(wanted: str, source: str, queries: str, test_queries: str, model: str):
-    """Refuses parameters of `compare-objectives` that are out of range, and what the cluster lacks."""
+    """Refuses parameters of `compare-objectives` out of range, and a run that the cluster cannot serve."""
     from stillhouse.kubernetes.pods.cluster_check import refuse_run
 
     refuse_run("compare-objectives", locals())

@@ -1,8 +1,8 @@
-"""A comparison as a Kubeflow pipeline: what all variants share, then one task for all variants and seeds, and its page.
+"""A comparison as a Kubeflow pipeline: the tasks that all variants share, then one task for all variants and seeds.
 
-The settings that differ from run to run are given as items; all others stand with their uses. There are two kinds of
-items, those with a pre-training and those without, since their uses differ. Pods in a loop would be too many for Argo;
-the one task does its items one after the other, or has its nodes do them side by side.
+Items hold the settings that differ between runs; all others are stored with their uses. There are two kinds of items,
+with and without pre-training, since their uses differ. A loop would create too many pods for Argo, so one task does
+its items one after the other, or its nodes do them in parallel.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ NAME = "compare-objectives"
 LABEL = "comparison"
 REFERENCE = f"{EVALUATION}/evaluation"
 ITEM_LIMIT = 200
-"""All items, with their settings, stand in the pipeline; Kubernetes refuses workflows that grow too large."""
+"""The pipeline contains all items with their settings, and Kubernetes refuses workflows that are too large."""
 
 Item = dict[str, bool | int | float | str]
 
 
 def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = None) -> None:
-    """Writes the pipeline of a plan as IR YAML, the form that Kubeflow takes; by default with pods without GPUs."""
+    """Writes the pipeline of a plan as IR YAML, the format that Kubeflow reads; by default for pods without GPUs."""
     compiled = compile_small(build_comparison(plan, table or find_table(DEFAULT_TABLE)))
     with own_file(output) as file:
         file.write_text(compiled.as_ir(), encoding="utf-8")
@@ -55,10 +55,10 @@ def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = 
 def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: int = 0) -> BaseComponent:
     """The pipeline of a plan. Raises `InputError` for more runs than one task can hold, and for other graphs.
 
-    `shards` is by how many nodes the runs are shared, where the table is not to say it.
+    `shards` is the number of nodes that share the runs; it overrides the table.
     """
     if len(plan.jobs) > ITEM_LIMIT:
-        raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
+        raise InputError(f"{len(plan.jobs)} runs exceed the limit of a pipeline ({ITEM_LIMIT}); use fewer seeds")
     refuse_other_graphs(plan.sweep, "a Kubeflow comparison", stages=True)
     groups = {
         name: jobs
@@ -112,26 +112,26 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: in
 
 
 def loop_items(jobs: Sequence[Job]) -> list[Item]:
-    """One item a job: every setting that is not the same for all jobs, as `use__field`, and the run's name."""
+    """One item per job: every setting that differs between jobs, as `use__field`, and the run's name."""
     items: list[Item] = [{"run": job.name} for job in jobs]
     for use in _own_uses(jobs):
         for field, hint in field_types(use.step.config).items():
             values = [plain(getattr(job.configs[use.name], field)) for job in jobs]
             if any(value != values[0] for value in values) or (use.name == EVALUATION and field == "title"):
                 for item, value in zip(items, values):
-                    # An item's whole number cannot stand where a setting is a number with a fraction.
+                    # A float setting does not accept an integer in an item.
                     item[f"{use.name}__{field}"] = float(value) if hint is float else value
     return items
 
 
 def _own_uses(jobs: Sequence[Job]) -> list[Use]:
-    """The uses of a loop's body: those that differ between jobs, by variant or by seed, and what reads them."""
+    """The uses that differ between jobs, by variant or by seed, and the uses that read them."""
     own = {name for job in jobs for name, place in job.places.items() if place != Path(SHARED)}
     return [use for use in jobs[0].uses if use.name in own]
 
 
 def _shared_uses(plan: Plan) -> list[Use]:
-    """The uses before the loops: the reference's, and those that every job of a group takes unchanged."""
+    """The shared uses: the reference's, and those that every job of a group uses unchanged."""
     found = {use.name: use for use in plan.reference.uses}
     for pretrained in (True, False):
         jobs = [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
@@ -140,12 +140,12 @@ def _shared_uses(plan: Plan) -> list[Use]:
             found |= {use.name: use for use in jobs[0].uses if use.name not in own and use.name not in found}
     order = [use.name for job in plan.jobs[:1] for use in job.uses]
     known = sorted(found.values(), key=lambda use: order.index(use.name) if use.name in order else len(order))
-    # The reference's evaluation comes last: it has the name of the jobs' own.
+    # The reference's evaluation comes last: it has the same name as the jobs' evaluations.
     return [use for use in known if use.name != EVALUATION] + [found[EVALUATION]]
 
 
 def _shared_config(plan: Plan, use: Use) -> Any:
-    """A shared use's settings: those of any job that takes it as shared, else the reference's."""
+    """The settings of a shared use: from any job that shares it, else from the reference."""
     for job in plan.jobs:
         if job.places.get(use.name) == Path(SHARED):
             return job.configs[use.name]

@@ -1,4 +1,4 @@
-# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+# No `from __future__ import annotations` here: kfp reads the signatures' types directly.
 """The last task of every run."""
 
 from kfp import dsl
@@ -15,14 +15,14 @@ def report_end(
     summary: Output[Markdown],
     metrics: Output[Metrics],
 ):
-    """Says how the run ended, whether it succeeded or not.
+    """Reports how the run ended, whether it succeeded or not.
 
     Args:
         pipeline: the pipeline's name.
         run: the run's name.
-        status: what Kubeflow says of the run.
+        status: Kubeflow's status of the run.
         summary: how it ended and what to do.
-        metrics: 1 for a run that succeeded, 0 for one that did not; nothing where Kubeflow leaves it open.
+        metrics: 1 if the run succeeded, 0 if it did not; empty if Kubeflow leaves it open.
     """
     from stillhouse.kubernetes.pods.run_control import report_end
 

@@ -1,4 +1,4 @@
-"""The interface of a pipeline: its parameters with types, defaults and descriptions, and what every pipeline shares."""
+"""The interface of a pipeline: its parameters with types, defaults and descriptions, and the parts all share."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from stillhouse.pipelines.tasks import Pods
 from stillhouse.setting_kinds import SCALARS
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Names that Kubeflow's backend reads as something else than text."""
+"""Names that Kubeflow's backend does not read as text."""
 HELP = {
     IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
-    "accelerator_type": "the GPU resource, as nvidia.com/gpu or nvidia.com/mig-3g.40gb",
-    "accelerator_count": "GPUs of a pod; a training takes all of them",
-    "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
-    "store_claim": "volume claim for a DVC remote in a folder of the cluster",
-    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; may be missing",
-    "run_cache": "where steps look for what was done before: a folder of the volume or a DVC remote; empty: nowhere",
-    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; may be missing",
-    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; may be missing",
-    "registry_secret": "secret with the Model Registry for releases: address, model, token; may be missing",
-    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; may be missing",
+    "accelerator_type": "the GPU resource: nvidia.com/gpu or nvidia.com/mig-3g.40gb",
+    "accelerator_count": "GPUs per pod; training uses all of them",
+    "work_claim": "volume claim for checkpoints and corpora; it outlives the run",
+    "store_claim": "volume claim for a DVC remote in a cluster folder",
+    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; optional",
+    "run_cache": "cache of earlier results: a folder on the volume or a DVC remote; empty: none",
+    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; optional",
+    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; optional",
+    "registry_secret": "secret with the Model Registry for releases: address, model, token; optional",
+    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; optional",
 }
-"""What the run form says of parameters that placements bring."""
+"""The run form's help for parameters from placements."""
 
 
 @dataclass(frozen=True)
 class PipelineInput:
-    """One parameter of a pipeline; without a default, None, it must be given."""
+    """One parameter of a pipeline; it is required if its default is None."""
 
     name: str
     kind: type
@@ -64,15 +64,15 @@ def make_pipeline(
     shards: int = 0,
     check: Callable[[dict[str, Any]], PipelineTask] | None = None,
 ) -> BaseComponent:
-    """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
+    """A pipeline whose tasks `body` makes from the parameters by name and the pods that run them.
 
-    A last task says how the run ended, whatever happened. With a table of placements a first one looks whether the
-    cluster has what they ask for, and the image and what they leave open are parameters too; the table says in how many
-    shards a corpus is encoded, unless `shards` does. `check` makes a first task that looks at the parameters as well,
-    of a component with the argument `wanted`; it is there without a table too.
+    A last task always reports how the run ended. With a table of placements, a first task checks that the cluster has
+    what they ask for, and the image and the placements' open choices become parameters. `shards` overrides the table's
+    number of shards. `check` makes a first task that also checks the parameters, from a component with the argument
+    `wanted`; it runs without a table too.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
-    # A signature has first what must be given.
+    # A signature has required parameters first.
     in_order = sorted(every, key=lambda entry: entry.default is not None)
     names = [entry.name for entry in in_order]
     assert len(set(names)) == len(names), names
@@ -92,7 +92,7 @@ def make_pipeline(
                 ask_for_look(look, pods.asked, table.default, given)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    # kfp reads a pipeline's interface from its signature and its descriptions from its docstring.
+    # kfp reads a pipeline's interface from its signature, and the descriptions from its docstring.
     pipeline.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(
@@ -110,13 +110,13 @@ def make_pipeline(
 
 
 def explained(inputs: Sequence[PipelineInput]) -> str:
-    """What a person may set, as a list in Markdown: Kubeflow's form shows names alone, and sorts them."""
-    must = {entry.name: " Must be given." if entry.default is None else "" for entry in inputs}
+    """The parameters as a Markdown list, since Kubeflow's form only shows their sorted names."""
+    must = {entry.name: " Required." if entry.default is None else "" for entry in inputs}
     return "\n".join(f"- `{entry.name}`: {entry.help}.{must[entry.name]}" for entry in inputs)
 
 
 def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> list[PipelineInput]:
-    """The parameters of a pipeline whose settings are a dataclass; `defaults` go before its own."""
+    """The parameters of a pipeline whose settings are a dataclass; `defaults` override its own."""
     kinds, own = field_types(config), dict(defaults or {})
     return [
         PipelineInput(
@@ -130,6 +130,6 @@ def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> li
 
 
 def placement_inputs(table: PlacementTable) -> list[PipelineInput]:
-    """The image, and what the placements leave open. All are text, as the backend reads them into pods."""
+    """The image and the open choices of the placements. All are text, since the backend puts them into pods."""
     defaults = {IMAGE: image()} | table.parameters
     return [PipelineInput(name, str, default, HELP.get(name, name)) for name, default in defaults.items()]

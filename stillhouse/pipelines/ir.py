@@ -1,9 +1,9 @@
-"""A pipeline's intermediate representation (IR): compiled, made small, named by its content, and written.
+"""A pipeline's intermediate representation (IR): compiles it, shrinks it, names it by its content, and writes it.
 
-Kubernetes keeps a pipeline in one object of at most some 1.5 MB, and Argo a run in one of 1 MiB
-(`pipelines/workflow_size.py`). kfp writes a component and
-its container anew for each of its tasks; here those that are equal stand once, which Kubeflow's compiler allows for, as
-tasks name their component, and the description of a component's parameters, which nothing reads there, is left out.
+Kubernetes stores a pipeline in one object of at most about 1.5 MB, and Argo stores a run in one of 1 MiB
+(`pipelines/workflow_size.py`). kfp repeats a component and its container for each of its tasks. This module merges
+equal ones, which works because tasks refer to components by name, and drops the descriptions of a component's
+parameters, which nothing reads there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stillhouse.artifacts import digest_json
 from stillhouse.pipelines.workflow_size import WorkflowSize, refuse_large, workflow_size
 
 PROGRAM = "\nimport kfp\n"
-"""How a component's program begins in its command."""
+"""The start of a component's program in its command."""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 
 Plain = dict[str, Any]
@@ -30,7 +30,7 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class Compiled:
-    """What Kubeflow is given: the pipeline, and what is Kubernetes' own of it."""
+    """What Kubeflow receives: the pipeline and its Kubernetes settings."""
 
     spec: Plain
     platforms: Plain
@@ -41,30 +41,30 @@ class Compiled:
 
     @property
     def version(self) -> str:
-        """A name by content: versions cannot be changed, so another content is another version."""
+        """A name derived from the content: versions are immutable, so changed content is a new version."""
         return f"{self.name}-{digest_json([self.spec, self.platforms])[:12]}"
 
     @property
     def description(self) -> str:
-        """What the pipeline does, and what a person may set."""
+        """What the pipeline does, and its parameters."""
         return str(self.spec["pipelineInfo"].get("description", ""))
 
     @property
     def summary(self) -> str:
-        """What the pipeline does, for a list of pipelines."""
+        """What the pipeline does, in one line for a list of pipelines."""
         return self.description.partition("\n")[0]
 
     @property
     def size(self) -> WorkflowSize:
-        """How large a run of it becomes."""
+        """The size of a run of it."""
         return workflow_size(self.spec, self.platforms)
 
     def as_ir(self) -> str:
-        """The form that the user interface and kfp's client take."""
+        """The format that the user interface and kfp's client read."""
         return dump([self.spec, self.platforms] if self.platforms else [self.spec])
 
     def as_resources(self) -> str:
-        """The form that `kubectl apply` takes, for an API server that keeps pipelines as Kubernetes resources."""
+        """The format for `kubectl apply`, for an API server that stores pipelines as Kubernetes resources."""
         spec = {"displayName": self.version, "pipelineName": self.name, "pipelineSpec": self.spec}
         if self.platforms:
             spec["platformSpec"] = self.platforms
@@ -77,7 +77,7 @@ class Compiled:
 
 
 def compile_small(pipeline: BaseComponent) -> Compiled:
-    """Compiles a pipeline and merges what stands in it more than once. Raises `InputError` where a run is too large."""
+    """Compiles a pipeline and merges its duplicate parts. Raises `InputError` if a run would be too large."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compiler.Compiler().compile(pipeline, str(path))
@@ -90,9 +90,9 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
 
 
 def leave_out_help(compiled: Compiled) -> None:
-    """Leaves out the description of a component's parameters, in its definition and in its program.
+    """Drops the descriptions of components' parameters, from their definitions and programs.
 
-    The user interface shows the description of the pipeline's own, and components/ keeps the rest.
+    The user interface only shows the descriptions of the pipeline's parameters, and components/ keeps the rest.
     """
     for component in compiled.spec["components"].values():
         component.pop("description", None)
@@ -106,7 +106,7 @@ def leave_out_help(compiled: Compiled) -> None:
 
 
 def _without_docstring(word: str) -> str:
-    """A word of a command; of a program that kfp wrote of one function, without that function's docstring."""
+    """A word of a command; if it is kfp's program for a function, without that function's docstring."""
     if not word.startswith(PROGRAM):
         return word
     [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
@@ -119,7 +119,7 @@ def _without_docstring(word: str) -> str:
 
 
 def merge_equal(compiled: Compiled) -> None:
-    """Leaves one of equal executors and of equal components; tasks name that one."""
+    """Keeps one of several equal executors or components, and makes the tasks refer to it."""
     executors: Plain = compiled.spec["deploymentSpec"]["executors"]
     on_kubernetes: Plain = (
         compiled.platforms.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
@@ -161,7 +161,7 @@ def _loader() -> Any:
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writes equal parts in full: not every reader of YAML knows references."""
+    """Writes equal parts in full, since not every YAML reader supports references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

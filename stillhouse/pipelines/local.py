@@ -1,4 +1,4 @@
-"""Runs a pipeline on this machine, each task in a process of its own, as kfp's local runner does it."""
+"""Runs a pipeline on this machine with kfp's local runner, each task in its own process."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from stillhouse.workflow.tasks import VERDICT as GIVEN
 
 WORKSPACE = ".kubeflow"
 WORK = Path(".stillhouse") / "run-local"
-"""Where unfinished work is kept: beside that of single steps, which is not this run's to remove."""
+"""The folder for unfinished work, next to that of single steps, which this run must not remove."""
 
 
 class PipelineFailed(Exception):
-    """A task of the pipeline failed; what it printed says why."""
+    """A task of the pipeline failed; its output says why."""
 
 
 def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path:
     """Runs a pipeline with these parameters and returns the folder of its result, inside `folder`.
 
-    The runner deletes its workspace at the end, so it gets one of its own, `folder`/.kubeflow, and the result is
-    copied out of it. Raises `InputError` for a bad recipe or parameter, when that workspace is in use, and where the
-    result would replace something that no step wrote; `ValidationFailed` when the corpus does not pass,
-    `PipelineFailed` when a task fails for another reason.
+    The runner deletes its workspace at the end, so it gets a separate one, `folder`/.kubeflow, and the result is
+    copied out of it. Raises `InputError` for a bad recipe or parameter, if that workspace is in use, and if the result
+    would replace something that no step wrote; `ValidationFailed` if the corpus does not pass; `PipelineFailed` if a
+    task fails for another reason.
     """
     request.check(values)
     result = RESULTS[request.pipeline]
@@ -48,17 +48,17 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
     pipeline = request.build(None)
     workspace = (folder / WORKSPACE).resolve()
     if os.path.lexists(workspace):
-        raise InputError(f"{workspace} exists: another local run is going on, or was killed; remove it to go on")
+        raise InputError(f"{workspace} exists: another local run is in progress or was killed; remove it to continue")
     make_folder(workspace)
     try:
-        # Checkpoints lie outside the workspace, so that a run that was killed goes on from them.
+        # Checkpoints are outside the workspace, so that a killed run continues from them.
         with _work_root(folder / WORK):
             run_pipeline(pipeline, values, workspace)
             outputs = workspace / "outputs"
             found = find_result(outputs, result)
             if found is None:
                 _show_failed_validation(outputs, folder)
-                raise PipelineFailed(f"no task {result.components[-1]} was done")
+                raise PipelineFailed(f"the task {result.components[-1]} did not run")
             with whole_folder(folder / result.output) as staging:
                 shutil.copytree(found, staging, dirs_exist_ok=True)
                 if not (staging / MANIFEST).is_file():
@@ -69,7 +69,7 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
 
 
 def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> None:
-    """Runs a pipeline with kfp's local runner; its outputs lie below `workspace`/outputs, also when a task fails."""
+    """Runs a pipeline with kfp's local runner; outputs are below `workspace`/outputs, even if a task fails."""
     local.init(
         runner=local.SubprocessRunner(use_venv=False),
         pipeline_root=str(workspace / "outputs"),
@@ -77,7 +77,7 @@ def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> N
         raise_on_error=False,
     )
     with _own_output(), warnings.catch_warnings():
-        # The image's name need not say Python here: its tasks run in this environment.
+        # kfp warns about image names without "python", but the tasks run in this environment.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="kfp.local")
         try:
             pipeline(**values)
@@ -87,10 +87,10 @@ def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> N
 
 @contextmanager
 def _own_output() -> Iterator[None]:
-    """Puts `print` and the root logger back as they were.
+    """Restores `print` and the root logger.
 
-    kfp's runner replaces both for each task. Of tasks in several threads, as of a loop, the last to end puts back what
-    another task had put there, and all that this process prints later would be indented.
+    kfp's runner replaces both for each task. If tasks run in several threads, as in a loop, the last to end restores
+    what another task installed, and everything that this process prints later would be indented.
     """
     printing, logger = builtins.print, logging.getLogger()
     level, handlers = logger.level, list(logger.handlers)
@@ -104,7 +104,7 @@ def _own_output() -> Iterator[None]:
 
 @contextmanager
 def _work_root(unfinished: Path) -> Iterator[None]:
-    """Keeps unfinished work in a folder of this run, unless the environment names another; removed after a success."""
+    """Keeps unfinished work in this run's folder unless the environment names another; removes it after a success."""
     if os.environ.get(WORK_ROOT):
         yield
         return
@@ -117,9 +117,9 @@ def _work_root(unfinished: Path) -> Iterator[None]:
 
 
 def _show_failed_validation(outputs: Path, folder: Path) -> None:
-    """Raises `ValidationFailed` when that is why the run ended, with the report kept in `folder`/validation.
+    """Raises `ValidationFailed` if that is why the run ended, and keeps the report in `folder`/validation.
 
-    The runner does not give a task's exit code, so the verdict is looked up.
+    The runner does not return a task's exit code, so this reads the verdict.
     """
     for verdict in outputs.glob(f"**/{PREPARE}/{port_name(GIVEN)}"):
         if not read_manifest(verdict).facts["passed"]:
@@ -129,7 +129,7 @@ def _show_failed_validation(outputs: Path, folder: Path) -> None:
 
 
 def find_result(outputs: Path, result: Result) -> Path | None:
-    """The result among the outputs of a run, which the runner keeps as <run>/…/<task>/<output>."""
+    """The result among the outputs of a run, which the runner stores as <run>/…/<task>/<output>."""
     for component in result.components:
         found = sorted(path for path in outputs.glob(f"**/{component}*/{result.folder}") if any(path.iterdir()))
         if found:

@@ -1,10 +1,10 @@
-"""The pipelines that lie compiled under manifests/pipelines, for an API server that keeps them as resources.
+"""The compiled pipelines under manifests/pipelines, for an API server that stores them as resources.
 
-    manifests/pipelines/cpu/    without accelerators, from recipes that two cores get through
+    manifests/pipelines/cpu/    without accelerators, from recipes that two cores can run
     manifests/pipelines/gpu/    the papers' recipes on GPUs
 
-`make compile` writes them and git does not keep them. The image is `stillhouse.components.image.DEFAULT`, whatever the
-environment says: the runs name their own.
+`make compile` writes them, and git ignores them. The image is `stillhouse.components.image.DEFAULT` regardless of the
+environment, since runs name their own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.placement_table import find_table
 
 SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("simlm-msmarco", "simlm-table7")}
-"""The recipe and the sweep that pipelines of each table of placements are compiled from; "" = each pipeline's own."""
+"""The recipe and sweep for the pipelines of each placement table; "" = each pipeline's default."""
 FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's code, not this file.\n"
 
 
 def compiled_files() -> dict[str, str]:
-    """Every file below the folder and its text."""
+    """Every file below the folder, with its text."""
     files = {}
     own_image = os.environ.pop(VARIABLE, None)
     try:
@@ -48,9 +48,9 @@ def kustomization(resources: list[str]) -> str:
 
 
 def write_all(folder: Path) -> list[Path]:
-    """Writes every file, each whole or not at all.
+    """Writes every file, each completely or not at all.
 
-    Raises `InputError`, and writes nothing, where one would replace a file that was not compiled so.
+    Raises `InputError`, and writes nothing, if one would replace a file that was not compiled this way.
     """
     files = {folder / name: text for name, text in compiled_files().items()}
     for path in files:
@@ -62,8 +62,8 @@ def write_all(folder: Path) -> list[Path]:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Files that were compiled so say it in their first line."""
+    """Refuses to replace other files; compiled ones are known by their first line."""
     refuse_file_above(path)
     compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
     if os.path.lexists(path) and not compiled:
-        raise InputError(f"{path} exists, and Stillhouse did not make it; move it away, or name another --folder")
+        raise InputError(f"{path} exists, but Stillhouse did not make it; move it away, or name another --folder")

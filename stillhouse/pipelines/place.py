@@ -1,4 +1,4 @@
-"""Puts a placement on a task of a pipeline, through kfp and kfp-kubernetes."""
+"""Applies a placement to a task of a pipeline, through kfp and kfp-kubernetes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ IMAGE = "image"
 EXECUTOR = f"python3 -m {EXECUTOR_MODULE} "
 SUPERVISED = f"python3 -m {pod_retries.__name__} {EXECUTOR_MODULE} "
 EXECUTED = '"$program_path/ephemeral_component.py"'
-"""What stands in the word of a component's command that starts kfp's executor, and not in the component's source."""
+"""Marks the word of a component's command that starts kfp's executor; the component's source does not contain it."""
 WAITING_SECONDS = 30 * 24 * 3600
-"""How long all pods of a task may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
+"""How long all pods of a task may wait for a node or in a queue: Argo counts this time, a pod's timeout does not."""
 
 Chosen = Mapping[str, Any]
-"""The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
+"""The pipeline's parameters by name, as kfp passes them to the pipeline's function."""
 
 
 @contextmanager
 def short_stacks() -> Iterator[None]:
-    """Spares kfp 2.17's setters the reading of every frame's source, of which they use a name in a message.
+    """Stops kfp 2.17's setters from reading the source of every frame just to use a name in a message.
 
-    In a process with thousands of modules each call takes a tenth of a second, and a pipeline has thousands of calls.
+    In a process with thousands of modules each call takes a tenth of a second, and a pipeline makes thousands of calls.
     """
 
     def stack() -> list[tuple[None, None, None, str]]:
@@ -59,10 +59,10 @@ def short_stacks() -> Iterator[None]:
 
 @short_stacks()
 def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -> PipelineTask:
-    """Gives the task's pod its image, resources, nodes, volumes, secrets, retries, timeout and identity.
+    """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
 
-    `chosen` holds the parameters that `placement.parameters` names, and the image; what it lacks is fixed to its
-    default. Pods and metrics are found by `step`.
+    `chosen` holds the parameters that `placement.parameters` names, and the image; missing ones are fixed to their
+    defaults. `step` labels pods and metrics.
     """
     values = placement.parameters | dict(chosen)
     image = values[placement.image.parameter] if placement.image else chosen.get(IMAGE)
@@ -73,7 +73,7 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     if placement.accelerator:
         accelerator = [values["accelerator_type"], values["accelerator_count"]]
         task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
-        # kfp 2.17 forgets to hand these two down to a task inside a loop or an exit handler.
+        # kfp 2.17 does not pass these two to a task inside a loop or an exit handler.
         task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
     _choose_nodes(task, placement)
     _mount(task, placement, values)
@@ -94,10 +94,10 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
 
 
 def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
-    """Has the pod start a process again that fails; kfp's own retries are for pods that vanish."""
+    """Makes the pod restart a failed process; kfp's own retries are for pods that vanish."""
     spec = task.container_spec
     spec.command = [
-        # kfp's own blanks would stand some ten times in the object of the run.
+        # Otherwise the object of the run would hold kfp's indentation about ten times.
         re.sub(" {2,}", " ", word.replace(EXECUTOR, SUPERVISED)) if EXECUTED in word else word
         for word in spec.command
     ]
@@ -107,10 +107,10 @@ def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
 
 
 def seconds_of_all_tries(placement: Placement) -> int:
-    """The longest that a task with this placement may take: every pod to its timeout, the pauses, and the waiting.
+    """The longest time that a task with this placement may take: all pods' timeouts, the pauses, and the waiting.
 
-    kfp calls it `backoff_max_duration`, but it bounds no pause: Argo counts it from the creation of the first pod,
-    makes no retry that would begin later, and ends the one that is at work then.
+    kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
+    pod, starts no retry after it, and ends a retry that is still running.
     """
     pauses = sum(placement.retry_after_seconds * PAUSE_FACTOR**number for number in range(placement.retries))
     return (placement.retries + 1) * _timeout_seconds(placement) + round(pauses) + WAITING_SECONDS
@@ -121,10 +121,9 @@ def _timeout_seconds(placement: Placement) -> int:
 
 
 def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:
-    """Makes parameters of the pipeline inputs of a task, whose process reads them there (`pipeline_parameters`).
+    """Turns pipeline parameters into inputs of a task, where its process reads them (`pipeline_parameters`).
 
-    No environment variable can hold a parameter. This is how kfp itself makes an input of one that stands in a pod's
-    resources.
+    Environment variables cannot hold parameters. kfp does the same with a parameter in a pod's resources.
     """
     channels = {name: chosen[name] for name in names if isinstance(chosen.get(name), PipelineChannel)}
     task.register_pipeline_channels(list(channels.values()))
@@ -162,9 +161,9 @@ def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) 
 
 
 def environment(placement: Placement) -> dict[str, str]:
-    """The environment variables of the pod, without those of secrets.
+    """The environment variables of the pod, except those from secrets.
 
-    The preflight asks for the default number of accelerators; the task's process puts the run's own in its place.
+    The preflight asks for the default number of accelerators; the task's process replaces it with the run's.
     """
     found = dict(placement.environment)
     found |= {claim.variable: claim.path for claim in placement.claims if claim.variable}

@@ -1,11 +1,11 @@
-"""Where and how a task's pod runs: one dataclass for all of it, checked when it is made.
+"""Where and how a task's pod runs, as one dataclass that checks its values.
 
-A `Placement` is data; `pipelines/place.py` puts it on a task, and `pipelines/placement_table.py` reads tables of them.
-What a person may want to change when a run is started (the image, the accelerator's type and count, the names of
-secrets and volume claims) has a default here and becomes a parameter of the pipeline.
+A `Placement` is data; `pipelines/place.py` applies it to a task, and `pipelines/placement_table.py` reads tables of
+them. Choices that may change from run to run (the image, the accelerator's type and count, the names of secrets and
+volume claims) have a default here and become parameters of the pipeline.
 
-The backend of Kubeflow Pipelines itself sets for every pod: no privilege escalation, all capabilities dropped, the
-seccomp profile `RuntimeDefault`.
+The backend of Kubeflow Pipelines sets three things for every pod: no privilege escalation, all capabilities dropped,
+and the seccomp profile `RuntimeDefault`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ def gib(quantity: str) -> float:
 
 
 def refuse_image(image: str) -> None:
-    """Refuses an image of a registry that is not named by its digest.
+    """Refuses an image in a registry that is not named by its digest.
 
-    A tag can come to mean another image, and a run would not say which code it ran. An image without a registry, such
-    as `stillhouse:0.1.0`, is one that was loaded onto the node.
+    A tag can move to another image, and a run would not say which code it ran. An image without a registry, such as
+    `stillhouse:0.1.0`, was loaded onto the node.
     """
     if not image or re.search(r"\s", image):
-        raise InputError(f"the image {image!r} is no name of an image; give REGISTRY/NAME@sha256:DIGEST")
+        raise InputError(f"the image {image!r} is not an image name; give REGISTRY/NAME@sha256:DIGEST")
     if "/" in image and not DIGEST.fullmatch(image):
         raise InputError(f"the image {image} is not named by its digest; write {image.split('@')[0]}@sha256:DIGEST")
 
 
 def refuse_run_cache(address: str) -> None:
-    """Refuses what is neither a folder nor a remote of DVC, or holds a secret; empty is none."""
+    """Refuses an address that is neither a folder nor a DVC remote, or contains a secret; empty means none."""
     refuse_secret(address, RUN_CACHE_PARAMETER)
     good = not address or address.startswith("/") or re.fullmatch(r"[a-z][a-z0-9+]*://\S+", address)
     _check(
-        bool(good), f"{RUN_CACHE_PARAMETER} is {address!r}", "give a folder as /volume/run-cache, or s3://bucket/path"
+        bool(good), f"{RUN_CACHE_PARAMETER} is {address!r}", "give a folder like /volume/run-cache, or s3://bucket/path"
     )
 
 
@@ -67,30 +67,30 @@ def _check(good: bool, what: str, remedy: str) -> None:
 
 def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
     if not (may_be_empty and not value):
-        _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, as 16Gi")
+        _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, like 16Gi")
 
 
 def _refuse_path(path: str, what: str) -> None:
     _check(
-        path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path, as /volume"
+        path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path like /volume"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """What computes beside the processor. Type and count are parameters of the pipeline with these defaults."""
+    """The accelerator of a pod. Type and count are parameters of the pipeline with these defaults."""
 
     type: str = "nvidia.com/gpu"
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it as nvidia.com/gpu")
-        _check(self.count >= 1, f"{self.count} accelerators", "leave the accelerator out where there is none")
+        _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it like nvidia.com/gpu")
+        _check(self.count >= 1, f"{self.count} accelerators", "leave out the accelerator if there is none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image of a kind's own, whose name is the pipeline's `parameter`; other pods have that of `image`."""
+    """A kind's own image, named by the pipeline's `parameter`; other pods use the parameter `image`."""
 
     parameter: str
     name: str
@@ -98,12 +98,12 @@ class Image:
     def __post_init__(self) -> None:
         refuse_image(self.name)
         _refuse_parameter(self.parameter)
-        _check(self.parameter.endswith("_image"), f"a parameter is called {self.parameter!r}", "write it as gpu_image")
+        _check(self.parameter.endswith("_image"), f"a parameter is called {self.parameter!r}", "name it like gpu_image")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toleration:
-    """A taint of nodes that the pod may run on; without a value, whatever the value."""
+    """A node taint that the pod tolerates; without a value, any value."""
 
     key: str
     value: str = ""
@@ -111,12 +111,12 @@ class Toleration:
 
     def __post_init__(self) -> None:
         _check(bool(self.key), "a toleration has no key", "give the key of the taint")
-        _check(self.effect in EFFECTS, f"a toleration's effect is {self.effect!r}", f"one of {', '.join(EFFECTS[1:])}")
+        _check(self.effect in EFFECTS, f"a toleration's effect is {self.effect!r}", f"use {', '.join(EFFECTS[1:])}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A volume claim that exists, whose name is the pipeline's `parameter`; `variable` gives the step its place."""
+    """An existing volume claim, named by the pipeline's `parameter`; `variable` gives its path to the step."""
 
     parameter: str
     name: str
@@ -131,9 +131,9 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A secret: keys that become environment variables, or a folder of files. Its name is the pipeline's `parameter`.
+    """A secret: keys that become environment variables, or a folder of files. The pipeline's `parameter` names it.
 
-    A secret that is `optional` may be missing: the pod starts, and the step itself says which credentials it lacks.
+    An `optional` secret may be missing: the pod starts anyway, and the step reports which credentials it lacks.
     """
 
     parameter: str
@@ -153,20 +153,20 @@ class Secret:
 
 
 def _refuse_parameter(name: str) -> None:
-    _check(bool(re.fullmatch("[a-z][a-z_]{2,}", name)), f"a parameter is called {name!r}", "write it as data_secret")
+    _check(bool(re.fullmatch("[a-z][a-z_]{2,}", name)), f"a parameter is called {name!r}", "name it like data_secret")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """The pod of one kind of task.
 
-    `cpu` and `memory` are asked for, `cpu_limit` and `memory_limit` are the most it may use (by default the same).
-    `shared_memory` is the size of /dev/shm, kept in memory and counted by `memory_limit`; empty leaves the 64 MiB that
-    a container has. `scratch` is a folder of its own for files that end with the pod. `run_cache` is a folder or a DVC
-    remote where steps look for what was done before (`stillhouse/kubernetes/pods/cached_step.py`); empty: nowhere.
-    `queue` is a queue of Kueue, `user` and `group` the numbers that the container runs as. `preflight` has the step
-    look at its pod first. With several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the
-    step starts and follows.
+    `cpu` and `memory` are the requests; `cpu_limit` and `memory_limit` are the limits (by default the same).
+    `shared_memory` is the size of /dev/shm, which is in memory and counts against `memory_limit`; empty keeps the
+    container's 64 MiB. `scratch` is the size of a folder for files that end with the pod. `run_cache` is a folder or a
+    DVC remote with earlier results (`stillhouse/kubernetes/pods/cached_step.py`); empty for none. `queue` is a Kueue
+    queue; `user` and `group` are the numeric ids of the container's user and group. With `preflight` the step checks
+    its pod first. With several `nodes` all of this applies to each node of a `TrainJob`, which a small pod of the step
+    starts and follows.
     """
 
     nodes: int = 1
@@ -180,7 +180,7 @@ class Placement:
     tolerations: tuple[Toleration, ...] = ()
     queue: str = ""
     priority: str = ""
-    """The name of a priority class of Kueue."""
+    """The name of a Kueue priority class."""
     shared_memory: str = ""
     scratch: str = "10Gi"
     scratch_path: str = "/scratch"
@@ -196,14 +196,14 @@ class Placement:
     group: int = 10001
     preflight: bool = False
     scales_from_zero: bool = False
-    """Nodes come when they are asked for: what no node has now is no reason to refuse a run."""
+    """The cluster adds nodes on demand, so a lack on its current nodes does not refuse a run."""
     free_gib: int = 0
-    """What the preflight asks of the work folder's disk."""
+    """The free space that the preflight requires on the work folder's disk."""
 
     def __post_init__(self) -> None:
         _check(1 <= self.nodes <= 99, f"{self.nodes} nodes", "give 1 to 99")
         for value, what in ((self.cpu, "cpu"), (self.cpu_limit or self.cpu, "cpu_limit")):
-            _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths as 500m")
+            _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths like 500m")
         _check(cores(self.cpu_limit or self.cpu) >= cores(self.cpu), "cpu_limit is below cpu", "raise it")
         _refuse_bytes(self.memory, "memory")
         _refuse_bytes(self.memory_limit or self.memory, "memory_limit")
@@ -211,7 +211,7 @@ class Placement:
         _check(most >= gib(self.memory), "memory_limit is below memory", "raise it")
         _refuse_bytes(self.shared_memory, "shared_memory", may_be_empty=True)
         if self.shared_memory:
-            remedy = f"raise memory_limit above {self.shared_memory}: what lies in {SHARED_MEMORY} is counted there"
+            remedy = f"raise memory_limit above {self.shared_memory}: files in {SHARED_MEMORY} count against it"
             _check(gib(self.shared_memory) < most, f"shared_memory is {self.shared_memory}", remedy)
         _refuse_bytes(self.scratch, "scratch")
         _refuse_path(self.scratch_path, "scratch")
@@ -220,17 +220,17 @@ class Placement:
         _check(0 <= self.retries <= 10, f"{self.retries} retries", "give 0 to 10")
         _check(self.retry_after_seconds >= 0, "retry_after_seconds is negative", "give 0 or more")
         _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
-        _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number above 0, as 10001")
+        _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number like 10001")
         _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
         refuse_run_cache(self.run_cache)
         paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
         paths += [secret.path for secret in self.secrets if secret.path]
         twice = sorted({path for path in paths if paths.count(path) > 1})
-        _check(not twice, f"two volumes at {', '.join(twice)}", "mount each at a path of its own")
+        _check(not twice, f"two volumes at {', '.join(twice)}", "mount each at its own path")
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs want it."""
+        """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs require."""
         found = {claim.parameter: claim.name for claim in self.claims}
         found |= {secret.parameter: secret.name for secret in self.secrets}
         if self.image:
@@ -243,5 +243,5 @@ class Placement:
 
 
 def cores(cpu: str) -> float:
-    """A quantity of processors, such as 500m, in cores."""
+    """A quantity of CPUs, such as 500m, in cores."""
     return int(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)

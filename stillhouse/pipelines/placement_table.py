@@ -1,6 +1,6 @@
-"""Tables of placements: shared parts, kinds of pods made of them, and which kind each step has.
+"""Tables of placements: shared settings, kinds of pods based on them, and the kind of each step.
 
-    shared:                      # every kind begins with these
+    shared:                      # every kind starts with these
       queue: stillhouse
     kinds:
       default: {memory: 2Gi}     # for every step that `steps` does not name
@@ -8,10 +8,10 @@
     steps:
       pretrain: training
     tasks:
-      evaluation: large          # the pod of a whole task, in the place of what its steps ask for
-    form: [work_claim]           # of the names of claims and secrets, those that a run may choose; by default all
+      evaluation: large          # the pod of a whole task, replacing what its steps ask for
+    form: [work_claim]           # the names of claims and secrets that a run may choose; by default all
 
-A table is a file shipped beside this module, or a person's own.
+A table is a file shipped with this module, or the user's own.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ DEFAULT_TABLE = "cpu"
 DEFAULT_KIND = "default"
 PARTS = ("shared", "kinds", "steps", "tasks", "shards", "form")
 OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
-"""Tasks that are no steps and yet want pods of their own kind: they reach git, and handle whole releases."""
+"""Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
-"""The steps that may run on several nodes. Other steps run in one process, and what `DIVIDED` names has shards."""
+"""The steps that may run on several nodes. Other steps run in one process or, if in `DIVIDED`, in shards."""
 KNOWN_TASKS = tuple(dict.fromkeys([*TASKS.values(), *REFRESH_TASKS.values()]))
-"""The tasks that a table may have rows for: those of shipped pipelines."""
+"""The tasks that a table may have rows for: the tasks of shipped pipelines."""
 
 
 @dataclass(frozen=True)
 class PlacementTable:
-    """Which placement each step has, or a task as a whole, and by how many nodes, its `shards`, a corpus is encoded.
+    """The placement of each step or whole task, and the number of nodes, `shards`, that encode a corpus.
 
-    `form` are the parameters for names of claims and secrets that a pipeline has; None = all. Other names are fixed.
+    `form` has the claim and secret parameters that a pipeline offers; None = all. Other names are fixed.
     """
 
     name: str
@@ -60,14 +60,14 @@ class PlacementTable:
     form: tuple[str, ...] | None = None
 
     def of(self, name: str) -> Placement:
-        """The placement of a step by its name, or of a component that is no step."""
+        """The placement of a step, or of a component that is not a step, by name."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
     def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
-        """The placement of a task's pod: a row of its own, else what its steps ask for in one pod.
+        """The placement of a task's pod: its own row, or else the combined requests of its steps.
 
-        A step that nodes do, `elsewhere`, asks for a small pod that starts them. Raises `InputError` for steps that do
-        not go together.
+        A step that nodes do (`elsewhere`) asks for a small pod that starts them. Raises `InputError` for steps that
+        cannot share a pod.
         """
         if name in self.tasks:
             return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
@@ -76,11 +76,11 @@ class PlacementTable:
 
     @property
     def default(self) -> Placement:
-        """The placement of every step that has none of its own."""
+        """The placement of every step without its own."""
         return self.kinds[DEFAULT_KIND]
 
     def on_nodes(self, nodes: int) -> PlacementTable:
-        """The same table with the trainings that can on this many nodes each."""
+        """The same table, with each training in `TRAININGS` on this many nodes."""
         steps, kinds = dict(self.steps), dict(self.kinds)
         for step in TRAININGS:
             kind = f"{step} on {nodes} nodes"
@@ -90,14 +90,14 @@ class PlacementTable:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters that a pipeline with these placements has, and their defaults."""
+        """The parameters of a pipeline with these placements, and their defaults."""
         if self.form is None:
             return self.names
         return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
 
     @property
     def names(self) -> dict[str, str]:
-        """All that placements name by a parameter, and their defaults, also what is no parameter of the pipeline."""
+        """All names that placements take from parameters, with defaults, including those fixed in the pipeline."""
         found: dict[str, str] = {}
         for placement in self.kinds.values():
             for name, default in placement.parameters.items():
@@ -114,11 +114,11 @@ def shipped_tables() -> dict[str, Path]:
 
 
 def find_table(name: str) -> PlacementTable:
-    """A table by the name of a shipped one or by its file. Raises `InputError` when there is none, or it is wrong."""
+    """A shipped table by name, or a table by file. Raises `InputError` if it is missing or wrong."""
     path = shipped_tables().get(name, Path(name))
     if not path.is_file():
         raise InputError(
-            f"there are no placements {name!r}, neither shipped nor a file; {nearest(name, shipped_tables())}"
+            f"there are no placements {name!r}, neither shipped nor as a file; {nearest(name, shipped_tables())}"
         )
     return read_table(path)
 
@@ -156,12 +156,10 @@ def read_table(path: Path) -> PlacementTable:
     for name in table.form or ():
         objects = [known for known in table.names if _is_object(known)]
         if name not in objects:
-            raise InputError(
-                f"{path}: form: no claim or secret has the name {shown(name)}; {nearest(str(name), objects)}"
-            )
+            raise InputError(f"{path}: form: there is no claim or secret {shown(name)}; {nearest(str(name), objects)}")
     for step in steps():
         refuse_nodes(step, table.of(step), f"{path}: steps")
-    assert table.parameters is not None  # one default a parameter
+    assert table.parameters is not None  # one default per parameter
     return table
 
 
@@ -170,17 +168,17 @@ def _form(content: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
         return None
     names = content["form"]
     if not isinstance(names, list):
-        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; none is []")
+        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; write [] for none")
     return tuple(names)
 
 
 def _is_object(parameter: str) -> bool:
-    """Whether a parameter is the name of a claim or secret, which is the same from run to run."""
+    """Whether a parameter names a claim or secret, which stays the same between runs."""
     return parameter.endswith(("_claim", "_secret"))
 
 
 def refuse_nodes(step: str, placement: Placement, where: str) -> None:
-    """Refuses several nodes for a step that cannot use them, or that would not find its volume there."""
+    """Refuses several nodes for a step that cannot use them, or that would lack its volume there."""
     if placement.nodes == 1:
         return
     if step not in TRAININGS:
@@ -203,7 +201,7 @@ def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
 
 
 def make(cls: type, values: Mapping[str, Any], where: str) -> Any:
-    """A dataclass from plain data, those inside it too. Raises `InputError` for unknown names and wrong types."""
+    """A dataclass, including nested ones, from plain data. Raises `InputError` for unknown names and wrong types."""
     hints = get_type_hints(cls)
     made = {}
     for name, value in values.items():
@@ -237,7 +235,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return tuple(_value(get_args(kind)[0], entry, f"{where}[{number}]") for number, entry in enumerate(value))
     if get_origin(kind) is not None:  # a mapping of text to text
         if not isinstance(value, dict) or not all(isinstance(part, str) for pair in value.items() for part in pair):
-            raise InputError(f"{where} must map text to text, not {shown(value)}; put numbers and true into quotes")
+            raise InputError(f"{where} must map text to text, not {shown(value)}; put numbers and true in quotes")
         return dict(value)
     if kind is float and type(value) is int:
         return float(value)

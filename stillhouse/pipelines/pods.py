@@ -1,4 +1,4 @@
-"""Says why the pods of a run do not begin, and why one failed, while `submit --wait` waits."""
+"""Reports why the pods of a run do not start, and why one failed, while `submit --wait` waits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Log = Callable[[str], None]
 Plain = dict[str, Any]
 
 LINES = 200
-"""Of a failed pod's log, from its end."""
+"""How many lines to read from the end of a failed pod's log."""
 
 
 class PodWatch:
-    """The pods of one run. Each reason is reported once, however many pods it holds back, and nothing is repeated.
+    """Watches the pods of one run. Each reason is reported once, no matter how many pods it holds back.
 
-    Where Kubernetes cannot be asked, or not about something, that is reported once too, and the rest goes on.
+    If Kubernetes cannot be asked, or not about some kind of object, that is also reported once, and the rest continues.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class PodWatch:
         self._label = f"{RUN_LABEL}={run_id}"
         self._reported: set[str] = set()
         self._gone: set[str] = set()
-        """What may not be looked at, and is not asked for again."""
+        """What may not be read and is not asked for again."""
         self._ended: set[str] = set()
-        """The pods whose failure was looked at."""
+        """The failed pods that were already examined."""
         self._next = 0.0
         self._answered = False
 
     def look(self, now: bool = False) -> None:
-        """Looks, unless it did so a moment ago; `now` it does in any case."""
+        """Looks unless it did so a moment ago; always with `now`."""
         if not now and self.clock() < self._next:
             return
         self._next = self.clock() + self.every_seconds
@@ -58,13 +58,13 @@ class PodWatch:
                 held.setdefault(reason, []).append("a task")
         for reason, tasks in held.items():
             more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-            self._report(reason.cause, f"  {tasks[0]}{more} cannot begin: {reason}")
+            self._report(reason.cause, f"  {tasks[0]}{more} cannot start: {reason}")
         for pod in pods:
             if pod.get("status", {}).get("phase") == "Failed":
                 self._report_end(pod)
 
     def _report_end(self, pod: Plain) -> None:
-        """What the step in a failed pod said for a person, else why the pod failed. Its tries say the same: once."""
+        """Reports the error message of the step in a failed pod, or else why the pod failed, once for all its tries."""
         name, task = pod["metadata"]["name"], task_of(pod)
         if name in self._ended:
             return
@@ -78,7 +78,7 @@ class PodWatch:
             self._report(f"{task} {reason.cause}", f"  {task} failed: {reason}")
 
     def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
-        """What Kubernetes answers; nothing where it does not, which is reported once."""
+        """Kubernetes' answer, or an empty list if there is none, which is reported once."""
         if "all" in self._gone or what in self._gone:
             return []
         try:
@@ -91,10 +91,10 @@ class PodWatch:
             if error.reached:
                 if error.refused:
                     self._gone.add(what)
-                self._report(what, f"  the {what} of namespace {self.api.namespace} cannot be looked at: {error}")
-            elif not self._answered:  # later on it is a bad moment, and the next look may be better
+                self._report(what, f"  cannot read the {what} of namespace {self.api.namespace}: {error}")
+            elif not self._answered:  # after a first answer it is a temporary failure, and the next look may work
                 self._gone.add("all")
-                self._report("all", f"  why pods wait is not known: {error}")
+                self._report("all", f"  cannot find out why pods wait: {error}")
         return []
 
     def _report(self, key: str, line: str) -> None:
@@ -104,15 +104,15 @@ class PodWatch:
 
 
 def task_of(pod: Plain) -> str:
-    """The step that a pod is of; the pod's name where it is Kubeflow's own."""
+    """The step of a pod; the pod's name if it is Kubeflow's own."""
     metadata = pod["metadata"]
     return str(metadata.get("labels", {}).get(TASK_LABEL) or metadata["name"])
 
 
 def watch_pods(run_id: str, namespace: str, context: str, log: Log) -> PodWatch | None:
-    """A watch over a run's pods; None, after a line in the log, where no Kubernetes is known."""
+    """A watch over a run's pods; None, after a line in the log, if there is no Kubernetes connection."""
     try:
-        return PodWatch(Api(connect("why pods wait is not known, which needs", context), namespace), run_id, log)
+        return PodWatch(Api(connect("finding out why pods wait needs", context), namespace), run_id, log)
     except InputError as error:
         log(f"  {error}")
         return None

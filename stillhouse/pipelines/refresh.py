@@ -1,6 +1,6 @@
-"""The refresh as a Kubeflow pipeline: the corpus is read anew, and its change says which of four rungs is climbed.
+"""The refresh as a Kubeflow pipeline: it reads the corpus again, and the change decides which of four rungs to climb.
 
-A rung that is not climbed is skipped with all its tasks, and where nothing changed all rungs are.
+All tasks of the other rungs are skipped, and if nothing changed, those of every rung.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from stillhouse.workflow.recipes import Recipe, configs
 from stillhouse.workflow.tasks import VERDICT, tasks_of
 
 NAME = "refresh"
-DESCRIPTION = "Brings the released retriever up to date with its corpus, by as little work as its change asks for."
+DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
 CLIMBED = tuple(rung for rung in Rung if rung not in (Rung.NOTHING, Rung.QUERY_ONLY))
-"""Rungs that have tasks. `query_only` is a trial, which the command alone makes."""
+"""Rungs that have tasks. `query_only` is a trial, which only the command runs."""
 
 
 def build_refresh(
     recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
 ) -> BaseComponent:
-    """The pipeline of a recipe, whose settings hold for every step of every rung.
+    """The pipeline of a recipe, whose settings apply to every step of every rung.
 
-    `table` says where its tasks run; without one they run on this machine. Raises `InputError` for a section or
-    setting that is unknown or ill-typed.
+    `table` places its tasks; without one they run on this machine. Raises `InputError` for an unknown or ill-typed
+    section or setting.
     """
     settings = configs(recipe, where)
     whole = graph_of(recipe, where)
@@ -51,7 +51,7 @@ def build_refresh(
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         asked = {name: given[name] for name in field_types(Parameters)}
-        # Once more, as it asks repositories, which may not answer just then.
+        # Retried once, since it asks repositories, which may not answer at the moment.
         check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters", retries=1)
         made: dict[str, Any] = {}
         of_uses = {use.name: settings[use.section] for use in (*before(whole), *chain(*rungs.values()))}
@@ -64,11 +64,11 @@ def build_refresh(
         pods.place(planned, "plan-refresh", "plan")
         made |= {f"{CHAMPION}/{name}": planned.outputs[name] for name in TAKEN}
         for rung, uses in rungs.items():
-            # kfp's local runner finds a condition's value by no other name than Output, that of a returned value.
+            # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
             with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
                 of_rung = dict(made)
                 for task in tasks_of(uses, tasks_of_rung(rung), wanted=MADE.values()):
-                    # What the champion's retriever encodes is what is new: little. A challenger's vectors are all new.
+                    # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
                     known = rung == Rung.INDEX or task.name == CHAMPION
                     add_task(task, of_uses, {}, of_rung, pods.unsharded if known else pods)
                 handed = {port: of_rung[source] for port, source in MADE.items() if source in of_rung}

@@ -1,5 +1,5 @@
-# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""The components of the refresh that are no steps: a look at what was asked, the plan, and the promotion."""
+# No `from __future__ import annotations` here: kfp reads the signatures' types directly.
+"""The components of the refresh that are not steps: the check of the parameters, the plan, and the promotion."""
 
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Markdown, Metrics, Model, Output
@@ -56,17 +56,17 @@ def plan_refresh(
     randomisation_samples: int,
     again: bool,
 ) -> str:
-    """Compares the corpus with that of the release in use, and returns the rung: how far the refresh goes.
+    """Compares the corpus with the released one, and returns the rung: how far the refresh goes.
 
     Args:
         corpus: the current corpus.
         validation: its verdict; a corpus that does not pass ends the run here.
-        retriever: that of the release in use; like the next three, only where the rung starts from it.
+        retriever: the released retriever; like the next three, only if the rung starts from it.
         encoder: its pre-trained encoder.
         reranker: its re-ranker.
         generator: the model that replaces tokens in pre-training.
         refreshed: the rung, the release and the reason.
-        summary: the same for a person.
+        summary: the same in readable form.
     """
     from stillhouse.kubernetes.pods.refresh import run_plan
 
@@ -106,29 +106,29 @@ def release_refresh(
     """Releases the challenger, unless it is worse than the release in use: pushes data, commits, tags.
 
     Args:
-        planned: what the plan said: the rung, the release that the challenger was made beside, and what was asked.
+        planned: the plan: the rung, the release that the challenger competes with, and the parameters.
         corpus: the current corpus.
         validation: its verdict.
         challenger_index: the challenger's index.
         challenger_run: its run.
         refreshed: how far the refresh went and how it ended.
-        summary: the same for a person.
+        summary: the same in readable form.
         metrics: 1 for a release, 0 for a refusal.
-        champion_index: the index that the released retriever makes of the corpus.
-        champion_best_retriever: the same retriever, with how BM25 ranks beside it.
+        champion_index: the released retriever's index of the corpus.
+        champion_best_retriever: the same retriever, with its combination with BM25.
         champion_best_index: its index.
-        champion_best_hybrid: how BM25 ranks beside it.
+        champion_best_hybrid: its combination with BM25.
         champion_run: its run.
         bm25_run: the run of BM25.
         bm25_negatives: its negatives.
         bm25_bm25: its index.
         negatives: negatives of the released retriever.
-        teacher: the teacher's scores of them.
-        challenger: the retriever that was trained.
+        teacher: the teacher's scores for them.
+        challenger: the trained retriever.
         challenger_curves: its losses.
-        challenger_best_retriever: the better one of both retrievers.
+        challenger_best_retriever: the better of the two retrievers.
         challenger_best_index: its index.
-        challenger_best_hybrid: how BM25 ranks beside it.
+        challenger_best_hybrid: its combination with BM25.
         tokens: the token arrays.
         importance: the token importance.
         encoder: the encoder that was pre-trained again.

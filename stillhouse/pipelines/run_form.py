@@ -1,8 +1,8 @@
-"""The form by which Kubeflow's user interface starts a run, as a page made from a compiled pipeline.
+"""The form that starts a run in Kubeflow's user interface, as a page made from a compiled pipeline.
 
-Kubeflow 2.17 shows a field for each parameter, sorted by their names and labelled with name and type. One without a
-default is marked `Missing parameter.` until it is filled in. Nothing else of a parameter is shown there; what it means
-stands in the description of the pipeline's version.
+Kubeflow 2.17 shows a field for each parameter, sorted by name and labelled with name and type. A field without a
+default is marked `Missing parameter.` until it is filled in. The form shows nothing else about a parameter; the
+description of the pipeline's version explains it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TYPES = {
 }
 WIDTH, FIELD_HEIGHT, MARGIN = 900, 62, 190
 EDGE = 20
-"""Pixels that are left below the last line."""
+"""Pixels below the last line."""
 LINE, LINE_HEIGHT = 118, 19
-"""Characters of a line of the description, and its height."""
+"""Characters per line of the description, and the line height."""
 DIGEST = "form"
-"""The text of a picture that holds the digest of what it shows."""
+"""The PNG text field with the digest of what the picture shows."""
 STYLE = """
 body{margin:0;padding:22px 30px;font:14px/19px Roboto,Arial,sans-serif;color:#202124;background:#fff}
 h1{font-size:18px;font-weight:500;margin:0 0 8px}h2{font-size:15px;font-weight:500;margin:14px 0 4px}
@@ -47,7 +47,7 @@ h1{font-size:18px;font-weight:500;margin:0 0 8px}h2{font-size:15px;font-weight:5
 
 
 def parameters_of(spec: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Name, type and default of each field, as they are shown; a default of None is a field that must be filled in."""
+    """Name, type and default of each field, as shown; a field with the default None is required."""
     found = []
     for name, entry in sorted(spec["root"].get("inputDefinitions", {}).get("parameters", {}).items()):
         default = entry.get("defaultValue")
@@ -80,7 +80,7 @@ def _description(spec: Mapping[str, Any]) -> list[str]:
 
 
 def height_of(spec: Mapping[str, Any]) -> int:
-    """Pixels that the page takes."""
+    """The height of the page in pixels."""
     lines = sum(1 + len(line) // LINE for line in _description(spec))
     fields = parameters_of(spec)
     return MARGIN + FIELD_HEIGHT * len(fields) + sum(15 for field in fields if field[2] is None) + LINE_HEIGHT * lines
@@ -91,7 +91,7 @@ def form_digest(spec: Mapping[str, Any]) -> str:
 
 
 def draw(spec: Mapping[str, Any], path: Path) -> None:
-    """Writes the picture of a form, by Chromium; the PNG holds the digest of what it shows."""
+    """Writes the picture of a form with Chromium; the PNG holds the digest of what it shows."""
     from PIL import Image, ImageChops
     from PIL.PngImagePlugin import PngInfo
 
@@ -111,7 +111,7 @@ def draw(spec: Mapping[str, Any], path: Path) -> None:
 
 
 def specs_of(folder: Path) -> dict[str, Any]:
-    """The compiled pipelines of `stillhouse pipeline compile`, by the names of their pictures."""
+    """The compiled pipelines of `stillhouse pipeline compile`, by picture name."""
     found = {}
     for path in sorted(folder.glob("*/*.yaml")):
         for resource in yaml.load_all(
@@ -124,8 +124,8 @@ def specs_of(folder: Path) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m stillhouse.pipelines.run_form", description=__doc__)
-    parser.add_argument("pipelines", type=Path, help="the folder of compiled pipelines, as manifests/pipelines")
-    parser.add_argument("pictures", type=Path, help="the folder of the pictures, as docs/forms")
+    parser.add_argument("pipelines", type=Path, help="the folder of compiled pipelines, such as manifests/pipelines")
+    parser.add_argument("pictures", type=Path, help="the folder for the pictures, such as docs/forms")
     arguments = parser.parse_args(argv)
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     for name, spec in specs_of(arguments.pipelines).items():

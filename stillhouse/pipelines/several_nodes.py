@@ -1,7 +1,7 @@
-"""Steps on several nodes: a small pod that starts a `TrainJob`, and what it knows about the nodes.
+"""Steps on several nodes: a small pod that starts a `TrainJob`, and its settings for the nodes.
 
-The pod gets the volumes, secrets and variables of the placement, which the nodes take over from it; its processors,
-memory, accelerators and choice of nodes are those of the nodes alone.
+The pod gets the volumes, secrets and variables of the placement, and the nodes take them over from it. The placement's
+CPUs, memory, accelerators and node selection only apply to the nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 
 def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
-    """Tells a task's pod which nodes to start for which of its steps."""
+    """Gives a task's pod the settings of the nodes to start for its steps."""
     task.set_env_variable(NODES, nodes_text(nodes))
     kubernetes.use_field_path_as_env(task, POD, "metadata.name")
     kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
@@ -37,7 +37,7 @@ def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen:
 
 
 def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
-    """A placement as the step's pod gets it; `label` is the name of its task."""
+    """A placement as node settings for the step's pod; `label` is the name of its task."""
     variables, known = environment(placement), steps().get(step)
     secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
     accelerator = placement.accelerator

@@ -1,4 +1,4 @@
-"""The pod of a task that runs several steps: what the most demanding of them asks for, and what any of them needs."""
+"""The pod of a task that runs several steps: the largest of their requests, and everything that any of them needs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from stillhouse.errors import InputError
 from stillhouse.pipelines.placement import Claim, Placement, Secret, cores, gib
 
 T = TypeVar("T", Claim, Secret)
-REMEDY = "give the task a kind of its own in `tasks` of the placements"
+REMEDY = "give the task its own kind in `tasks` of the placements"
 
 
 def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
     """One placement for steps that run one after the other in a pod.
 
-    Nodes, queue and user are those of the most demanding step, sizes the largest that any step asks for, and the
-    timeout is that of all together. Volumes, secrets and variables are those of every step. Raises `InputError` where
-    two steps have different ones at the same place, or different images; `where` begins its sentence.
+    The node selection, queue and user come from the most demanding step. Sizes are the largest of all steps, and the
+    timeout is the sum of all. Volumes, secrets and variables come from every step. Raises `InputError` if two steps
+    conflict in these, or have different images; `where` begins its sentence.
     """
     lead = max(placements, key=_demand)
     if len({placement.image for placement in placements}) > 1:
         names = dict.fromkeys(one.image.name if one.image else "the run's own" for one in placements)
-        raise InputError(f"{where}: its steps have different images ({', '.join(names)}); give them one, or {REMEDY}")
+        raise InputError(f"{where}: its steps have different images ({', '.join(names)}); use one image, or {REMEDY}")
     environment: dict[str, str] = {}
     for placement in placements:
         for name, value in placement.environment.items():
             if environment.setdefault(name, value) != value:
-                raise InputError(f"{where}: its steps have ${name} as {environment[name]!r} and as {value!r}; {REMEDY}")
+                raise InputError(f"{where}: its steps set ${name} to {environment[name]!r} and to {value!r}; {REMEDY}")
     return dataclasses.replace(
         lead,
         nodes=1,
@@ -53,7 +53,7 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
 
 
 def launcher_of(placement: Placement) -> Placement:
-    """The placement of the step's own pod, which starts the nodes and waits."""
+    """The placement of the step's own pod, which starts the nodes and waits for them."""
     return dataclasses.replace(
         placement,
         nodes=1,
@@ -79,7 +79,7 @@ def _largest(sizes: Iterable[str]) -> str:
 
 
 def _by_parameter(of_steps: Iterable[Sequence[T]], where: str) -> tuple[T, ...]:
-    """The claims or secrets of all steps, each once."""
+    """The claims or secrets of all steps, without duplicates."""
     found: dict[str, T] = {}
     for entry in (entry for entries in of_steps for entry in entries):
         if found.setdefault(entry.parameter, entry) != entry:

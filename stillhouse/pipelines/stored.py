@@ -1,4 +1,4 @@
-"""Pipelines that a cluster keeps: found by their names, with their versions and the image that these take."""
+"""Finds a cluster's pipelines by name, with their versions and default images."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from typing import Any
 
 from stillhouse.errors import InputError
 
-VERSIONS = 100
-"""How many of the newest versions are looked through."""
+PAGE = 100
+"""How many versions a request lists."""
 
 
 def find_pipeline(client: Any, name: str, namespace: str = "", *, shared: bool = True) -> str:
-    """The id of the pipeline of a name in a namespace, else of the one that is `shared` by all; "" for none.
+    """The id of the pipeline with this name in a namespace, else of the one `shared` by all; "" for none.
 
-    kfp's own look-up by name knows no namespaces. Raises `InputError` where several are of that name.
+    kfp's own lookup by name ignores namespaces. Raises `InputError` if several have this name.
     """
     found = _named(client, name, namespace)
     if not found and namespace and shared:
-        # Asked without a namespace, a server that keeps pipelines as resources lists those of all namespaces.
+        # Without a namespace, a server that stores pipelines as resources lists those of all namespaces.
         found = [entry for entry in _named(client, name, "") if not entry.namespace]
     if len(found) > 1:
-        kept = ", ".join(f"{entry.pipeline_id} of {entry.namespace or 'no namespace'}" for entry in found)
+        kept = ", ".join(f"{entry.pipeline_id} in {entry.namespace or 'no namespace'}" for entry in found)
         remedy = "delete all but one" if namespace else "give --namespace, or delete all but one"
         raise InputError(f"the cluster has {len(found)} pipelines {name!r} ({kept}); {remedy}")
     return str(found[0].pipeline_id) if found else ""
 
 
 def newest_versions(client: Any, pipeline: str) -> list[Any]:
-    """The versions of the pipeline of an id, the newest first."""
-    answer = client.list_pipeline_versions(pipeline, page_size=VERSIONS, sort_by="created_at desc")
-    return list(answer.pipeline_versions or [])
+    """All versions of the pipeline with this id, newest first."""
+    found: list[Any] = []
+    token = ""
+    while True:
+        answer = client.list_pipeline_versions(pipeline, page_token=token, page_size=PAGE, sort_by="created_at desc")
+        found += answer.pipeline_versions or []
+        token = answer.next_page_token or ""
+        if not token:
+            return found
 
 
 def default_image(version: Any) -> str | None:
-    """What the parameter `image` of a version is by default, "" for none; `None` for a version without it."""
+    """The default of a version's parameter `image`, "" for none; `None` for a version without the parameter."""
     spec = version.pipeline_spec or {}
-    spec = spec.get("pipeline_spec", spec)  # what is Kubernetes' own of it may stand beside it
+    spec = spec.get("pipeline_spec", spec)  # Kubernetes' settings may be next to it
     parameters = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
     return str(parameters["image"].get("defaultValue", "")) if "image" in parameters else None
 

@@ -1,7 +1,7 @@
 """Starts runs on a cluster through Kubeflow's API, and watches them.
 
-In a pod the API is found by its service and the pod's projected token is sent along; outside, by a kubeconfig, or by
-the address of a port-forward.
+In a pod it finds the API by its service and sends the pod's projected token; outside, it uses a kubeconfig or the
+address of a port-forward.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where Kubeflow Pipelines answers. Without a host: the pod's own cluster, or that of the kubeconfig.
+    """The address of Kubeflow Pipelines. Without a host, it is the pod's own cluster or the kubeconfig's.
 
-    `kubeflow` is the namespace that it is installed in, `namespace` that of the runs where it serves several users.
-    `flag` is what the command calls the host, for the remedy.
+    `kubeflow` is its own namespace; `namespace` is that of the runs if it serves several users. `flag` is the
+    command's flag for the host, used in remedies.
     """
 
     host: str = ""
@@ -53,19 +53,19 @@ class Cluster:
     flag: str = "--host"
 
     def connect(self) -> Any:
-        """A client of kfp that was answered. Raises `InputError` with the remedy where nobody answers."""
+        """A connected kfp client. Raises `InputError` with the remedy if the API does not answer."""
         import kfp
         from kfp.client import ServiceAccountTokenVolumeCredentials
 
         host = self.host or os.environ.get(ENDPOINT, "")
         token = token_file()
-        # kfp sends a pod's token only where no address is given.
+        # kfp only sends a pod's token if no address is given.
         credentials = ServiceAccountTokenVolumeCredentials(str(token)) if token else None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # says nothing but that it is a client of version 2
+            warnings.simplefilter("ignore", FutureWarning)  # it only says that this is a version 2 client
             try:
                 if host:
-                    self._probe(host, token)  # kfp would try for half a minute
+                    self._probe(host, token)  # kfp would retry for half a minute
                 client = kfp.Client(
                     host=host or None,
                     namespace=self.kubeflow,
@@ -80,7 +80,7 @@ class Cluster:
         return client
 
     def _probe(self, host: str, token: Path | None) -> None:
-        """Asks once whether the API is there. Raises what `urllib` raises."""
+        """Checks once whether the API answers. Raises the errors of `urllib`."""
         url = host if "://" in host else f"https://{host}"
         request = urllib.request.Request(f"{url.rstrip('/')}/apis/v2beta1/healthz")
         if token:
@@ -98,7 +98,7 @@ def _no_answer(host: str, error: Exception, flag: str) -> str:
     reason = f"answered {status}" if status else f"does not answer ({_reason(error)})"
     return (
         f"Kubeflow Pipelines at {where} {reason}. Outside the cluster: `kubectl port-forward -n kubeflow "
-        f"svc/ml-pipeline 8888:8888` and {flag} http://localhost:8888, or a kubeconfig that may reach the service"
+        f"svc/ml-pipeline 8888:8888` and {flag} http://localhost:8888, or a kubeconfig with access to the service"
     )
 
 
@@ -107,18 +107,18 @@ def _reason(error: Exception) -> str:
 
 
 def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Refuses what a pod's specification would refuse: the image, the accelerator, names of claims and secrets."""
+    """Refuses values that are invalid in a pod's specification: image, accelerator, names of claims and secrets."""
     for name, value in values.items():
         if name == IMAGE or (name in known and name.endswith("_image")):
             refuse_image(value)
         elif name == RUN_CACHE_PARAMETER:
             refuse_run_cache(value)
         elif name == "accelerator_type" and not RESOURCE.fullmatch(value):
-            raise InputError(f"accelerator_type is {value!r}; write it as nvidia.com/gpu")
+            raise InputError(f"accelerator_type is {value!r}; write it like nvidia.com/gpu")
         elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):
-            raise InputError(f"accelerator_count is {value!r}; give a whole number from 1")
+            raise InputError(f"accelerator_count is {value!r}; use a whole number of at least 1")
         elif name in known and name.endswith(("_claim", "_secret")) and not NAME.fullmatch(value):
-            raise InputError(f"{name} is {value!r}; give the name of an object in Kubernetes, as {known[name]}")
+            raise InputError(f"{name} is {value!r}; give the name of a Kubernetes object, such as {known[name]}")
 
 
 def submit(
@@ -129,7 +129,7 @@ def submit(
     experiment: str,
     service_account: str = "",
 ) -> str:
-    """Starts a run and returns its id. Raises `InputError` for what the API refuses, with its reason."""
+    """Starts a run and returns its id. Raises `InputError` with the reason if the API refuses it."""
     from kfp_server_api import ApiException
 
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ def submit(
 
 
 def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
-    """Where a run's pods are: in the namespace that was given, that of its experiment, or Kubeflow's own."""
+    """The namespace of a run's pods: the given one, its experiment's, or Kubeflow's own."""
     if cluster.namespace:
         return cluster.namespace
     from kfp_server_api import ApiException
@@ -157,7 +157,7 @@ def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
 
     try:
         return str(client.get_experiment(experiment_name=experiment).namespace or cluster.kubeflow)
-    except (ApiException, HTTPError, ValueError):  # the run is more than where to look for its pods
+    except (ApiException, HTTPError, ValueError):  # the run matters more than finding its pods
         return cluster.kubeflow
 
 
@@ -169,10 +169,10 @@ def watch(
     pods: PodWatch | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Logs every change of the run's tasks until it has ended, and why `pods` wait; whether it succeeded.
+    """Logs every change of the run's tasks and why `pods` wait until the run ends; returns whether it succeeded.
 
-    An API server that does not answer for a while is asked again: the run goes on without it. The end of a run that
-    was terminated is waited for no longer than ten minutes. Raises `InputError` for a server that is silent for long.
+    If the API server does not answer for a while, it is asked again, as the run continues without it. The end of a
+    terminated run is awaited for at most ten minutes. Raises `InputError` if the server stays silent for long.
     """
     seen: dict[str, str] = {}
     silent = 0
@@ -185,9 +185,9 @@ def watch(
             silent += 1
             if silent == 1:
                 what = f"no answer ({_reason(error)})"
-                log(f"{what}; the run goes on, asking again{remedy_of(getattr(error, 'status', None))}")
+                log(f"{what}; the run continues, asking again{remedy_of(getattr(error, 'status', None))}")
             if silent >= 60:
-                raise InputError(f"Kubeflow Pipelines has not answered for long; look at run {run_id} later") from None
+                raise InputError(f"Kubeflow Pipelines no longer answers; check run {run_id} later") from None
             time.sleep(every_seconds)
             continue
         _tell(run, seen, log)
@@ -207,7 +207,7 @@ def watch(
 
 
 def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
-    """Logs the tasks whose state is another than before, in the order in which they began."""
+    """Logs the tasks whose state has changed, in the order in which they started."""
     details = (run.run_details and run.run_details.task_details) or []
     for task in sorted(details, key=lambda task: task.create_time or EARLIEST):
         if task.state not in SHOWN or seen.get(task.task_id) == task.state or _is_kubeflow_s(task.display_name):
@@ -221,5 +221,5 @@ def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
 
 
 def _is_kubeflow_s(name: str) -> bool:
-    """Whether a task is the backend's own, or a try that Argo numbers, as `plan(0)`, and none of the pipeline."""
+    """Whether a task is not the pipeline's but the backend's own, or a try that Argo numbers, like `plan(0)`."""
     return bool(TRY.search(name)) or name.endswith(("-driver", "root")) or name in ("executor", "")

@@ -1,10 +1,10 @@
-"""The component of a task: kfp wants a static signature, and a task's depends on the recipe.
+"""The component of a task: kfp needs a static signature, but a task's signature depends on the recipe.
 
-It is a function that is written for the task when the pipeline is compiled, with an input for every artifact of
-another task, an output for every one that it hands on, one text for its steps with their settings, and those of the
-pipeline's parameters that these read. A lightweight component is the one kind that kfp 2.17 compiles for a cluster and
-also runs by its local runner with artifacts, and it reads interface and program from the source of a function; a
-`ComponentSpec` of one's own, as for a container component, would lose its outputs there.
+So this module writes a function for the task when the pipeline is compiled. It has an input for every artifact from
+another task, an output for every artifact that it passes on, one text with its steps and their settings, and the
+pipeline parameters that the steps read. Only lightweight components both compile for a cluster and run with artifacts
+in the local runner of kfp 2.17, and kfp reads their interface and program from the source of a function. A custom
+`ComponentSpec`, as for a container component, would lose its outputs there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from stillhouse.workflow.tasks import Task
 
 
 def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
-    """The component of a task; `chosen` are the types of the pipeline's parameters that it is given.
+    """The component of a task; `chosen` has the types of the pipeline parameters that it receives.
 
-    Raises `InputError` for a use whose name Kubeflow cannot take.
+    Raises `InputError` for a use whose name Kubeflow does not accept.
     """
     if keyword.iskeyword(task.name):
-        raise InputError(f"a stage called {task.name!r} cannot go to Kubeflow, as Python has that word; rename it")
+        raise InputError(f"Kubeflow cannot run a stage called {task.name!r}, a Python keyword; rename it")
     declared = [f"{name}: str" for name in (RUN, STEPS)]
     declared += [f"{name}: {kind.__name__}" for name, kind in chosen.items()]
     declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
@@ -46,14 +46,14 @@ def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
     taken = [entry.partition(":")[0] for entry in declared]
     twice = sorted({name for name in taken if taken.count(name) > 1})
     if twice:
-        raise InputError(f"{', '.join(twice)} stands for two things in Kubeflow's task {task.name}; rename a stage")
+        raise InputError(f"{', '.join(twice)} has two meanings in Kubeflow's task {task.name}; rename a stage")
     return _written(
         task.name, tuple(declared), "stillhouse.kubernetes.pods.task", f'run_task("{task.name}", locals())', image()
     )
 
 
 def variants_component(task: Task) -> BaseComponent:
-    """The component that runs the uses of a comparison's variants, fed by what `task` reads, and writes its page."""
+    """The component that runs the uses of a comparison's variants on the inputs of `task`, and writes its page."""
     declared = [f"{name}: str" for name in (RUN, "sweep", "uses", "items")]
     declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
     declared += ["reference: Input[Dataset]", "comparison: Output[Dataset]", "html: Output[HTML]"]
@@ -64,7 +64,7 @@ def variants_component(task: Task) -> BaseComponent:
 
 @cache
 def _written(name: str, declared: tuple[str, ...], module: str, call: str, base_image: str) -> BaseComponent:
-    """The component `name` with these arguments, whose body is a call of a function of `module`."""
+    """The component `name` with these arguments, whose body calls a function of `module`."""
     arguments = "".join(f"    {entry},\n" for entry in declared)
     function = call.partition("(")[0]
     source = f"""from kfp.dsl import ClassificationMetrics, Dataset, HTML, Input, Markdown, Metrics, Model, Output
@@ -77,7 +77,7 @@ def {name}(
     {call}
 """
     with TemporaryDirectory() as folder:
-        # kfp reads a function's source from its file, and the types of its signature as they stand there.
+        # kfp reads a function's source from its file, and the types of its signature directly.
         path = Path(folder) / f"{name}.py"
         path.write_text(source, encoding="utf-8")
         spec = spec_from_file_location(f"written_{name}", path)

@@ -1,4 +1,4 @@
-"""A Kubeflow task of the steps of one stage: what every pipeline of this project is put together from."""
+"""Kubeflow tasks that run the steps of one stage: the building blocks of every pipeline in this project."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from stillhouse.workflow.tasks import Task
 from stillhouse.workflow.uses import Use
 
 SHORT_PAUSE_SECONDS = 10
-"""Before the retry of a task that is to say soon what it found."""
+"""Pause before the retry of a task that should report soon."""
 
 
 @dataclass(frozen=True)
 class Pods:
-    """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
+    """Where the tasks of one pipeline run. Without a table, they run on this machine in the local runner.
 
-    `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
-    parts a corpus is encoded and counted, by the task's pod and nodes; `pipeline` is its name. `recipe` holds the
-    sections that a person wrote, for DVC's run cache, which goes by their words.
+    `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `shards` is the number of
+    parts in which the task's pod and nodes encode and count a corpus. `pipeline` is its name. `recipe` holds the
+    sections as the user wrote them, since DVC's run cache depends on their wording.
     """
 
     table: PlacementTable | None = None
@@ -52,21 +52,21 @@ class Pods:
     look: PipelineTask | None = None
     """The task that checks the run before all others; it waits for nothing that may be missing."""
     asked: dict[str, Placement] = field(default_factory=dict)
-    """The placements of tasks and of the nodes that they start; what that task looks for."""
+    """The placements of tasks and of the nodes that they start, which that task checks."""
 
     @property
     def unsharded(self) -> Pods:
-        """The same for tasks whose corpus is not worth dividing."""
+        """The same, for tasks whose corpus is too small to divide."""
         return replace(self, shards=1)
 
     def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
-        """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that runs no step.
+        """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
 
-        `retries` is for a task whose failure is mostly its answer, which another try would give again: that many at
-        most, after a short pause, so that it is heard of soon.
+        `retries` limits the retries, with a short pause, of a task whose failure is usually its result and would only
+        repeat itself, so that the user sees it soon.
 
-        Kubeflow's own cache is off: it knows an input by its name and an image by its text, so that a changed corpus or
-        a changed program would be taken for what was there before.
+        Kubeflow's own cache is off: it identifies an input by its name and an image by its text, so it would not notice
+        a changed corpus or program.
         """
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
@@ -74,7 +74,7 @@ class Pods:
         return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label, retries)
 
     def place_bare(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
-        """The same for a task that must begin whatever is missing: without volumes, secrets and queue."""
+        """The same for a task that must start even if something is missing: without volumes, secrets and queue."""
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
@@ -89,20 +89,20 @@ class Pods:
         return watch(task, placement.environment, self.pipeline, label)
 
     def place_first(self, task: PipelineTask, step: str, label: str, *, retries: int) -> PipelineTask:
-        """The same for the next task, which begins once the first has found nothing missing."""
+        """The same for the next task, which starts once the first has found nothing missing."""
         placed = self.place(task, step, label, retries=retries)
         return placed.after(self.look) if self.look else placed
 
     def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
-        """Gives a task the pod of `step`, and as many such nodes as there are shards for what it divides into parts."""
+        """Gives a task the pod of `step`, and one such node per shard for the work that it divides into `parts`."""
         if not self.table:
             return self.place(made, step, label)
         return self._divided(made, self.table.of(step), label, parts)
 
     def place_variants(self, made: PipelineTask, uses: Sequence[Use], label: str, parts: str) -> PipelineTask:
-        """The same for a task that runs uses several times over, under other settings.
+        """The same for a task that runs the same uses several times with different settings.
 
-        A training on several nodes is started by the task's pod, which then does all by itself.
+        If a training needs several nodes, the task's pod starts them and does the rest by itself.
         """
         if not self.table:
             return self.place(made, label, label)
@@ -127,10 +127,10 @@ class Pods:
         return self._put_with_nodes(made, placement, label, several)
 
     def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:
-        """The placements of what nodes do for a task of these steps: whole steps, and shards of divided ones.
+        """The placements of the nodes for a task of these steps: for whole steps, and for shards of divided ones.
 
-        No pod holds accelerators while it waits. Where a training has nodes of its own, whatever wants accelerators
-        has too, and the pod asks for none. Else the pod does one of the shards itself.
+        No pod holds accelerators while it waits. If a training has its own nodes, so does every step that needs
+        accelerators, and the pod asks for none. Otherwise the pod does one of the shards itself.
         """
         assert self.table
         found = {step: self.table.of(step) for step in steps if self.table.of(step).nodes > 1}
@@ -161,7 +161,7 @@ class Pods:
         return made
 
     def place_task(self, made: PipelineTask, task: Task) -> PipelineTask:
-        """The same for a task that runs steps: it gets its nodes, and where the run cache is."""
+        """The same for a task that runs steps: it also gets its nodes and the address of the run cache."""
         if not self.table:
             refuse_secret(os.environ.get(RUN_CACHE, ""), RUN_CACHE)
             if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
@@ -187,9 +187,10 @@ HERE = Pods()
 def add_task(
     task: Task, settings: Mapping[str, Any], chosen: Mapping[Pair, str], made: dict[str, Any], pods: Pods = HERE
 ) -> PipelineTask:
-    """The Kubeflow task of `task`, fed by what earlier ones `made`, `use/output` -> output, to which it adds its own.
+    """The Kubeflow task of `task`, which reads earlier outputs in `made` (`use/output` -> output) and adds its own.
 
-    `settings` has those of each use, and `chosen` the pipeline's parameters that go before them, by use and setting.
+    `settings` has the settings of each use, and `chosen` the pipeline parameters that override them, by use and
+    setting.
     """
     given: dict[str, Any] = {RUN: dsl.PIPELINE_JOB_ID_PLACEHOLDER}
     kinds: dict[str, type] = {}

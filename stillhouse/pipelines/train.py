@@ -1,7 +1,7 @@
-"""The whole run as a Kubeflow pipeline: one task for each of its stages, with settings of a recipe.
+"""The whole run as a Kubeflow pipeline: one task for each of its stages, with the settings of a recipe.
 
-A recipe, its `stages` too, is fixed when the pipeline is compiled and every setting is visible on its task. The few
-that a person who starts a run from the user interface wants to change are parameters of the pipeline.
+A recipe, including its `stages`, is fixed when the pipeline is compiled, and every setting is visible on its task. The
+few settings that users change when they start a run from the user interface are parameters of the pipeline.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its e
 def build_pipeline(
     recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
 ) -> BaseComponent:
-    """The pipeline of a recipe. Raises `InputError` for a section or setting that is unknown or ill-typed.
+    """The pipeline of a recipe. Raises `InputError` for an unknown or ill-typed section or setting.
 
-    `table` says where its tasks run; without one they run on this machine. `shards` is in how many parts a corpus is
-    encoded, where the table is not to say it.
+    `table` places its tasks; without one they run on this machine. `shards` is the number of parts in which a corpus
+    is encoded; it overrides the table.
     """
     settings, uses = configs(recipe, where), graph_of(recipe, where)
     tasks = tasks_of(uses, wanted=released_of(uses).values())
     parameters = train_parameters(uses)
     pairs = filled(parameters, settings)
-    # The check looks at every parameter of a whole run; what this one has no use for keeps its default.
+    # The check covers every parameter of a whole run; the ones that this run does not use keep their defaults.
     unasked = {name: parameter.default for name, parameter in TRAIN.items() if name not in parameters}
 
     def check(given: dict[str, Any]) -> PipelineTask:
@@ -70,7 +70,7 @@ def build_pipeline(
 
 
 def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:
-    """The parameters of a pipeline with the defaults that a recipe gives them."""
+    """The parameters of a pipeline, with defaults from a recipe."""
     return [
         PipelineInput(
             name, parameter.kind, as_form(value_of(settings, parameter.fills[0]), parameter.hint), parameter.help

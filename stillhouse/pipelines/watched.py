@@ -1,6 +1,6 @@
-"""What a task's pod needs so that Prometheus hears of it: its labels, and where it is scraped.
+"""What a task's pod needs to report to Prometheus: its labels, and where to scrape it.
 
-Whether it reports anything is up to the placement: its environment names a port to serve figures on
+The placement decides whether it reports anything: its environment names a port to serve metrics on
 (`STILLHOUSE_METRICS_PORT`), a Pushgateway for results (`STILLHOUSE_PUSHGATEWAY`), both or neither.
 """
 
@@ -14,15 +14,15 @@ from kfp.dsl.pipeline_task import PipelineTask
 from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK, monitoring_settings
 
 RUN_LABEL = "pipeline/runid"
-"""The label of a pod that Kubeflow Pipelines keeps the run's id in."""
+"""The pod label in which Kubeflow Pipelines stores the run's id."""
 
 
 def watch(
     task: PipelineTask, environment: Mapping[str, str], pipeline: str, label: str, scraped: bool = True
 ) -> PipelineTask:
-    """Names `pipeline`, task and run in the pod, and its port for Prometheus, where `environment` asks for metrics.
+    """Sets the pipeline, task and run names and the Prometheus port in the pod if `environment` asks for metrics.
 
-    A pod that is not `scraped` itself hands the names on. Raises `InputError` for an invalid port or address.
+    A pod that is not `scraped` itself passes the names on. Raises `InputError` for an invalid port or address.
     """
     if not {PORT, GATEWAY} & environment.keys():
         return task
@@ -35,6 +35,6 @@ def watch(
 
 
 def scrape_annotations(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where a pod is scraped. A task can declare no container port; the monitor in manifests/ reads these instead."""
+    """Where to scrape a pod. A task cannot declare a container port; the monitor in manifests/ reads these instead."""
     port = monitoring_settings(environment).port
     return {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}

@@ -1,8 +1,8 @@
-"""How large a run becomes: Argo keeps it in one object, its workflow, and Kubeflow reads a small one only.
+"""The size of a run: Argo stores it in one object, its workflow, and Kubeflow can only follow a small one.
 
-Above 1 MiB Argo compresses what it notes of the nodes, which Kubeflow Pipelines 2.17 does not read: tasks in the user
-interface then stand still. A workflow that is above 1 MiB compressed cannot even end. Both are reckoned here from the
-pipeline, by factors that were fitted to a run on a real cluster (docs/reference/kubeflow-facts.md).
+Above 1 MiB Argo compresses the status of the nodes, which Kubeflow Pipelines 2.17 does not read: tasks in the user
+interface then stop changing. A workflow above 1 MiB even when compressed cannot end. This module estimates both sizes
+from the pipeline, with factors fitted to a run on a real cluster (docs/reference/kubeflow-facts.md).
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from typing import Any
 from stillhouse.errors import InputError
 
 LARGEST_PLAIN = 900_000
-"""Bytes of a plain workflow that is still submitted: one seventh less than Argo's 1 MiB, since this is a reckoning."""
+"""The largest accepted plain workflow in bytes: one seventh less than Argo's 1 MiB, since this is an estimate."""
 SPECIFICATION = 1.67
-"""Bytes of the workflow's specification for one of the pipeline's, which stands in it as text within text."""
+"""Bytes of the workflow's specification per byte of the pipeline's, which is nested in it as text within text."""
 NODE = 800
 """Bytes of a node's own fields in the status: names, times, phase, children."""
 COPIES = 10.5
-"""How often what the pipeline says of a task stands in the status: with the driver, its answer, the executor, the pod,
-each of them twice, as KFP's settings for Argo make a `Retry` node for each."""
+"""How often the status contains a task's description: with the driver, its answer, the executor and the pod, each
+twice, since KFP's settings for Argo make a `Retry` node for each."""
 COMPRESSED = 6.3
-"""How many bytes of the status Argo compresses to one."""
+"""The compression ratio of the status in Argo."""
 DRIVER_PODS, TASK_PODS = 1, 2
 DAG_NODES, TASK_NODES = 4, 6
-"""A graph has a driver's pod, a task that and its own; each pod and each graph has a node and a `Retry` node."""
+"""A graph has a driver pod; a task has a driver pod and its own. Each pod and graph has a node and a `Retry` node."""
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class WorkflowSize:
-    """A run of `tasks` and `graphs` (groups of tasks, the whole among them), all of which are done.
+    """A run in which all `tasks` and `graphs` (groups of tasks, including the whole) are done.
 
-    `specification` is that of the workflow and `described` what the pipeline says of the tasks, in bytes.
+    `specification` is the size of the workflow's specification and `described` that of the tasks' descriptions, in
+    bytes.
     """
 
     tasks: int
@@ -67,7 +68,7 @@ class WorkflowSize:
 
 
 def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
-    """That of the largest run of a compiled pipeline; of groups that wait for a condition one is run."""
+    """The size of the largest run of a compiled pipeline, which runs one of its conditional groups."""
     tasks, graphs = _largest(spec, platforms, spec["root"]["dag"])
     return WorkflowSize(len(tasks), graphs, SPECIFICATION * _size([spec, platforms]), sum(tasks))
 
@@ -77,13 +78,13 @@ def refuse_large(name: str, size: WorkflowSize) -> None:
     if size.plain > LARGEST_PLAIN:
         raise InputError(
             f"a run of pipeline {name} would take {size.plain:,} bytes in Argo ({size.tasks} tasks, {size.pods} pods), "
-            f"of which Kubeflow follows some {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
+            f"but Kubeflow can only follow about {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
             "variants or seeds"
         )
 
 
 def _largest(spec: Plain, platforms: Plain, graph: Plain) -> tuple[list[int], int]:
-    """What the pipeline says of each task of a graph and those inside it, in bytes, and how many graphs these are."""
+    """The size of the description of each task in a graph and its subgraphs, in bytes, and the number of graphs."""
     containers: Plain = spec["deploymentSpec"]["executors"]
     kubernetes: Plain = platforms.get("platforms", {}).get("kubernetes", {})
     pods: Plain = kubernetes.get("deploymentSpec", {}).get("executors", {})
@@ -101,7 +102,7 @@ def _largest(spec: Plain, platforms: Plain, graph: Plain) -> tuple[list[int], in
             label = component["executorLabel"]
             described.append(_size([task, component, containers[label], pods.get(label, {})]))
     chosen = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
-    # The other groups have a driver's pod each, which finds their condition false.
+    # Each of the other groups has a driver pod, which finds its condition false.
     return described + chosen[0], graphs + chosen[1] + max(0, len(conditional) - 1)
 
 

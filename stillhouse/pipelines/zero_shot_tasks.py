@@ -1,4 +1,4 @@
-# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+# No `from __future__ import annotations` here: kfp reads the signatures' types directly.
 """The tasks of the pipeline `zero-shot`."""
 
 from kfp import dsl
@@ -24,7 +24,7 @@ def plan_zero_shot(
     seed: int,
     title: str,
 ):
-    """Refuses parameters that are out of range, and corpora and models that are not there."""
+    """Refuses parameters out of range, and missing corpora and models."""
     from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
     check_corpora(locals())

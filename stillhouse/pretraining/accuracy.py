@@ -1,4 +1,4 @@
-"""How often a language-model head is right at masked positions, beside the simplest guess there is.
+"""The accuracy of a language-model head at masked positions, compared with the simplest guess.
 
 Shape suffixes: B passages, L tokens, N masked positions, V vocabulary, C positions of one chunk.
 """
@@ -23,7 +23,7 @@ from stillhouse.pretraining.tokens import TokenCache
 
 @dataclass(frozen=True)
 class MaskedAccuracy:
-    """Shares of masked tokens: `head` that the model names right, `unigram` that are the most frequent token."""
+    """Shares of masked tokens: `head` is predicted correctly, `unigram` is the most frequent token."""
 
     head: float
     unigram: float
@@ -32,7 +32,7 @@ class MaskedAccuracy:
 
 @doing("counting tokens")
 def unigram_counts(cache: TokenCache, rows: NDArray[np.int64], vocabulary: int, block: int = 4096) -> NDArray[np.int64]:
-    """How often each token of the vocabulary occurs in the passages of `rows`, int64 [V]; special tokens count 0."""
+    """Count the tokens in the passages of `rows`, int64 [V]; special tokens count 0."""
     counts_V = np.zeros(vocabulary, dtype=np.int64)
     for start in range(0, len(rows), block):
         chosen = rows[start : start + block]
@@ -46,7 +46,7 @@ def unigram_counts(cache: TokenCache, rows: NDArray[np.int64], vocabulary: int, 
 @torch.no_grad()
 @doing("measuring the language-model head")
 def masked_accuracy(model: PreTrainedModel, batches: Iterable[CorruptedBatch], most_frequent: int) -> MaskedAccuracy:
-    """Measures in evaluation mode at the corrupted positions of the encoder's input."""
+    """Measure in evaluation mode at the corrupted positions of the encoder's input."""
     model.eval()
     weight_VE, bias_V = output_matrix(model)
     transform = family_of(model).transform(model)

@@ -1,4 +1,4 @@
-"""A `.npy` file that grows: arrays too long for memory are written a piece at a time."""
+"""A growing `.npy` file: writes arrays that do not fit into memory, piece by piece."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class ArrayFile:
-    """Writes a one-dimensional array piece by piece; after the `with` block the file is what `np.save` would write."""
+    """Writes a one-dimensional array piece by piece. After the `with` block the file equals `np.save` output."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -31,7 +31,7 @@ class ArrayFile:
     ) -> None:
         with self._file:
             self._file.seek(0)
-            # NumPy pads headers so that the length may grow without moving what follows.
+            # NumPy pads the header, so the length can grow without moving the data.
             self._write_header()
 
     def _write_header(self) -> None:

@@ -1,4 +1,4 @@
-"""The loss of a step of a bottleneck objective: its passages in parts, which processes share.
+"""The loss of one step of a bottleneck objective, computed in parts that the processes share.
 
 Shape suffixes: B passages.
 """
@@ -26,7 +26,7 @@ from stillhouse.training.random_state import seed_torch
 
 @dataclass(frozen=True)
 class DrawnPart:
-    """A part of a step's batch: its number among the parts, its share of the passages, and these with their masks."""
+    """A part of a step's batch: its number, its share of the passages, and the masked passages."""
 
     number: int
     share: float
@@ -34,10 +34,10 @@ class DrawnPart:
 
 
 class BottleneckLoss:
-    """The loss of passages: `loss.training(loss.draw(rows, step), step)`, and of all held-out ones `loss.heldout()`.
+    """The training loss, `loss.training(loss.draw(rows, step), step)`, and the held-out loss, `loss.heldout()`.
 
-    A batch has as many parts as processes, or `gradient_accumulation_steps` where that is more, and each process
-    computes its own.
+    A batch is split into one part per process, or `gradient_accumulation_steps` parts if that is more. Each process
+    computes its own parts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BottleneckLoss:
         self._steps = steps
 
     def draw(self, rows_B: NDArray[np.int64], step: int) -> list[DrawnPart]:
-        """The parts that are this process's, possibly none; nothing here needs the model."""
+        """Draw the parts of this process, possibly none. Does not need the model."""
         parts = np.array_split(rows_B, min(max(self._config.gradient_accumulation_steps, world_size()), len(rows_B)))
         return [
             DrawnPart(
@@ -67,7 +67,7 @@ class BottleneckLoss:
         ]
 
     def training(self, drawn: list[DrawnPart], step: int) -> Iterator[Tensor]:
-        """The losses of this process's parts; those of all processes add up to the loss of the batch."""
+        """The losses of this process's parts. Summed over all processes they are the loss of the batch."""
         weight = {}
         if self._module.objective.bag_of_words:
             weight["bag_weight"] = bag_weight(step, self._steps, self._config.bag_weight_end)
@@ -76,13 +76,13 @@ class BottleneckLoss:
             total = all_tokens((self._make.predicted(part.passages) for part in drawn), self._make.device)
             add_up(total)
         for part in drawn:
-            # Dropout is a part's own too, whichever process computes it.
+            # A part has the same dropout whichever process computes it.
             seed_torch((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
             factors = self._factors(part.passages, part.share, total)
             yield self._module(self._make.batch(part.passages), **weight, **factors) * part.share
 
     def heldout(self) -> Iterator[tuple[int, Tensor]]:
-        """The loss of the held-out passages, in batches with the size of each."""
+        """Yield the size and the loss of each batch of held-out passages."""
         for size, drawn in self._heldout_drawn():
             factors = self._factors(drawn, size / len(self._heldout), self._heldout_tokens)
             yield size, self._module(self._make.batch(drawn), **factors)
@@ -97,9 +97,9 @@ class BottleneckLoss:
         return all_tokens((self._make.predicted(drawn) for _, drawn in self._heldout_drawn()), self._make.device)
 
     def _factors(self, drawn: MaskedPassages, share: float, total: Tensor | None) -> dict[str, dict[str, Tensor]]:
-        """The module's argument `factors` for passages that are a share of those that the mean is over, if it has one.
+        """The module's argument `factors` for passages that are a `share` of the batch, if it needs one.
 
-        `total` as `all_tokens` gives it; None for the mean over passages.
+        `total` comes from `all_tokens`; None means the mean over passages.
         """
         return {} if total is None else {"factors": token_factors(self._make.predicted(drawn), share, total)}
 
@@ -107,6 +107,6 @@ class BottleneckLoss:
 def bag_weight(step: int, steps: int, end: float) -> float:
     """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of BoW).
 
-    A function of the step alone, so that neither accumulation nor a resumed run changes it.
+    It depends only on the step, so accumulation and resuming do not change it.
     """
     return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * step / max(1, steps - 1)))

@@ -1,4 +1,4 @@
-"""Makes the inputs of an objective from passages: what the encoder reads, what the decoder reads, what is predicted.
+"""Turns passages into the inputs and targets of an objective's encoder and decoder.
 
 Shape suffixes: B passages, L tokens.
 """
@@ -40,10 +40,10 @@ class Corrupted:
 
 @dataclass(frozen=True)
 class CorruptedBatch:
-    """`ids_BL` int64 is the passage as it was; `attention_BL` and `special_BL` as in `PassageBatch`.
+    """`ids_BL` int64 is the original passage; `attention_BL` and `special_BL` are as in `PassageBatch`.
 
-    `hidden_BLL` says which tokens an enhanced decoder does not see at each position does not see; padding is hidden
-    from all. `generator_loss` is the generator's own masked-token loss where it is trained too.
+    `hidden_BLL` is true where an enhanced decoder does not see a token from a position; padding is hidden from all.
+    `generator_loss` is the masked-token loss of a generator that is trained too.
     """
 
     ids_BL: Tensor
@@ -57,9 +57,9 @@ class CorruptedBatch:
 
 @dataclass(frozen=True)
 class MaskedPassages:
-    """Passages with the mask of each of the objective's corruptions, and what else can be drawn without a model.
+    """Passages with a mask per corruption of the objective, and all other draws that need no model.
 
-    `standing_in` has the ids of corruptions that random tokens fill, by number; `rng` goes on with the generator's.
+    `standing_in` maps the number of each "80_10_10" corruption to its ids; `rng` later draws the generator's samples.
     """
 
     passages: PassageBatch
@@ -71,10 +71,10 @@ class MaskedPassages:
 
 @dataclass(frozen=True)
 class Corruptor:
-    """Corrupts passages of a cache by an objective's row. All chance comes from the `rng` of each call.
+    """Corrupts passages of a cache as an objective defines. All randomness comes from the `rng` of each call.
 
-    `corruptor(rows, rng)` is `batch(draw(rows, rng))`: the first needs no model and no device, so that another thread
-    can do it meanwhile.
+    `corruptor(rows, rng)` is `batch(draw(rows, rng))`. `draw` needs no model and no device, so it can run ahead in
+    another thread.
     """
 
     cache: TokenCache
@@ -86,14 +86,14 @@ class Corruptor:
 
     @cached_property
     def ordinary(self) -> NDArray[np.int64]:
-        """The ids that may stand in as random tokens."""
+        """The ids that random replacement draws from."""
         return ordinary_tokens(self.vocabulary, self.cache.specials)
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> CorruptedBatch:
         return self.batch(self.draw(rows, rng))
 
     def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> MaskedPassages:
-        """Reads passages and draws their masks."""
+        """Read passages and draw their masks."""
         passages = self.cache.batch(rows, self.config.max_length)
         inner = self._mask(self.objective.encoder, passages, self.config.encoder_mlm_probability, None, rng)
         masks = [inner]
@@ -110,7 +110,7 @@ class Corruptor:
         return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
 
     def predicted(self, drawn: MaskedPassages) -> dict[str, int]:
-        """How many positions the losses of `encoder` and of `decoder` fall on; 0 where the row has no such loss."""
+        """How many positions the `encoder` and `decoder` losses cover; 0 if the objective lacks that loss."""
 
         def count(mask_BL: Mask, of_decoder: bool) -> int:
             return int((~drawn.passages.special if self.objective.predicts_all(of_decoder) else mask_BL).sum())
@@ -121,7 +121,7 @@ class Corruptor:
         }
 
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
-        """Masked passages on the device, with the generator's tokens where it has some."""
+        """Move masked passages to the device and fill in the generator's tokens, if any."""
         passages = drawn.passages
         ids_BL, attention_BL, special_BL = map(self._tensor, (passages.ids, passages.attention, passages.special))
         masks = [self._tensor(mask_BL) for mask_BL in drawn.masks]
@@ -170,7 +170,7 @@ class Corruptor:
     def _replace(
         self, drawn: MaskedPassages, ids_BL: Tensor, attention_BL: Tensor, masks: list[Tensor]
     ) -> tuple[list[Tensor], Tensor | None]:
-        """The corrupted ids of every mask; those that the generator fills take one forward pass together."""
+        """The corrupted ids for every mask. The generator fills all its masks in one forward pass."""
         kinds = [corruption.replacement for corruption in self.objective.corruptions]
         replaced = {number: self._tensor(standing_BL) for number, standing_BL in drawn.standing_in.items()}
         generator_loss = None

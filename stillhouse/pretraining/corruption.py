@@ -1,15 +1,15 @@
-"""Which tokens of a batch are corrupted, and what stands there instead: vectorised over the batch, on the CPU.
+"""Chooses the tokens of a batch to corrupt and their replacements, vectorised over the batch, on the CPU.
 
-Every draw takes `eligible_BL`, false at special tokens and padding, which are never drawn. A passage of at least one
-eligible token always has at least one corrupted, or it would have no loss. Of a passage of n eligible tokens
+Every draw takes `eligible_BL`, which is false at special tokens and padding; these are never drawn. A passage with an
+eligible token always has at least one corrupted, or it would have no loss. In a passage of n eligible tokens
 
 * `token_mask` draws round(n * p) tokens,
-* `word_mask` whole words of together at most round(n * p) tokens (so the authors' code of SimLM and BoW; no paper),
-* `nested_mask` a given mask and a second draw at p' = (p_dec - p_enc) / (1 - p_enc), so that p_dec are expected,
-* `importance_mask` the floor(n * p) tokens of highest AMI after noise (CDMAE Algorithm 1),
-* `hidden_from` for every position each other eligible token with probability p (BoW eq. 9, the matrix M).
+* `word_mask` draws whole words of at most round(n * p) tokens in total (as the code of SimLM and BoW; in no paper),
+* `nested_mask` adds to a mask a second draw at p' = (p_dec - p_enc) / (1 - p_enc), so that p_dec are expected,
+* `importance_mask` takes the floor(n * p) tokens of highest AMI after noise (CDMAE Algorithm 1),
+* `hidden_from` hides each other eligible token from each position with probability p (BoW eq. 9, the matrix M).
 
-Shape suffixes: B passages, L tokens with special ones and padding, W words.
+Shape suffixes: B passages, L tokens including special ones and padding, W words.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Draw = Callable[[float], Mask]
 
 
 def token_mask(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mask:
-    """round(n * rate) tokens of each passage, every set of them equally likely; bool [B, L]."""
+    """round(n * rate) tokens of each passage, every such set equally likely; bool [B, L]."""
     return _highest(rng.random(eligible_BL.shape, dtype=np.float32), eligible_BL, _budget(eligible_BL, rate))
 
 
 def word_mask(eligible_BL: Mask, word_starts_BL: Mask, rate: float, rng: np.random.Generator) -> Mask:
-    """Whole words in random order, until round(n * rate) tokens; a word that would exceed that is skipped; bool [B, L].
+    """Whole words in random order up to round(n * rate) tokens, skipping words that do not fit; bool [B, L].
 
-    A passage whose words are all longer than its budget has its first word drawn whole, whatever the budget.
+    If every word of a passage exceeds the budget, the first word drawn is masked whole.
     """
     rows = len(eligible_BL)
     starts_BL = eligible_BL & (word_starts_BL | ~_shifted(eligible_BL))
@@ -50,10 +50,10 @@ def word_mask(eligible_BL: Mask, word_starts_BL: Mask, rate: float, rng: np.rand
 
 
 def _fill(size_BW: NDArray[np.int64], budget_B: NDArray[np.int64]) -> Mask:
-    """Takes words from left to right, skipping each that no longer fits the budget.
+    """Take words from left to right, skipping those that no longer fit the budget.
 
-    Each round takes all words before the first that does not fit. That word's size exceeds what is left, so the
-    largest size still open falls every round, and there are at most as many rounds as the longest word has tokens.
+    Each round takes all words before the first that does not fit. That word is larger than the remaining budget, so
+    the largest open size shrinks every round, and there are at most as many rounds as the longest word has tokens.
     """
     open_BW = size_BW > 0
     taken_BW = np.zeros_like(open_BW)
@@ -67,7 +67,7 @@ def _fill(size_BW: NDArray[np.int64], budget_B: NDArray[np.int64]) -> Mask:
 
 
 def nested_mask(inner_BL: Mask, inner_rate: float, rate: float, draw: Draw) -> Mask:
-    """A mask that holds `inner_BL` whole: its union with a second draw (SimLM §3.1; rate as in the authors' code)."""
+    """The union of `inner_BL` and a second draw (SimLM §3.1; rate as in the authors' code)."""
     assert inner_rate <= rate <= 1 and inner_rate < 1
     if rate == inner_rate:
         return inner_BL
@@ -77,18 +77,18 @@ def nested_mask(inner_BL: Mask, inner_rate: float, rate: float, draw: Draw) -> M
 def importance_mask(
     eligible_BL: Mask, importance_BL: NDArray[np.float32], rate: float, noise: float, rng: np.random.Generator
 ) -> Mask:
-    """The floor(n * rate) tokens of highest importance after noise N(0, noise) (CDMAE Algorithm 1, sorted
-    downwards)."""
+    """The floor(n * rate) tokens of highest importance after noise N(0, noise) (CDMAE Algorithm 1, in descending
+    order)."""
     perturbed_BL = importance_BL + noise * rng.standard_normal(eligible_BL.shape, dtype=np.float32)
     count_B = np.floor(eligible_BL.sum(axis=1) * rate).astype(np.int64)
     return _highest(perturbed_BL, eligible_BL, _at_least_one(count_B, eligible_BL))
 
 
 def hidden_from(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mask:
-    """Which tokens each position does not see, bool [B, L, L]: its own always, others with probability `rate`.
+    """The tokens that each position does not see, bool [B, L, L]: always its own, others with probability `rate`.
 
-    Every pair is drawn on its own, so each position has its own visible tokens (RetroMAE; BoW §3.1), at a resolution
-    of 1/65,536. Tokens that are not eligible (special ones) are hidden from none but themselves.
+    Every pair is drawn independently, so each position has its own visible tokens (RetroMAE; BoW §3.1), at a
+    resolution of 1/65,536. Ineligible (special) tokens are hidden only from themselves.
     """
     rows, length = eligible_BL.shape
     size = rows * length * length
@@ -99,9 +99,9 @@ def hidden_from(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mas
 
 
 def hidden_from_pool(eligible_BL: Mask, masks: int, draw: Callable[[], Mask], rng: np.random.Generator) -> Mask:
-    """The same from `masks` draws a passage, of which each position takes one at random; bool [B, L, L].
+    """The same, but each position takes one of `masks` draws per passage at random; bool [B, L, L].
 
-    So the authors' code of RetroMAE, with up to 256 draws. `draw` gives masks of the passages, each `masks` times.
+    RetroMAE's code does this, with up to 256 draws. `draw` returns `masks` masks for each passage.
     """
     rows, length = eligible_BL.shape
     pool_BML = draw().reshape(rows, masks, length)
@@ -113,7 +113,7 @@ def hidden_from_pool(eligible_BL: Mask, masks: int, draw: Callable[[], Mask], rn
 def replace_80_10_10(
     ids_BL: NDArray[np.int64], mask_BL: Mask, mask_id: int, ordinary: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """[MASK] in 80 % of the masked positions, a random token of `ordinary` in 10 %, the token itself in 10 %.
+    """Put [MASK] in 80 % of the masked positions, a random token of `ordinary` in 10 %, and keep the token in 10 %.
 
     `ordinary` holds the ids of the vocabulary without special tokens.
     """
@@ -142,7 +142,7 @@ def _at_least_one(count_B: NDArray[np.int64], eligible_BL: Mask) -> NDArray[np.i
 
 
 def _shifted(mask_BL: Mask) -> Mask:
-    """Whether the position before is in the mask."""
+    """Whether the previous position is in the mask."""
     before_BL = np.zeros_like(mask_BL)
     before_BL[:, 1:] = mask_BL[:, :-1]
     return before_BL

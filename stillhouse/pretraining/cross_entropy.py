@@ -1,4 +1,4 @@
-"""Cross-entropy against a large vocabulary without the table of all logits, and against a bag of words.
+"""Cross-entropy over a large vocabulary without holding all logits, and against a bag of words.
 
 Shape suffixes: N states, E width of the word embeddings, V vocabulary, C states of one chunk, B passages, L tokens.
 """
@@ -15,12 +15,12 @@ LOGITS_AT_ONCE = {"cpu": 32_000_000, "cuda": 100_000_000}
 
 
 def rows_at_once(device: torch.device, vocabulary: int) -> int:
-    """How many rows of logits to hold: enough to fill the processor, few enough to leave memory to the rest."""
+    """How many rows of logits to hold: enough to keep the device busy, few enough to leave memory for the rest."""
     return max(1, LOGITS_AT_ONCE.get(device.type, LOGITS_AT_ONCE["cuda"]) // vocabulary)
 
 
 def passage_weights(wanted_BL: Tensor) -> Tensor:
-    """Weights [B, L] by which a sum is the mean over a passage's wanted positions, then over passages (SimLM eq. 2)."""
+    """Weights [B, L] to average over a passage's wanted positions, then over passages (SimLM eq. 2)."""
     return wanted_BL / (wanted_BL.sum(1, keepdim=True).clamp(min=1) * len(wanted_BL))
 
 
@@ -29,9 +29,8 @@ def token_cross_entropy(
 ) -> Tensor:
     """sum_n weights_n * -log softmax(states_n W^T + b)[target_n], a scalar.
 
-    Only `chunk` rows of logits exist at a time (0: `rows_at_once`). Gradients are made in the forward pass, chunk by
-    chunk, so that no logits are kept or computed twice; products run in autocast's precision, softmax in at least
-    float32.
+    Only `chunk` rows of logits exist at a time (0: `rows_at_once`). The forward pass computes the gradients chunk by
+    chunk, so no logits are kept or computed twice. Products use autocast's precision, softmax at least float32.
     """
     chunk = chunk or rows_at_once(states_NE.device, len(weight_VE))
     loss: Tensor = _TokenCrossEntropy.apply(states_NE, weight_VE, bias_V, targets_N, weights_N, chunk)
@@ -65,7 +64,7 @@ class _TokenCrossEntropy(torch.autograd.Function):
                 targets_C1, weights_C1 = targets_N[part, None], weights_N[part, None].to(exact)
                 logits_CV = functional.linear(states_CE, weight, bias)
                 slope_CV = torch.softmax(logits_CV, dim=-1, dtype=exact)
-                # The largest probability is at least 1/V, so its logarithm is safe; this spares a second exponential.
+                # The largest probability is at least 1/V, so its logarithm is safe and saves a second exponential.
                 logz_C1 = logits_CV.amax(1, keepdim=True).to(exact) - slope_CV.amax(1, keepdim=True).log()
                 loss += (weights_C1 * (logz_C1 - logits_CV.gather(1, targets_C1).to(exact))).sum()
                 if not (need_states or need_weight or need_bias):
@@ -86,7 +85,7 @@ class _TokenCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        """Scales the gradients where they lie: a loss is back-propagated once."""
+        """Scale the gradients in place: a loss is back-propagated only once."""
         (slope,) = slopes
         grads = [None if grad is None else grad.mul_(slope.to(grad.dtype)) for grad in context.grads]
         del context.grads
@@ -98,10 +97,10 @@ def bag_of_words_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of softmax(h E^T) against the uniform distribution over a passage's set of tokens, mean over B.
 
-    BoW eq. 12, by the plain embedding matrix E; for the authors' code, which has the whole language-model head there,
-    give the head's states as `vectors_BE` and its `bias_V`. The target is never laid out over the vocabulary: the loss
-    is logsumexp(z) minus the mean of z over the set. Every token that is not special counts, punctuation and stop-words
-    too; a passage without tokens adds 0.
+    This is BoW eq. 12 with the plain embedding matrix E. The authors' code uses the whole language-model head: pass
+    the head's states as `vectors_BE` and its `bias_V`. The target is never expanded over the vocabulary: the loss is
+    logsumexp(z) minus the mean of z over the set. All tokens except special ones count, including punctuation and
+    stop-words; a passage without tokens adds 0.
     """
     exact = torch.promote_types(weight_VE.dtype, torch.float32)
     logits_BV = functional.linear(vectors_BE, weight_VE, bias_V).to(exact)

@@ -1,7 +1,7 @@
-"""The decoders of the objectives: shallow, beside the encoder in training alone, and thrown away after it.
+"""The decoders of the objectives: shallow networks used only in training and discarded afterwards.
 
-Each gets the bottleneck and an input of its own and gives states [B, L, D], of which that at position i predicts token
-i. Shape suffixes: B passages, L tokens, D hidden width, H heads, K width of a head.
+Each reads the bottleneck and its own input and returns states [B, L, D]; the state at position i predicts token i.
+Shape suffixes: B passages, L tokens, D hidden width, H heads, K width of a head.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from stillhouse.pretraining.objectives import Objective
 from stillhouse.retrieval.models.model_folder import keep_layers
 
 DROPOUTS = ("hidden_dropout_prob", "dropout", "mlp_dropout")
-"""What configurations call the dropout of a layer's output: BERT's and its like, DistilBERT's, ModernBERT's."""
+"""The names that configurations use for output dropout: BERT-like models, DistilBERT, ModernBERT."""
 
 
 class SelfAttentionDecoder(nn.Module):
-    """Transformer layers of the encoder's kind over a sequence whose first state is the bottleneck.
+    """Transformer layers of the encoder's type over a sequence that starts with the bottleneck.
 
-    With `causal` a position attends to itself and what is before it, and its state predicts its successor: `forward`
-    gives the states moved on by one place, so that the state at i is the one that predicts token i (BoW eq. 7).
+    With `causal` a position attends to itself and earlier positions, and its state predicts the next token. `forward`
+    shifts the states by one place, so that the state at i predicts token i (BoW eq. 7).
 
-    Layers that attend within a window (ModernBERT's local ones) attend to the whole passage here, or most positions
-    would not see the bottleneck. `final_norm` and `rotary` are those of `heads.Family`.
+    Local layers (ModernBERT) attend to the whole passage here, or most positions would not see the bottleneck.
+    `final_norm` and `rotary` are as in `heads.Family`.
     """
 
     def __init__(
@@ -64,22 +64,22 @@ class SelfAttentionDecoder(nn.Module):
 
 
 Turns = tuple[Tensor, Tensor]
-"""Cosines and sines [1, L, K] of the angles by which positions turn queries and keys."""
+"""Cosines and sines [1, L, K] of the angles by which positions rotate queries and keys."""
 
 
 def turns_of(rotary: nn.Module, states_BLD: Tensor, kind: str) -> Turns:
-    """The turns of a passage from its first token on; `kind` is a layer's `attention_type`."""
+    """The rotations for a passage, from its first token on; `kind` is a layer's `attention_type`."""
     position_1L = torch.arange(states_BLD.shape[1], device=states_BLD.device)[None]
     cosine_1LK, sine_1LK = rotary(states_BLD, position_1L, kind)
     return cosine_1LK, sine_1LK
 
 
 class EnhancedDecoder(nn.Module):
-    """RetroMAE's decoder (BoW eq. 8-10): queries that know the bottleneck and their position alone read the passage.
+    """RetroMAE's decoder (BoW eq. 8-10): queries made of the bottleneck and a position attend to the passage.
 
     `forward(query_BLD, content_BLD, hidden_BLL)`: position i reads content j unless `hidden_BLL[:, i, j]`. The first
-    state of the content is the bottleneck, as in RetroMAE; BoW eq. 8 leaves that open. All layers read one content.
-    With `rotary` queries know their position by its turn, as those of the encoder do.
+    state of the content is the bottleneck, as in RetroMAE; BoW eq. 8 leaves that open. All layers read the same
+    content. With `rotary`, queries get their position by rotation, as in the encoder.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class EnhancedDecoder(nn.Module):
 class CrossAttentionLayer(nn.Module):
     """Attention from a query stream to a content stream and a feed-forward part, each with residual and post-norm.
 
-    BoW eq. 9 prints the attention without its projections and the residual from the query; both are in RetroMAE.
+    BoW eq. 9 omits the attention's projections and the residual from the query; RetroMAE has both.
     """
 
     def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
@@ -148,7 +148,7 @@ class CrossAttentionLayer(nn.Module):
 
 
 def make_decoder(model: PreTrainedModel, objective: Objective) -> nn.Module:
-    """The decoder of a row; an empty module where it has none. Raises `InputError` for an encoder of too few layers."""
+    """The decoder of an objective, or an empty module. Raises `InputError` if the encoder has too few layers."""
     if objective.decoder == "none":
         return nn.Module()
     if objective.decoder == "enhanced":
@@ -164,8 +164,8 @@ def make_decoder(model: PreTrainedModel, objective: Objective) -> nn.Module:
 
 
 def _self_attention(model: PreTrainedModel, objective: Objective) -> SelfAttentionDecoder:
-    """Copies of the encoder's last layers (the authors' code of SimLM), or new ones (CDMAE §3.1), and what follows
-    them."""
+    """Copies of the encoder's last layers (SimLM's code) or new ones (CDMAE §3.1), with the final norm and rotary
+    part."""
     causal = objective.decoder == "causal"
     if objective.decoder_init == "random":
         config = copy.deepcopy(model.config)

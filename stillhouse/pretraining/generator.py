@@ -1,4 +1,4 @@
-"""The generator of SimLM eq. 1: a masked language model that fills masked positions by sampling.
+"""The generator of SimLM eq. 1: a masked language model that samples tokens for masked positions.
 
 Shape suffixes: B passages, L tokens, N masked positions, V vocabulary, C positions of one chunk.
 """
@@ -22,10 +22,10 @@ from stillhouse.pretraining.tokens import SpecialTokens
 
 @dataclass(frozen=True)
 class Generator:
-    """Samples in evaluation mode (no dropout), at masked positions alone, and never a special token.
+    """Samples in evaluation mode (no dropout), only at masked positions, and never a special token.
 
-    With `learns` it is trained beside the encoder (SimLM Table 12, "joint"): `replace` also gives its loss. No gradient
-    passes through the samples. `vocabulary`: how many of its output rows are tokens (0: all); some models have more.
+    With `learns` it is trained with the encoder (SimLM Table 12, "joint"): `replace` also returns its loss. No gradient
+    passes through the samples. `vocabulary`: how many output rows are tokens (0: all); some models have more rows.
     """
 
     model: PreTrainedModel
@@ -48,15 +48,15 @@ class Generator:
     def replace(
         self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
     ) -> tuple[list[Tensor], Tensor | None]:
-        """`ids_BL` with the positions of each mask replaced by samples.
+        """Replace the positions of each mask in `ids_BL` by samples.
 
-        Each mask is a bool [B, L]; a frozen generator makes one forward pass for all. A sampled token may be the one
-        that was there. The second value is the loss of a generator that learns, else None: cross-entropy at the
-        positions of the first mask (the encoder's, as in the authors' code of SimLM), the mean over a passage's
-        positions, then over passages.
+        Each mask is bool [B, L]; a frozen generator makes one forward pass for all of them. A sample may equal the
+        original token. The second value is the loss of a generator that learns, else None: cross-entropy at the
+        positions of the first mask (the encoder's, as in SimLM's code), the mean over a passage's positions, then over
+        passages.
         """
         loss = None
-        if self.learns:  # with a graph for the first mask alone, which the loss is of
+        if self.learns:  # only the first mask, which has the loss, needs a graph
             first_BLD = self._states(ids_BL, attention_BL, masks[:1])
             loss = self._loss(first_BLD, ids_BL, masks[0])
             with torch.no_grad():
@@ -69,7 +69,7 @@ class Generator:
         return self._samples(hidden_BLD, ids_BL.repeat(len(masks), 1), masked_BL, len(masks), rng), loss
 
     def _states(self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """The last hidden states of the passages under every mask, one mask after the other."""
+        """The last hidden states of the passages under each mask, one mask after another."""
         inputs_BL = ids_BL.repeat(len(masks), 1).masked_fill(torch.cat(list(masks)), self.specials.mask)
         attention_BL = attention_BL.repeat(len(masks), 1)
         states_BLD: Tensor = self.model.base_model(
@@ -96,7 +96,7 @@ class Generator:
         return list(replaced_BL.chunk(masks))
 
     def _sample(self, states_CD: Tensor, dice_C: Tensor) -> Tensor:
-        """One token a state from its softmax, by inverting the distribution function at `dice_C` in [0, 1)."""
+        """Sample one token per state by inverting the distribution function at `dice_C` in [0, 1)."""
         weight_VE, bias_V = output_matrix(self.model)
         tokens = slice(self.vocabulary or len(weight_VE))
         inner_CE = family_of(self.model).transform(self.model)(states_CD)
@@ -104,10 +104,10 @@ class Generator:
         logits_CV[:, list(self.specials.all)] = -torch.inf
         total_CV = torch.softmax(logits_CV, dim=-1, dtype=torch.float32).cumsum(-1)
         wanted_C1 = (dice_C * total_CV[:, -1])[:, None]
-        # right=True steps over tokens of probability 0, which do not raise the sum.
+        # right=True skips tokens of probability 0, which do not raise the sum.
         return torch.searchsorted(total_CV, wanted_C1, right=True).squeeze(1).clamp(max=total_CV.shape[1] - 1)
 
 
 def ordinary_tokens(vocabulary: int, specials: SpecialTokens) -> NDArray[np.int64]:
-    """The ids of the vocabulary that are not special tokens."""
+    """The ids of all tokens that are not special."""
     return np.setdiff1d(np.arange(vocabulary), np.array(specials.all))

@@ -1,6 +1,6 @@
-"""Where a masked language model keeps its layers, embeddings and head: one row a model type.
+"""Where a masked language model keeps its layers, embeddings and head, by model type.
 
-The head is split into its transform and its output matrix, because the loss takes the matrix in chunks of rows.
+The head is split into its transform and its output matrix, because the loss processes the logits in chunks of rows.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Family:
-    """How models of one type are built, as functions of the masked language model.
+    """The parts of a model type, as functions of the masked language model.
 
-    `layers`: its Transformer layers; `embed`: from ids [B, L] to what the first layer reads [B, L, D]; `positions`:
-    from a length L to the position embeddings [L, D] of a passage without padding, as wide as the layers; `transform`:
-    the head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
+    `layers`: its Transformer layers; `embed`: from ids [B, L] to the first layer's input [B, L, D]; `positions`: from a
+    length L to the position embeddings [L, D] of a passage without padding, as wide as the layers; `transform`: the
+    head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
 
-    Two parts that BERT lacks: `final_norm`, what follows the last layer, and `rotary`, by which every layer turns its
-    queries and keys: `rotary(states [B, L, D], positions [1, L], layer.attention_type)` gives cosines and sines
-    [1, L, K], with K the width of a head.
+    Two parts that BERT lacks: `final_norm` follows the last layer, and `rotary` rotates the queries and keys of every
+    layer: `rotary(states [B, L, D], positions [1, L], layer.attention_type)` returns cosines and sines [1, L, K], with
+    K the width of a head.
     """
 
     layers: Callable[[Any], nn.ModuleList]
@@ -47,7 +47,7 @@ def _electra_embed(model: Any) -> Function:
 
 
 def _positions(model: Any, first: int = 0) -> Callable[[int], Tensor]:
-    """`first`: the row of the table that the first token has (RoBERTa's lie behind the padding's)."""
+    """`first` is the first token's row in the table (in RoBERTa it follows the padding's row)."""
     table = model.base_model.embeddings.position_embeddings
     return lambda length: table.weight[first : first + length]
 
@@ -114,22 +114,22 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(model: PreTrainedModel) -> Family:
-    """Raises `InputError` for a model type that has no row."""
+    """Raises `InputError` for an unsupported model type."""
     kind = model.config.model_type
     if kind not in FAMILIES:
-        raise InputError(f"pre-training knows the model types {', '.join(sorted(FAMILIES))}, not {kind!r}")
+        raise InputError(f"pre-training supports the model types {', '.join(sorted(FAMILIES))}, not {kind!r}")
     return FAMILIES[kind]
 
 
 def output_matrix(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """The output weights [V, E], often the word embeddings themselves, and the bias [V], zeros where there is none."""
+    """The output weights [V, E], often tied to the word embeddings, and the bias [V], zeros if the model has none."""
     output: Any = model.get_output_embeddings()
     bias_V = output.bias
     return output.weight, output.weight.new_zeros(len(output.weight)) if bias_V is None else bias_V
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """The parameters of the head by name, without those that it shares with the encoder."""
+    """The head's parameters by name, without those shared with the encoder."""
     shared = {id(parameter) for parameter in model.base_model.parameters()}
     named = model.named_parameters(remove_duplicate=False)
     return {name: parameter for name, parameter in named if id(parameter) not in shared}

@@ -1,4 +1,4 @@
-"""The passages that a pre-training holds out, and what is measured of them: their loss, signals, masked tokens."""
+"""The held-out passages of a pre-training run and their measurements: loss, signals, masked tokens."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from stillhouse.pretraining.tokens import ADDED, TokenCache
 B = TypeVar("B")
 
 HELDOUT_BATCH = 32
-"""Passages at once where no gradient is kept; fixed, so that masks of held-out passages are the same in every run."""
+"""Passages per batch without gradients; fixed, so that held-out passages have the same masks in every run."""
 SIGNAL_PASSAGES = 512
 HELDOUT, ACCURACY, SIGNALS, SENTENCES = 1, 2, 3, 4
-"""Second parts of the seeds of what is fixed for a whole run; training steps have (seed, 0, step)."""
+"""Second parts of the seeds for draws that are fixed for a whole run; training steps use (seed, 0, step)."""
 PLAIN_MLM = find_objective("mlm")
 
 
 def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Rows to train on, rows held out (both int64, ascending), and how many passages have no token to predict.
+    """Training rows, held-out rows (both int64, ascending), and the number of passages with no token to predict.
 
     Raises `InputError` for fewer than two passages.
     """
@@ -45,7 +45,7 @@ def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArra
 
 
 def _with_tokens(cache: TokenCache, max_length: int, block: int = 65_536) -> NDArray[np.int64]:
-    """The passages that have a token to predict, int64 ascending; read block by block, in the memory of one."""
+    """The passages that have a token to predict, int64 ascending; only one block is in memory at a time."""
     found = []
     for start in range(0, len(cache), block):
         offsets = cache.offsets[start : start + block + 1]
@@ -60,7 +60,7 @@ def _with_tokens(cache: TokenCache, max_length: int, block: int = 65_536) -> NDA
 def fixed_batches(
     make: Callable[[NDArray[np.int64], np.random.Generator], B], rows: NDArray[np.int64], seed: int, purpose: int
 ) -> Iterator[tuple[int, B]]:
-    """`rows` in batches with the size of each, made the same way in every pass and every run of one seed."""
+    """Yield size and batch for all `rows`, the same in every pass and every run with one seed."""
     for number, start in enumerate(range(0, len(rows), HELDOUT_BATCH)):
         part = rows[start : start + HELDOUT_BATCH]
         yield len(part), make(part, np.random.default_rng([seed, purpose, number]))
@@ -75,9 +75,9 @@ def open_signals(
     context: Context,
     towers: tuple[Encode, Encode] | None = None,
 ) -> Signals:
-    """Signals on at most 512 of the held-out passages, spread over them; their masks are the same for every objective.
+    """Signals on at most 512 evenly spaced held-out passages, masked the same for every objective.
 
-    Raises `InputError` when `metric_for_best_model` is a signal that these passages cannot give.
+    Raises `InputError` when `metric_for_best_model` is a signal that these passages cannot provide.
     """
     rows = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
     plain = plain_masks(cache, config, encoder, device, MLM_RATE)
@@ -86,9 +86,9 @@ def open_signals(
     if config.signals and not pairs:
         if config.metric_for_best_model == ICT:
             raise InputError(
-                f"the held-out passages make no ICT pairs, which {ICT} needs; take another metric_for_best_model"
+                f"the held-out passages yield no ICT pairs, which {ICT} needs; choose another metric_for_best_model"
             )
-        context.log(f"[pretrain] the held-out passages make no ICT pairs: the signal {ICT} is left out")
+        context.log(f"[pretrain] the held-out passages yield no ICT pairs: skipping the signal {ICT}")
     return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked, pairs, towers)
 
 
@@ -100,7 +100,7 @@ def plain_masks(
     rate: float,
     unit: str = "token",
 ) -> Corruptor:
-    """Masks as of `mlm` at a rate, whatever the objective of `config`."""
+    """Mask as `mlm` does, at `rate`, whatever the objective of `config`."""
     plain = replace(
         config, objective=PLAIN_MLM.name, encoder_mlm_probability=rate, mask_unit=unit, mask_replacement=None
     )
@@ -110,7 +110,7 @@ def plain_masks(
 def _ict_pairs(
     cache: TokenCache, config: PretrainingConfig, rows: NDArray[np.int64], device: torch.device
 ) -> list[TextPairs]:
-    """A sentence of each passage of `rows` that has several, and the rest of the passage (Chang et al. 2020 §3)."""
+    """For each passage of `rows` with several sentences, one sentence and the rest (Chang et al. 2020 §3)."""
     if cache.structure is None:
         return []
     settings = PairConfig(query_length=min(64, config.max_length), passage_length=config.max_length, pair_title="space")
@@ -124,7 +124,7 @@ def _ict_pairs(
             seed=config.seed,
             device=device,
         )
-    except InputError:  # no passage of two sentences, or one article alone
+    except InputError:  # no passage has two sentences, or there is only one article
         return []
     able = rows[np.isin(rows, np.concatenate([maker.training, maker.heldout]))]
     made = fixed_batches(maker, able, config.seed, SENTENCES)

@@ -1,4 +1,4 @@
-"""From a token cache to importance: counting, adding counts of other passages, pruning, one AMI value a token."""
+"""Token importance from a token cache: count, add counts of other passages, prune, compute one AMI value per token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """The token arrays, memory-mapped, as in `tokens/`, and the digest of the vocabulary that they are ids of."""
+    """The memory-mapped token arrays of `tokens/`, and the digest of their vocabulary."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Source:
         return cls(ids, np.load(folder / "offsets.npy"), starts, tokenizer)
 
     def shard(self, shard: int, shards: int) -> Source:
-        """Shard 1, 2 .. `shards` of the passages: stretches as equal in number as may be."""
+        """Shard 1, 2 .. `shards` of the passages: consecutive runs of nearly equal size."""
         passages = len(self.offsets) - 1
         offsets = self.offsets[passages * (shard - 1) // shards : passages * shard // shards + 1]
         part = slice(int(offsets[0]), int(offsets[-1]))
@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to count and how to score. `others` is a count folder of other passages; `own` whether to count these."""
+    """What to count and how to score. `others`: a count folder of other passages; `own`: whether to count these."""
 
     window: int
     unit: str
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Done:
-    """What was written: the n-grams, the error of pruning, and the standard deviation of AMI."""
+    """The result: the n-grams written, the error of pruning, and the standard deviation of AMI."""
 
     saved: Saved
     error: PruningError
@@ -66,7 +66,7 @@ class Done:
 
 @doing("counting n-grams")
 def count_passages(source: Source, window: int, unit: str, out: Path, work: Path, memory: Memory) -> Saved:
-    """Writes the counts of these passages to `out` as a count folder; `work` takes what is needed in between."""
+    """Write the counts of these passages to `out` as a count folder; `work` holds temporary files."""
     words = cut_into_words(source.ids, source.word_starts, source.offsets, work) if unit == "words" else None
     units, offsets = (source.ids, source.offsets) if words is None else (words.ids, words.offsets)
     tables = count_ngrams(units, offsets, window, work / "own", memory)
@@ -76,9 +76,9 @@ def count_passages(source: Source, window: int, unit: str, out: Path, work: Path
 
 @doing("counting n-grams and scoring tokens")
 def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: Memory) -> Done:
-    """Writes `ami.npy` and the files of a count folder to `out`; `work` takes what is needed in between.
+    """Write `ami.npy` and the files of a count folder to `out`; `work` holds temporary files.
 
-    Raises `InputError` for counts of another unit, window or tokenizer, and where there is nothing to count.
+    Raises `InputError` for counts of another unit, window or tokenizer, and if there is nothing to count.
     """
     words = cut_into_words(source.ids, source.word_starts, source.offsets, work) if plan.unit == "words" else None
     units, offsets = (source.ids, source.offsets) if words is None else (words.ids, words.offsets)
@@ -106,11 +106,11 @@ def _counts(
     work: Path,
     memory: Memory,
 ) -> tuple[NgramTables, NDArray[np.int32] | None]:
-    """The tables to score with, of these passages, of others or of both, and the words that their numbers mean."""
+    """The tables to score with (from these passages, others or both) and the words that their numbers stand for."""
     if plan.others is None:
         if not plan.own:
             raise InputError(
-                "nothing to count: leave --own at true, or give --counts what `stillhouse importance` made"
+                "nothing to count: leave --own at true, or pass --counts the output of `stillhouse importance`"
             )
         return count_ngrams(units, offsets, plan.window, work / "own", memory), inventory
     _refuse_other_kind(plan, plan.others, source.tokenizer)
@@ -132,13 +132,13 @@ def _refuse_other_kind(plan: Plan, others: Path, tokenizer: str) -> None:
     ):
         if theirs != ours:
             raise InputError(
-                f"--counts {others} has {what} {theirs}, here it is {ours}; "
+                f"--counts {others} has {what} {theirs}, but this run has {ours}; "
                 "run `stillhouse importance` for it again with the same settings and tokenizer"
             )
 
 
 def _renumbered(words: Words, inventory: NDArray[np.int32], path: Path) -> NDArray[np.int32]:
-    """The corpus's words as rows of another inventory; words that it lacks get the number after its last."""
+    """The corpus's words as rows of another inventory; unknown words get the number after its last row."""
     _, (theirs, ours) = union([inventory, words.inventory])
     place = np.searchsorted(theirs, ours)
     known = np.append(theirs, -1)[place] == ours
@@ -150,7 +150,7 @@ def _renumbered(words: Words, inventory: NDArray[np.int32], path: Path) -> NDArr
 
 
 def _spread(values_T: NDArray[np.float32]) -> float:
-    """The standard deviation, in two passes over blocks of fixed size, so that no setting changes its last digits."""
+    """The standard deviation, in two passes over fixed-size blocks, so that no setting changes its last digits."""
     parts = [slice(begin, begin + AT_ONCE) for begin in range(0, len(values_T), AT_ONCE)]
     size = max(1, len(values_T))
     mean = sum(float(values_T[part].sum(dtype=np.float64)) for part in parts) / size

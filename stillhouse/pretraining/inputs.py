@@ -1,4 +1,4 @@
-"""Opens what a pre-training reads, and refuses what does not fit before any training starts."""
+"""Opens the inputs of a pre-training run and checks that they fit together before training starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stillhouse.retrieval.models.source import model_or
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a pre-training reads from."""
+    """The input folders of a pre-training run."""
 
     tokens: Path
     init: Path
@@ -40,20 +40,20 @@ class Folders:
 
 
 def pass_on(init: Path, folder: Path) -> dict[str, Any]:
-    """Copies a model folder, towers and all, and gives the facts that its own manifest has of it."""
+    """Copy a model folder, including its towers, and return the facts of its manifest."""
     shutil.copytree(init, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
     return read_manifest(init, verify=False).facts if (init / MANIFEST).is_file() else {}
 
 
 @doing("loading the model")
 def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageModel:
-    """The model to start from. Raises `InputError` where it reads other tokens, or fewer than `max_length`."""
+    """The initial model. Raises `InputError` if its vocabulary differs or it reads fewer than `max_length` tokens."""
     encoder = load_masked_lm(folders.init, config.seed)
     require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders.tokens))
     rows = len(output_matrix(encoder.model)[0])
     if len(encoder.tokenizer) > rows:
         raise InputError(
-            f"the model knows {rows} tokens and its tokenizer {len(encoder.tokenizer)}; take another model"
+            f"the model has {rows} tokens but its tokenizer {len(encoder.tokenizer)}; choose another model"
         )
     refuse_longer(encoder.model, "the model", max_length=config.max_length)
     return encoder
@@ -61,9 +61,9 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
 
 @doing("reading the tokens")
 def open_cache(encoder: MaskedLanguageModel, objective: Objective, folders: Folders) -> TokenCache:
-    """The token cache, with importance where the objective needs it.
+    """The token cache, with importance if the objective needs it.
 
-    Raises `InputError` where importance or a generator is needed and not given.
+    Raises `InputError` if the objective needs importance or a generator and none is given.
     """
     if objective.needs_generator and folders.generator is None:
         raise InputError(
@@ -79,11 +79,11 @@ def open_cache(encoder: MaskedLanguageModel, objective: Objective, folders: Fold
 def open_generator(
     config: PretrainingConfig, objective: Objective, folders: Folders, cache: TokenCache, device: torch.device
 ) -> Generator | None:
-    """The generator of an objective that has one, frozen, learning, or learning from random parameters.
+    """The objective's generator, if it has one: frozen, learning, or learning from random parameters.
 
-    Where `fetch-model` was asked for none, it is the model to start from, as it begins.
+    If `fetch-model` fetched none, the generator is a copy of the initial model.
 
-    Raises `InputError` for one of another vocabulary or with an untrained head.
+    Raises `InputError` if it has another vocabulary or an untrained head.
     """
     if not objective.needs_generator:
         return None
@@ -105,9 +105,9 @@ def open_generator(
 
 
 def start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:
-    """Gives a new head the training passages' unigram distribution as its bias, so that it starts from the baseline.
+    """Set a new head's bias to the unigram distribution of the training passages, so that it starts at the baseline.
 
-    A head without a bias starts unchanged.
+    A head without a bias stays unchanged.
     """
     _, bias_V = output_matrix(encoder.model)
     smoothed_V = torch.from_numpy(counts_V).double() + 0.1

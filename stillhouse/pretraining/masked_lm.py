@@ -1,4 +1,4 @@
-"""Loads and saves masked language models, and says whether their head was ever trained."""
+"""Loads and saves masked language models, and checks whether their head was trained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it f
 
 @dataclass(frozen=True)
 class MaskedLanguageModel:
-    """A model folder, loaded. `head_trained` is false where the head is missing from it and is now random."""
+    """A loaded model folder. `head_trained` is false if the folder has no head, so that it is now random."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -31,16 +31,16 @@ class MaskedLanguageModel:
     head_trained: bool
 
     def save(self, folder: Path) -> None:
-        """Writes a folder that `AutoModelForMaskedLM`, `AutoModel` and `SentenceTransformer` load."""
+        """Write a folder that `AutoModelForMaskedLM`, `AutoModel` and `SentenceTransformer` can load."""
         self.model.save_pretrained(folder)
         save_tokenizer(self.tokenizer, folder)
         write_modules(folder, int(self.model.config.hidden_size), self.settings)
 
 
 def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
-    """Loads the model in float32; what is missing of its head is drawn from `seed`.
+    """Load the model in float32; missing parts of its head are drawn from `seed`.
 
-    Raises `InputError` for a folder that holds no encoder of a known type, a bag of words, or damaged files.
+    Raises `InputError` for an unsupported model type, a bag of words, or damaged files.
     """
     refuse_bag_of_words(folder)
     torch.manual_seed(seed)
@@ -53,21 +53,21 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     missing = head_parameters(model).keys() & loaded.absent
     claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
     trained = not missing and claimed in (None, "trained")
-    # What pair tasks put behind the pooling (a projection, a second tower) is no part of a masked language model.
+    # The projection and second tower of pair tasks are not part of a masked language model.
     settings = replace(read_settings(folder), projection=0, towers="shared")
     return MaskedLanguageModel(model, tokenizer, settings, trained)
 
 
 def require_same_vocabulary(what: str, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
-    """Refuses a model that reads ids as other tokens than the token cache does."""
+    """Raises `InputError` for a model whose vocabulary differs from the token cache's."""
     if vocabulary_digest(tokenizer) != digest:
         raise InputError(
-            f"the {what} has another vocabulary than the tokens; run `stillhouse tokenize` with this model, or take "
+            f"the {what} has a different vocabulary from the tokens; run `stillhouse tokenize` with this model, or use "
             f"a {what} with the vocabulary of the tokens"
         )
 
 
 def require_head(what: str, loaded: MaskedLanguageModel) -> None:
-    """Refuses a language-model head that was never trained."""
+    """Raises `InputError` for an untrained language-model head."""
     if not loaded.head_trained:
         raise InputError(f"the language-model head of the {what} is untrained; {TRAIN_HEAD}")

@@ -1,10 +1,10 @@
-"""A page that shows what importance-aware masking masks, against uniform masking (CDMAE Fig. 2 and 3a).
+"""A page that compares importance-aware with uniform masking (CDMAE Fig. 2 and 3a).
 
-Masks of CDMAE Algorithm 1 are drawn many times for a sample of passages, with the very function that pre-training
-calls, and counted; uniform masking of as many tokens is computed. The page is one HTML file without script, and the
-same inputs give the same bytes.
+It draws masks of CDMAE Algorithm 1 many times for a sample of passages, with the function that pre-training calls, and
+counts them. Uniform masking of the same number of tokens is computed exactly. The page is one HTML file without
+scripts, and the same inputs give the same bytes.
 
-Shape suffixes: B passages, L tokens with special ones and padding, E eligible tokens of the sample, V vocabulary.
+Shape suffixes: B passages, L tokens including special ones and padding, E eligible tokens of the sample, V vocabulary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DRAWS = 200
 GROUPS = 10
 TERMS = 10
 FREQUENT = 1000
-"""A token is called frequent that is at least one in this many."""
+"""A token is frequent if it makes up at least one in this many."""
 SHOWN = 3
 COLUMNS = 26
 SEED = 20
@@ -38,8 +38,8 @@ SEED = 20
 class Masked:
     """How a sample of passages is masked.
 
-    `ids` int64, `special` and `word_starts` bool, `importance` float32 and `share` float64 are [B, L]: `share` is how
-    often a token was masked, of all draws; `uniform` float64 [B] how often uniform masking masks any of the passage.
+    `ids` int64, `special` and `word_starts` bool, `importance` float32 and `share` float64 are [B, L]. `share` is the
+    share of draws that mask a token; `uniform` float64 [B] is the same for any token under uniform masking.
     """
 
     ids: NDArray[np.int64]
@@ -54,7 +54,7 @@ class Masked:
 class Term:
     """A token of the vocabulary in the sample.
 
-    `importance` and `uniform` are its shares of all masks, `masked` how often an occurrence of it is masked.
+    `importance` and `uniform` are its shares of all masks; `masked` is how often an occurrence is masked.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Piece:
 
 
 def draw_masks(cache: TokenCache, rate: float, noise: float, max_length: int = 512) -> Masked:
-    """Masks evenly spaced passages of at least two tokens, `DRAWS` times each."""
+    """Mask evenly spaced passages of at least two tokens, `DRAWS` times each."""
     rows = np.flatnonzero(np.diff(cache.offsets) >= 2)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(PASSAGES, len(rows))).astype(np.int64))]
     batch = cache.batch(rows, max_length)
@@ -93,7 +93,7 @@ def draw_masks(cache: TokenCache, rate: float, noise: float, max_length: int = 5
 
 
 def by_importance(masked: Masked) -> list[tuple[float, float]]:
-    """(mean AMI, share masked) of tenths of the sample's tokens, least important first."""
+    """(mean AMI, share masked) for each tenth of the sample's tokens, least important first."""
     eligible_BL = ~masked.special
     ami_E, share_E = masked.importance[eligible_BL], masked.share[eligible_BL]
     tenths = np.array_split(np.argsort(ami_E, kind="stable"), GROUPS)
@@ -101,7 +101,7 @@ def by_importance(masked: Masked) -> list[tuple[float, float]]:
 
 
 def terms(masked: Masked, tokenizer: PreTrainedTokenizerBase) -> list[Term]:
-    """Every token of the sample, the most frequent first."""
+    """Every token of the sample, most frequent first."""
     eligible_BL = ~masked.special
     ids_E = masked.ids[eligible_BL]
     share_E = masked.share[eligible_BL]
@@ -119,7 +119,7 @@ def terms(masked: Masked, tokenizer: PreTrainedTokenizerBase) -> list[Term]:
 
 
 def extremes(found: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-    """The frequent tokens that are masked most often, and those least often."""
+    """The frequent tokens that are masked most often and least often."""
     least = sum(term.occurrences for term in found) / FREQUENT
     frequent = sorted((term for term in found if term.occurrences >= least), key=lambda term: (-term.masked, term.text))
     half = min(TERMS, len(frequent) // 2)
@@ -151,7 +151,7 @@ def passages(masked: Masked, tokenizer: PreTrainedTokenizerBase) -> list[list[Pi
 
 
 def _tokens_of(masked: Masked, row: int) -> int:
-    """The tokens from [CLS] to the last eligible one."""
+    """The number of tokens up to the last eligible one, without [CLS]."""
     return int(np.flatnonzero(~masked.special[row]).max(initial=0))
 
 
@@ -163,7 +163,7 @@ def _plain(tokenizer: PreTrainedTokenizerBase, number: int) -> str:
 
 @doing("drawing the picture of masks")
 def render(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, rate: float, noise: float) -> str | None:
-    """The page; None where no passage has two tokens. `rate` of the tokens are masked, with noise N(0, `noise`)."""
+    """The page, or None if no passage has two tokens. Masks a share `rate` of the tokens, with noise N(0, `noise`)."""
     if not (np.diff(cache.offsets) >= 2).any():
         return None
     masked = draw_masks(cache, rate, noise)

@@ -1,4 +1,4 @@
-"""An encoder trained through a bottleneck: SimLM §3.1 and §5.1, BoW §3.1 and §3.3, CDMAE §3.1, as one module.
+"""One module for training an encoder through a bottleneck: SimLM §3.1 and §5.1, BoW §3.1 and §3.3, CDMAE §3.1.
 
 Shape suffixes: B passages, L tokens, D hidden width, N positions with a loss.
 """
@@ -32,7 +32,7 @@ class LossOptions:
 
 
 class ReplacedTokenHead(nn.Module):
-    """Tells replaced tokens from original ones: logits [...] of states [..., D], as ELECTRA's discriminator does."""
+    """Predicts whether tokens were replaced, as ELECTRA's discriminator does: logits [...] from states [..., D]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class ReplacedTokenHead(nn.Module):
 
 
 class BottleneckPretraining(nn.Module):
-    """`forward(batch)` is the loss of an objective's row, the sum of `parts(batch)`.
+    """`forward(batch)` is the loss of an objective, the sum of `parts(batch)`.
 
-    Input embeddings and language-model head are the encoder's own, for the decoder too; the decoder's layers, the
-    projection and the head for replaced tokens are thrown away after training. `generator` is a generator that learns
-    beside the encoder, held here so that the optimiser and checkpoints have its parameters. With `head_only` nothing
-    but the head learns, and the encoder stays in evaluation mode.
+    The decoder shares the encoder's input embeddings and language-model head. The decoder's layers, the projection and
+    the head for replaced tokens are discarded after training. `generator` is a generator that learns with the encoder;
+    it is held here so that the optimiser and checkpoints include its parameters. With `head_only` only the head
+    learns, and the encoder stays in evaluation mode.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class BottleneckPretraining(nn.Module):
         weight_VE, _ = output_matrix(model)
         if objective.bag_of_words and self.options.bag_logits == "embeddings" and weight_VE.shape[1] != width:
             raise InputError(
-                f"objective {objective.name!r} multiplies a passage's vector (width {width}) with the word embeddings "
-                f"(width {weight_VE.shape[1]}); take a model in which both are equally wide, or bag_logits: head"
+                f"objective {objective.name!r} multiplies a passage's vector (width {width}) by the word embeddings "
+                f"(width {weight_VE.shape[1]}); use a model where both have the same width, or bag_logits: head"
             )
         if head_only:
             self.requires_grad_(False)
@@ -97,7 +97,7 @@ class BottleneckPretraining(nn.Module):
     def forward(
         self, batch: CorruptedBatch, bag_weight: float = 1.0, factors: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """The sum of `parts(batch)`, the bag of words times its weight, other terms times their `factors`, if any."""
+        """The sum of `parts(batch)`, with `bag_weight` on the bag of words and `factors` on other terms, if any."""
         parts = self.parts(batch)
         if "bag_of_words" in parts:
             parts["bag_of_words"] = bag_weight * parts["bag_of_words"]
@@ -107,7 +107,7 @@ class BottleneckPretraining(nn.Module):
         return torch.stack(list(parts.values())).sum()
 
     def parts(self, batch: CorruptedBatch) -> dict[str, Tensor]:
-        """The terms of the loss: `encoder`, `decoder`, `bag_of_words` and `generator`, those that the row has."""
+        """The terms of the objective's loss, out of `encoder`, `decoder`, `bag_of_words` and `generator`."""
         losses: dict[str, Tensor] = {}
         hidden_BLD, middle_BLD = self._encode(batch.encoder.ids_BL, batch.attention_BL)
         if self.objective.encoder.draw != "none":
@@ -133,7 +133,7 @@ class BottleneckPretraining(nn.Module):
         return self._encode(ids_BL, attention_BL)[0]
 
     def _encode(self, ids_BL: Tensor, attention_BL: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The last hidden states, and those of the middle layer where a decoder skips to it (Condenser)."""
+        """The last hidden states, and those of the middle layer for a decoder with skip connections (Condenser)."""
         skip = self.objective.decoder == "skip"
         output = self.model.base_model(
             input_ids=ids_BL, attention_mask=attention_BL.long(), output_hidden_states=skip or None
@@ -142,15 +142,14 @@ class BottleneckPretraining(nn.Module):
         return output.last_hidden_state, middle_BLD
 
     def vector(self, hidden_BLD: Tensor, attention_BL: Tensor) -> Tensor:
-        """The pooled vector [B, D], which is what retrieval will use."""
+        """The pooled vector [B, D] that retrieval uses."""
         return pool(hidden_BLD, attention_BL, self.pooling)
 
     def decode(self, vectors_BD: Tensor, middle_BLD: Tensor | None, batch: CorruptedBatch) -> Tensor:
-        """The decoder's states [B, L, D]; that at position i predicts token i.
+        """The decoder's states [B, L, D]; the state at position i predicts token i.
 
-        The bottleneck h_b = W h + b is CDMAE eq. 4; where the row has it raw, h itself (SimLM §3.1). It gets no
-        position embedding and no layer normalisation of its own. `middle_BLD` is read by a decoder of skip connections
-        alone.
+        The bottleneck is h_b = W h + b (CDMAE eq. 4), or h itself if the objective has it raw (SimLM §3.1). It gets no
+        position embedding or layer normalisation of its own. Only a decoder with skip connections reads `middle_BLD`.
         """
         if middle_BLD is None:
             assert batch.decoder is not None
@@ -169,14 +168,14 @@ class BottleneckPretraining(nn.Module):
     def prediction_loss(self, states_BLD: Tensor, batch: CorruptedBatch, corrupted: Corrupted) -> Tensor:
         """Cross-entropy of the original tokens: the mean over a passage's positions, then over passages (SimLM eq. 2).
 
-        Positions are all tokens of the passage, or the corrupted ones alone (CDMAE eq. 3 and 6, which sum over them;
-        the mean differs by a factor that AdamW does not see). Causal and enhanced decoders predict all. Special tokens
-        are never predicted. Where the row predicts what was replaced, it is the binary cross-entropy of that (SimLM
-        §5.1); a sample equal to the original token counts as original, as in ELECTRA.
+        Positions are all tokens of the passage or only the corrupted ones (CDMAE eq. 3 and 6, which sum over them; the
+        mean differs by a factor that AdamW cancels). Causal and enhanced decoders predict all. Special tokens are never
+        predicted. An objective that predicts which tokens were replaced uses binary cross-entropy (SimLM §5.1); a
+        sample equal to the original token counts as original, as in ELECTRA.
         """
         whole = self.objective.predicts_all(of_decoder=corrupted is batch.decoder)
         wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL
-        # Found once: on a GPU, every search for what is true waits for all work handed over before.
+        # Compute the indices once: on a GPU, every `nonzero` waits for all queued work.
         place_N = wanted_BL.flatten().nonzero().squeeze(1)
         weights_N = self._weights(wanted_BL).flatten()[place_N]
         states_ND = states_BLD.flatten(0, 1).index_select(0, place_N)

@@ -1,7 +1,7 @@
-"""Count folders: n-gram counts as files that anyone can read, and adding up those of several corpora or shards.
+"""Count folders: n-gram counts in an open format, and sums over several corpora or shards.
 
-A folder holds `ngrams_<n>.npy`, a structured array of `gram` int32 [n] and `count` int64, sorted by gram, for every n,
-and `counts.json`: the unit, the tokenizer's digest, `min_count`, and for every n the number of all occurrences. Where
+A folder holds `ngrams_<n>.npy` for every n, a structured array of `gram` int32 [n] and `count` int64, sorted by gram.
+`counts.json` holds the unit, the tokenizer's digest, `min_count`, and the number of all occurrences for every n. If
 the unit is whole words, a gram's numbers are rows of `words.npy` int32 [words, pieces], padded with -1, sorted.
 """
 
@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class About:
-    """What a count folder says of itself. `totals[n - 1]`: all occurrences of length n, pruned ones included."""
+    """The contents of `counts.json`. `totals[n - 1]`: all occurrences of length n, including pruned ones."""
 
     unit: str
     tokenizer: str
@@ -39,7 +39,7 @@ class About:
 
 @dataclass(frozen=True)
 class Saved:
-    """What was written, for every n: distinct n-grams kept, and the share of all occurrences that pruning dropped."""
+    """What was written, for every n: distinct n-grams kept, and the share of occurrences dropped by pruning."""
 
     distinct: list[int]
     dropped: list[float]
@@ -54,7 +54,7 @@ def save_counts(
     min_count: int = 1,
     words: NDArray[np.int32] | None = None,
 ) -> Saved:
-    """Writes a count folder; n-grams of n >= 2 that occur less often than `min_count` are left out."""
+    """Write a count folder without the n-grams of n >= 2 that occur less often than `min_count`."""
     folder.mkdir(parents=True, exist_ok=True)
     distinct, dropped = [], []
     for n, order in enumerate(tables.orders, start=1):
@@ -81,15 +81,15 @@ def save_counts(
 
 
 def read_about(folder: Path) -> About:
-    """Raises `InputError` when the folder holds no counts."""
+    """Raises `InputError` if the folder holds no counts."""
     if not (folder / ABOUT).is_file():
-        raise InputError(f"{folder} holds no n-gram counts; `stillhouse importance` makes a folder that does")
+        raise InputError(f"{folder} holds no n-gram counts; `stillhouse importance` makes such a folder")
     return About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The counts of one or more folders as tables, and what they are counts of; `words` as in `words.npy`."""
+    """The counts of one or more folders as tables, with their description; `words` is as in `words.npy`."""
 
     tables: NgramTables
     about: About
@@ -97,10 +97,10 @@ class Loaded:
 
 
 def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> Loaded:
-    """The sum of the counts of all folders; the tables are files of `work`, which is emptied first.
+    """The sum of the counts of all folders; the tables are files in `work`, which is emptied first.
 
-    The counts of shards add up to those of the whole corpus. Where a shard was pruned its rare n-grams are missing
-    from the sum. Raises `InputError` for folders of another unit, tokenizer or window.
+    The counts of shards add up to the counts of the whole corpus. The rare n-grams of a pruned shard are missing from
+    the sum. Raises `InputError` if the folders differ in unit, tokenizer or window.
     """
     memory = memory or Memory()
     about = _about_sum(folders)
@@ -112,7 +112,7 @@ def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = Non
         words, numbers = union([np.load(folder / "words.npy") for folder in folders])
         names = [number[name] for number, name in zip(numbers, names)]
     tables = NgramTables(np.unique(np.concatenate(names)), [], [])
-    # A shard numbers its words by themselves; both numberings follow the words' order, so sorted grams stay sorted.
+    # Each shard numbers its own words. All numberings follow the words' order, so sorted grams stay sorted.
     renumber = [None] * len(folders) if words is None else numbers
     for n, total in enumerate(about.totals, start=1):
         if n > (tables.levels[-1].longest if tables.levels else 0):
@@ -129,7 +129,7 @@ def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = Non
 
 
 def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory | None = None) -> Saved:
-    """Writes the sum of count folders as one count folder."""
+    """Write the sum of count folders as one count folder."""
     loaded = load_counts(folders, work, memory)
     about = loaded.about
     return save_counts(

@@ -1,9 +1,8 @@
-"""Merging sorted runs of n-gram keys from disk into one table, in bounded memory and without a loop over n-grams.
+"""Merges sorted runs of n-gram keys from disk into one table, in bounded memory and without a loop over n-grams.
 
-The key space is cut where the runs' own keys, evenly sampled, say that each part holds about as much as fits into
-memory. A part takes its slice of every run, sorts them together and adds up equal keys. Parts are made side by side
-and written one after the other. A key is in a run at most once, so a part cannot grow past its share by one
-frequent n-gram.
+Evenly sampled keys of the runs divide the key space into parts that each fit into memory. A part takes its slice of
+every run, sorts them together and adds up equal keys. Parts are merged in parallel and written in order. A run holds
+each key at most once, so a single frequent n-gram cannot make a part too large.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stillhouse.arrays import write_numbers
 from stillhouse.pretraining.ngram_tables import Order, map_numbers
 
 BYTES_A_ROW = 72
-"""What a key costs while its part is merged: keys, counts, both sorted, the sort's order and what is derived."""
+"""Memory per key while its part is merged: keys, counts, both sorted, the sort order and derived arrays."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -30,7 +29,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Memory:
-    """What the counting may hold at once: `size` bytes, shared by `workers` threads."""
+    """The memory limit of the counting: `size` bytes, shared by `workers` threads."""
 
     size: int = 1 << 30
     workers: int = 2
@@ -48,7 +47,7 @@ class Run:
     counts: NDArray[np.integer]
 
     def spill(self, path: Path) -> Run:
-        """The run on disk: written to two files and memory-mapped."""
+        """Write the run to two files and memory-map them."""
         keys, counts = path.with_suffix(".keys"), path.with_suffix(".counts")
         for place, numbers in ((keys, self.keys), (counts, self.counts)):
             with place.open("wb") as file:
@@ -57,9 +56,9 @@ class Run:
 
 
 def in_order(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:
-    """`work` of every item, on threads, in the items' order, at most one item ahead of the workers.
+    """Yield `work(item)` for every item in order, on threads, at most one item ahead of the workers.
 
-    NumPy sorts, gathers and compares without Python's lock, so threads share the processor's cores.
+    NumPy sorts, gathers and compares without Python's lock, so threads use all cores.
     """
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[B]] = deque()
@@ -72,7 +71,7 @@ def in_order(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterat
 
 
 def add_up(keys: NDArray[np.uint64], counts: NDArray[np.integer] | None) -> Run:
-    """Sorted keys with repetitions, and their counts (1 each where there are none), as a run."""
+    """Turn sorted keys with repetitions and their counts (1 each if None) into a run."""
     new = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
     starts = np.flatnonzero(new)
@@ -85,10 +84,10 @@ def add_up(keys: NDArray[np.uint64], counts: NDArray[np.integer] | None) -> Run:
 def merge_runs(
     runs: Sequence[Run], cuts: Mapping[int, int], bits: int, folder: Path, memory: Memory
 ) -> dict[int, Order]:
-    """One table for every length in `cuts`, which maps it to the bits that a key drops to be of that length.
+    """One table for every length in `cuts`, which maps it to the number of bits to drop from a key.
 
-    Keys whose last token after the cut is 0, that is, where the passage ended earlier, are left out. `bits` are those
-    of a token. The tables are files of `folder`.
+    Keys whose last token after the cut is 0 are left out: their passage ended earlier. `bits` is the width of a token.
+    The tables are files in `folder`.
     """
     writers = {n: _Writer(folder / f"order_{n}") for n in cuts}
     mask = np.uint64((1 << bits) - 1)
@@ -119,7 +118,7 @@ def _sorted_together(pieces: Sequence[Run]) -> Run:
 
 
 def _parts(runs: Sequence[Run], rows: int) -> list[list[slice]]:
-    """For every part of the key space the slice of every run, together of about `rows` rows."""
+    """For every part of the key space, the slice of every run; about `rows` rows in total."""
     total = sum(len(run.keys) for run in runs)
     if not total:
         return []
@@ -133,7 +132,7 @@ def _parts(runs: Sequence[Run], rows: int) -> list[list[slice]]:
 
 
 class _Writer:
-    """Appends runs in the order of their keys; the last key stays back, as the next run may begin with it."""
+    """Appends runs in key order. It holds back the last key, because the next run may begin with it."""
 
     def __init__(self, path: Path) -> None:
         self.paths = (path.with_suffix(".keys"), path.with_suffix(".counts"))

@@ -1,11 +1,11 @@
-"""Sorted tables of n-gram counts on disk, and the look-up of every n-gram of a block of passages.
+"""Sorted tables of n-gram counts on disk, and the look-up of all n-grams in a block of passages.
 
-An n-gram is one uint64. Tokens are renumbered 1..V in the order of their ids (0 is "no token"), each takes b bits, and
-as many as fit stand side by side. Longer n-grams keep their last tokens and have, in place of the first ones, the row
-of these in the table of their own length. Either way numbers sort as the n-grams do, token by token. The lengths that
-share one such layout are a level: with 30,522 word pieces (b = 15) n = 1..4 is one level and n = 5, 6 the next.
+An n-gram is one uint64. Tokens are renumbered 1..V in the order of their ids (0 is "no token") and packed with b bits
+each. An n-gram that does not fit keeps its last tokens; its first tokens become their row in the table of their
+length. Either way keys sort like the n-grams, token by token. Lengths that share a layout form a level: with 30,522
+word pieces (b = 15), n = 1..4 is one level and n = 5, 6 the next.
 
-Shape suffixes: T tokens of a block, G distinct n-grams of a length, M n-grams that are looked up.
+Shape suffixes: T tokens of a block, G distinct n-grams of a length, M n-grams to look up.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 KEY_BITS = 64
 AT_ONCE = 1 << 14
-"""Keys that are searched for together: so few that the part of the table they lie in stays in the processor's cache."""
+"""Keys per search: few enough that their part of the table stays in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Order:
     """All n-grams of one length: `keys` uint64 [G], sorted, and `counts` int64 [G], both memory-mapped.
 
-    `total` is the number of all occurrences in the corpus, those of n-grams that were pruned included.
+    `total` is the number of all occurrences in the corpus, including pruned n-grams.
     """
 
     keys: NDArray[np.uint64]
@@ -36,12 +36,12 @@ class Order:
 
     @classmethod
     def open(cls, keys: Path, counts: Path, total: int | None = None) -> Order:
-        """Opens two files of bare numbers; the counts' sum is the total where none is given."""
+        """Open two files of raw numbers; `total` defaults to the sum of the counts."""
         counts_G = map_numbers(counts, np.int64)
         return cls(map_numbers(keys, np.uint64), counts_G, int(counts_G.sum()) if total is None else total)
 
     def rows(self, keys_M: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The row of each key, -1 where the table lacks it; `keys_M` is sorted."""
+        """The row of each key, or -1 if the table lacks it; `keys_M` is sorted."""
         rows_M = np.full(len(keys_M), -1, dtype=np.int64)
         if not len(self.keys):
             return rows_M
@@ -56,13 +56,13 @@ class Order:
 
 
 def map_numbers(path: Path, dtype: type) -> NDArray:
-    """A file of bare numbers, memory-mapped; an empty file, which cannot be mapped, as an empty array."""
+    """Memory-map a file of raw numbers; an empty file, which cannot be mapped, gives an empty array."""
     return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype=dtype)
 
 
 @dataclass(frozen=True)
 class Level:
-    """The lengths `head` + 1 .. `longest`, whose first `head` tokens are given by a row of that length's table."""
+    """The lengths `head` + 1 .. `longest`; a table row stands for the first `head` tokens."""
 
     head: int
     longest: int
@@ -74,8 +74,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole passages of the token arrays: `codes` uint64 [T] (0 at a token without a count), `ends` int64 the positions
-    after the last token of each passage that has one, `left` int64 [T] the tokens from here to the passage's end."""
+    """Whole passages of the token arrays: `codes` uint64 [T] (0 for tokens without a count), `ends` int64 the positions
+    after the last token of each non-empty passage, `left` int64 [T] the tokens from here to the passage's end."""
 
     codes: NDArray[np.uint64]
     ends: NDArray[np.int64]
@@ -84,7 +84,7 @@ class Block:
 
 @dataclass
 class NgramTables:
-    """Counts for n = 1, 2, …: `orders[n - 1]` is of length n. `vocabulary` int32 [V] is sorted."""
+    """Counts for n = 1, 2, …: `orders[n - 1]` has length n. `vocabulary` int32 [V] is sorted."""
 
     vocabulary: NDArray[np.int32]
     orders: list[Order]
@@ -92,18 +92,18 @@ class NgramTables:
 
     @property
     def bits(self) -> int:
-        """Of a token."""
+        """Bits per token."""
         return max(1, len(self.vocabulary).bit_length())
 
     @cached_property
     def code_of_id(self) -> NDArray[np.uint64]:
-        """1..V for the ids of the vocabulary, 0 for others; the last entry stands for all larger ids."""
+        """1..V for ids in the vocabulary, 0 for others; the last entry stands for all larger ids."""
         codes = np.zeros(int(self.vocabulary.max(initial=-1)) + 2, dtype=np.uint64)
         codes[self.vocabulary] = np.arange(1, len(self.vocabulary) + 1, dtype=np.uint64)
         return codes
 
     def next_level(self, longest: int) -> Level:
-        """The layout of the lengths after those that are counted."""
+        """The layout of the next lengths to count."""
         head = len(self.orders)
         free = KEY_BITS - (len(self.orders[-1].keys).bit_length() if head else 0)
         assert free >= self.bits, "more than 2^40 distinct n-grams"
@@ -113,7 +113,7 @@ class NgramTables:
         return next(level for level in self.levels if n <= level.longest)
 
     def block(self, ids_T: NDArray[np.int32], offsets: NDArray[np.int64]) -> Block:
-        """Passages as codes; `offsets` are their borders in the corpus, of which `ids_T` holds this part."""
+        """Encode passages; `ids_T` holds their tokens, and `offsets` are their borders in the corpus."""
         codes_T = self.code_of_id[np.minimum(ids_T, len(self.code_of_id) - 1)]
         ends = offsets[1:] - offsets[0]
         left_T = np.repeat(ends, np.diff(offsets)) - np.arange(len(ids_T))
@@ -122,8 +122,8 @@ class NgramTables:
     def keys_of_block(self, level: Level, block: Block, head_T: NDArray[np.int64] | None) -> NDArray[np.uint64]:
         """The key of the n-gram of length `level.longest` that begins at each token, 0 for tokens after the passage.
 
-        `head_T` is the row of the first `level.head` tokens, for a level that has a head; where it is -1, or where no
-        token follows the head, the key means nothing.
+        `head_T` is the row of the first `level.head` tokens, for a level with a head. Where it is -1 or no token
+        follows the head, the key is meaningless.
         """
         tail = level.longest - level.head
         bits = np.uint64(self.bits)
@@ -140,16 +140,16 @@ class NgramTables:
         return (head_T.astype(np.uint64) << (bits * np.uint64(tail))) | tails_T
 
     def count_block(self, block: Block) -> list[NDArray[np.int64]]:
-        """How often the n-gram that begins at each token occurs, for every n: 0 where there is none; int64 [T] each."""
+        """For every n, the count of the n-gram that begins at each token, 0 for unknown ones; int64 [T] each."""
         return [counts_T for counts_T, _ in self._look_up(block)]
 
     def heads_of_block(self, block: Block) -> NDArray[np.int64] | None:
-        """The row of the longest counted n-gram that begins at each token, -1 where there is none; int64 [T]."""
+        """The row of the longest counted n-gram that begins at each token, or -1; int64 [T]."""
         looked_up = list(self._look_up(block))
         return looked_up[-1][1] if looked_up else None
 
     def _look_up(self, block: Block) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Counts and rows, length by length; one sort a level, as sorted keys cut short are still sorted."""
+        """Counts and rows for each length. One sort per level is enough: truncated keys stay sorted."""
         head_T = None
         for level in self.levels:
             where = np.flatnonzero(block.left > level.head)
@@ -172,7 +172,7 @@ class NgramTables:
                 yield counts_T, head_T
 
     def keys_of_grams(self, codes_MN: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """The keys of sorted n-grams of one length, and which of them have a head that is counted."""
+        """The keys of sorted n-grams of one length, and whether each has a counted head."""
         length = codes_MN.shape[1]
         level = self.level_of(length)
         keys_M = np.zeros(len(codes_MN), dtype=np.uint64)
@@ -201,7 +201,7 @@ class NgramTables:
 
 
 def passage_blocks(offsets: NDArray[np.int64], tokens_at_once: int) -> list[tuple[int, int]]:
-    """Runs of whole passages (first, last + 1) of at most `tokens_at_once` tokens; a longer passage has a run alone."""
+    """Runs of whole passages (first, last + 1) of at most `tokens_at_once` tokens; a longer passage is its own run."""
     blocks = []
     begin, passages = 0, len(offsets) - 1
     while begin < passages:

@@ -1,8 +1,8 @@
-"""Exact n-gram counts of a corpus of any size (CDMAE §3.2), never across a passage border.
+"""Exact n-gram counts of a corpus of any size (CDMAE §3.2), never across passage borders.
 
-A chunk of whole passages becomes the sorted keys of the longest n-grams that begin at its tokens, padded at the
-passages' ends, is run-length coded and spilled; the runs are merged once, and the shorter lengths are read off the
-merged keys, as these are their prefixes. Memory is bounded by a setting, and threads share the chunks.
+For each chunk of whole passages, the keys of the longest n-grams at all tokens, padded at the passages' ends, are
+sorted, run-length encoded and written to disk. The runs are merged once. Shorter n-grams are prefixes of the merged
+keys. A setting bounds the memory, and threads share the chunks.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from stillhouse.pretraining.ngram_merge import Memory, Run, add_up, in_order, me
 from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
 
 BYTES_A_TOKEN = 64
-"""What a token costs while its chunk is counted: its id, code, key, the sort, and the run that is made of it."""
+"""Memory per token while its chunk is counted: its id, code, key, the sort and the resulting run."""
 
 
 def count_ngrams(
     ids_T: NDArray[np.int32], offsets: NDArray[np.int64], longest: int, folder: Path, memory: Memory | None = None
 ) -> NgramTables:
-    """The counts of all n-grams inside passages, for n = 1..`longest`.
+    """Count all n-grams inside passages, for n = 1..`longest`.
 
     `ids_T` int32 [T], which may be memory-mapped, holds all passages end to end, `offsets` int64 [N + 1] their borders.
-    The tables are files of `folder`, which is emptied first.
+    The tables are files in `folder`, which is emptied first.
     """
     assert longest >= 1
     memory = memory or Memory()
@@ -60,7 +60,7 @@ def count_ngrams(
 
 
 def _vocabulary(ids_T: NDArray[np.int32], at_once: int = 1 << 20) -> NDArray[np.int32]:
-    """The ids that occur, sorted."""
+    """The sorted ids that occur."""
     occurs = np.zeros(0, dtype=bool)
     for begin in range(0, len(ids_T), at_once):
         seen = np.bincount(ids_T[begin : begin + at_once]) > 0

@@ -1,8 +1,8 @@
-"""The table of pre-training objectives: every one is a row of data over shared parts. Torch is not imported here.
+"""The table of pre-training objectives: each is a row of data that combines shared parts. Does not import torch.
 
-A row says how the encoder's and the decoder's inputs are corrupted, which decoder there is and how it begins, what the
-decoder sees of the encoder (the bottleneck), what is predicted, and where the loss falls. A new combination is a new
-row. Where a paper and its authors' code differ, a row follows the paper; `settings.py` has the other as an option.
+A row defines how the encoder's and decoder's inputs are corrupted, the decoder and its initialisation, what the decoder
+sees of the encoder (the bottleneck), what is predicted and at which positions. A new combination is a new row. Where a
+paper and its authors' code differ, a row follows the paper; `settings.py` has an option for the code's variant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS, pair_t
 class Corruption:
     """How an input is corrupted.
 
-    `draw`: which positions. "random": a share of the tokens, or of words whole (the setting `mask_unit`); "nested": the
-    encoder's positions and a second random draw, so that what is corrupted in the encoder is so in the decoder too
+    `draw` selects the positions. "random": a share of the tokens or of whole words (the setting `mask_unit`); "nested":
+    the encoder's positions and a second random draw, so that the decoder's input is corrupted wherever the encoder's is
     (SimLM §3.1); "importance": the tokens of highest AMI after Gaussian noise (CDMAE Algorithm 1); "all"; "none".
-    `replacement`: what stands there instead. "mask": [MASK]; "80_10_10": [MASK], a random token or the token itself, in
-    80, 10 and 10 % of the cases (CDMAE §3.1); "generator": tokens that a masked language model samples (SimLM eq. 1).
+    `replacement` is what they become. "mask": [MASK]; "80_10_10": [MASK], a random token or the token itself, in 80, 10
+    and 10 % of the cases (CDMAE §3.1); "generator": tokens that a masked language model samples (SimLM eq. 1).
     """
 
     draw: str
@@ -34,23 +34,22 @@ CLEAN = Corruption("none")
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """One row. `positions`: the loss falls on "masked" (corrupted) positions or on "all" tokens of the passage.
+    """One row. `positions`: the loss covers "masked" (corrupted) positions or "all" tokens of the passage.
 
-    `prediction`: the "tokens" before corruption, or which tokens were "replaced" (SimLM §5.1, replaced token
-    detection).
-    `generator`: "frozen", trained with the encoder ("joint") or so from random parameters ("joint_random").
+    `prediction`: the original "tokens", or which tokens were "replaced" (SimLM §5.1, replaced token detection).
+    `generator`: "frozen", trained with the encoder ("joint"), or the same from random parameters ("joint_random").
 
-    `decoder` is "none" or a row of `decoders.DECODERS`:
-      "bidirectional": Transformer layers over the corrupted passage, the bottleneck in place of its first token;
-      "causal": the same, where a position sees none after it and predicts its successor (BoW eq. 6-7);
-      "enhanced": position by position, from a query of bottleneck and position alone, over the clean tokens that are
-        visible to that position: (1 - `decoder_mlm_probability`) of them, never its own (BoW eq. 8-10);
-      "skip": reads the encoder's last [CLS] state and, past the bottleneck, the token states of its middle layer
+    `decoder` is "none" or one of (`decoders.make_decoder`):
+      "bidirectional": Transformer layers over the corrupted passage, with the bottleneck in place of its first token;
+      "causal": the same, but a position sees no later ones and predicts the next token (BoW eq. 6-7);
+      "enhanced": for each position, a query of bottleneck and position reads the clean tokens visible to it:
+        (1 - `decoder_mlm_probability`) of them, never its own (BoW eq. 8-10);
+      "skip": reads the encoder's last [CLS] state and, bypassing the bottleneck, the token states of its middle layer
         (Condenser; SimLM §5.1). It sees more than the bottleneck by design.
     `decoder_init`: "last_layers" copies the encoder's last layers, "random" draws new ones. `bottleneck`: the pooled
     vector unchanged ("raw") or after a "linear" projection (CDMAE eq. 4). `bag_of_words` adds the prediction of the
-    passage's set of tokens from the pooled vector (BoW eq. 12). `pairs` names the tasks of a row that learns from pairs
-    of texts instead (`pairs/tasks.py`), which leave the language-model head as it is.
+    passage's set of tokens from the pooled vector (BoW eq. 12). `pairs` names the tasks of a row that learns from text
+    pairs instead (`pairs/tasks.py`); these leave the language-model head unchanged.
     """
 
     name: str
@@ -86,11 +85,11 @@ class Objective:
 
     @property
     def masked_lm(self) -> bool:
-        """Whether the encoder learns to fill in [MASK], so that its head can be held to that."""
+        """Whether the encoder learns to fill in [MASK], so that the accuracy of its head can be checked."""
         return self.encoder.draw != "none" and self.encoder.replacement != "generator"
 
     def predicts_all(self, of_decoder: bool) -> bool:
-        """Whether a loss falls on all tokens; else on the corrupted ones. A decoder that reads them clean has all."""
+        """Whether a loss covers all tokens or only the corrupted ones. A decoder with clean input predicts all."""
         clean = self.decoder_corruption is not None and self.decoder_corruption.draw == "none"
         return self.positions == "all" or (of_decoder and clean)
 
@@ -113,7 +112,7 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="simlm_joint",
-        summary="simlm whose generator goes on learning",
+        summary="simlm with a generator that keeps learning",
         source="SimLM Table 12",
         encoder=Corruption("random", "generator"),
         positions="all",
@@ -123,7 +122,7 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="simlm_joint_random",
-        summary="simlm whose generator learns from random parameters",
+        summary="simlm with a generator trained from scratch",
         source="SimLM Table 12",
         encoder=Corruption("random", "generator"),
         positions="all",
@@ -141,7 +140,7 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="enc_dec_rtd",
-        summary="simlm's architecture, which tells replaced tokens from original ones",
+        summary="simlm's architecture with replaced token detection",
         source="SimLM §5.1",
         encoder=Corruption("random", "generator"),
         prediction="replaced",
@@ -204,7 +203,7 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="cdmae",
-        summary="masked tokens, by the encoder and through a projection by a decoder whose important tokens are masked",
+        summary="masked tokens, by the encoder and, through a projection, by a decoder with important tokens masked",
         source="CDMAE §3, eq. 1-6 and Algorithm 1",
         encoder=Corruption("random", "80_10_10"),
         decoder="bidirectional",
@@ -214,7 +213,7 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="simlm_importance",
-        summary="simlm whose decoder has its important tokens replaced",
+        summary="simlm with important tokens replaced in the decoder",
         source="this project: SimLM with the masking of CDMAE",
         encoder=Corruption("random", "generator"),
         positions="all",
@@ -223,14 +222,14 @@ TABLE: tuple[Objective, ...] = (
     ),
     Objective(
         name="bow_importance",
-        summary="bow whose encoder has its important tokens masked",
+        summary="bow with important tokens masked in the encoder",
         source="this project: BoW with the masking of CDMAE",
         encoder=Corruption("importance", "mask"),
         bag_of_words=True,
     ),
     Objective(
         name="cdmae_bow",
-        summary="cdmae and the bag of words together",
+        summary="cdmae plus the bag of words",
         source="this project: CDMAE with the task of BoW",
         encoder=Corruption("random", "80_10_10"),
         decoder="bidirectional",
@@ -247,7 +246,7 @@ NAMES = tuple(objective.name for objective in TABLE)
 PAIR_TABLE: tuple[Objective, ...] = tuple(
     Objective(
         name=name,
-        summary=TASKS.get(name, "these tasks in equal shares"),
+        summary=TASKS.get(name, "an equal mix of these tasks"),
         source=f"Chang et al. 2020 §{'3' if name in TASKS else '4.1'}",
         encoder=CLEAN,
         pairs=pair_tasks(name),
@@ -257,7 +256,7 @@ PAIR_TABLE: tuple[Objective, ...] = tuple(
 
 
 def find_objective(name: str) -> Objective:
-    """The row of a name. Raises `InputError` for an unknown one."""
+    """The objective called `name`. Raises `InputError` for an unknown one."""
     for objective in (*TABLE, *PAIR_TABLE):
         if objective.name == name:
             return objective
@@ -265,7 +264,7 @@ def find_objective(name: str) -> Objective:
 
 
 def describe() -> str:
-    """One line an objective, for `--help`; the mixtures of pair tasks share one."""
+    """One line per objective, for `--help`; the mixtures of pair tasks share one."""
     rows = (*TABLE, *(row for row in PAIR_TABLE if len(row.pairs) == 1))
     lines = "".join(f"\n  {objective.name}: {objective.summary} ({objective.source})" for objective in rows)
     [mixture, *_] = mixed = sorted((row for row in PAIR_TABLE if len(row.pairs) > 1), key=lambda row: -len(row.pairs))

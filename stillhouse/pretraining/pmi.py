@@ -1,19 +1,19 @@
-"""Token importance of CDMAE §3.2: pointwise mutual information of n-grams, and its average at every token.
+"""Token importance of CDMAE §3.2: pointwise mutual information of n-grams, averaged at every token.
 
-What the paper leaves open, and what is done here:
+Choices where the paper is not specific:
 
 * PMI of more than two tokens (eq. 7 has two). `definition="tokens"`: log p(w_1..n) - sum_i log p(w_i), the n-gram
-  against its tokens one by one. `definition="segments"`: against its likeliest cut into shorter n-grams, as
-  PMI-Masking (Levine et al. 2021) has it, so that "new york city" gains nothing from "new york" being frequent. For
-  two tokens both are eq. 7.
+  against its single tokens. `definition="segments"`: against its likeliest split into shorter n-grams, as in
+  PMI-Masking (Levine et al. 2021), so that "new york city" gains nothing from "new york" being frequent. For two
+  tokens both are eq. 7.
 * p of an n-gram: its count over the number of all n-grams of the same n in the corpus.
-* Words or word pieces: pieces, as the model reads them; whole words by their pieces where asked (`words.py`).
-* Borders: an n-gram never reaches from one passage into the next. At the edges of a passage eq. 8 has terms that do
-  not exist. `edges="equation"` keeps its divisor L - 1 and takes them as 0, so that a passage's first and last tokens
-  count as less important; `edges="present"` divides each of its two sums by the number of its terms that exist.
-  Elsewhere both are eq. 8 as printed: the sum, not the mean, of the two averages.
-* Rare n-grams: by default none is dropped and none smoothed, so tokens of n-grams that occur once score high. An
-  n-gram of n >= 2 that was pruned or never counted has PMI 0: nothing is known of it, as if its tokens met by chance.
+* Words or word pieces: word pieces, as the model reads them, or optionally whole words (`words.py`).
+* Borders: an n-gram never crosses a passage border. At the edges of a passage some terms of eq. 8 do not exist.
+  `edges="equation"` keeps the divisor L - 1 and counts them as 0, so that a passage's first and last tokens count as
+  less important; `edges="present"` divides each of the two sums by the number of its existing terms. Elsewhere both
+  are eq. 8 as printed: the sum, not the mean, of the two averages.
+* Rare n-grams: by default none is dropped or smoothed, so tokens of n-grams that occur once score high. An n-gram of
+  n >= 2 that was pruned or never counted has PMI 0, as if its tokens co-occurred by chance.
 
 Shape suffixes: T tokens of a block of whole passages, L the window.
 """
@@ -35,7 +35,7 @@ EDGES = ("equation", "present")
 
 @dataclass(frozen=True)
 class Scoring:
-    """How counts become importance. N-grams of n >= 2 that occur less often than `min_count` count as unknown."""
+    """How counts become importance. N-grams of n >= 2 that occur less often than `min_count` are unknown."""
 
     definition: str = "tokens"
     edges: str = "equation"
@@ -51,8 +51,8 @@ def pmi(
 ) -> list[NDArray[np.float64]]:
     """The PMI of the n-gram of every length that begins at each token, float64 [T] each (CDMAE eq. 7; 0 for n = 1).
 
-    `counts[n - 1]` int64 [T] is how often the n-gram of length n at this token occurs in the corpus, 0 for unknown
-    ones and where the passage ends before; `totals[n - 1]` is the number of all n-grams of this length.
+    `counts[n - 1]` int64 [T] is how often the n-gram of length n at this token occurs in the corpus, 0 if it is unknown
+    or exceeds the passage; `totals[n - 1]` is the number of all n-grams of this length.
     """
     known = [counts_T >= (min_count if n else 1) for n, counts_T in enumerate(counts)]
     log_p = [
@@ -72,11 +72,11 @@ def _tokens(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
 
 
 def _segments(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The largest sum of log p over the cuts of the n-gram at each token into at least two shorter ones.
+    """The largest sum of log p over all splits of the n-gram at each token into at least two shorter ones.
 
-    Every part of a known n-gram is known, as it occurs at least as often.
+    Every part of a known n-gram is known, because it occurs at least as often.
     """
-    best = [log_p[0]]  # over all cuts, the n-gram left whole included
+    best = [log_p[0]]  # over all splits, including the whole n-gram
     cut = [log_p[0]]
     for n in range(2, len(log_p) + 1):
         cut.append(np.max([best[k - 1] + _ahead(best[n - k - 1], k) for k in range(1, n)], axis=0))
@@ -85,7 +85,7 @@ def _segments(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]
 
 
 def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
-    """The value `places` tokens further on; at the block's end, where no n-gram begins, 0."""
+    """The value `places` tokens ahead; 0 at the block's end, where no n-gram begins."""
     ahead_T = np.zeros_like(values_T)
     ahead_T[: max(0, len(values_T) - places)] = values_T[places:]
     return ahead_T
@@ -96,7 +96,7 @@ def average_mutual_information(
 ) -> NDArray[np.float32]:
     """The importance of every token of a block, float32 [T] (CDMAE eq. 8), with the window L = `len(counts)`.
 
-    `counts` and `totals` as in `pmi`; `left_T` is the number of tokens from each to the end of its passage.
+    `counts` and `totals` are as in `pmi`; `left_T` is the number of tokens from each one to the end of its passage.
     """
     longest = len(counts)
     assert longest >= 2, "eq. 8 needs a window of at least 2"
@@ -117,14 +117,14 @@ def average_mutual_information(
 
 @dataclass(frozen=True)
 class PruningError:
-    """What dropping rare n-grams does to AMI: the mean and the largest absolute difference over all tokens."""
+    """The effect of dropping rare n-grams on AMI: the mean and largest absolute difference over all tokens."""
 
     mean: float
     largest: float
 
 
 BYTES_A_TOKEN = 400
-"""What a token costs while it is scored: keys, counts and rows of every length, and the sums."""
+"""Memory per token while it is scored: keys, counts and rows of every length, and the sums."""
 
 
 def score_tokens(
@@ -135,9 +135,9 @@ def score_tokens(
     into: NDArray[np.float32],
     memory: Memory | None = None,
 ) -> PruningError:
-    """Writes the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block.
+    """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block.
 
-    Returns the error of `scoring.min_count` against the same counts unpruned.
+    Returns the error caused by pruning with `scoring.min_count`.
     """
     memory = memory or Memory()
     totals = [order.total for order in tables.orders]

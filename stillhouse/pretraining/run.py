@@ -1,4 +1,4 @@
-"""A pre-training from token cache to encoder folder: what the step `pretrain` does."""
+"""Pre-training from token cache to encoder folder: the work of the step `pretrain`."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What a pre-training gives back. `skipped` passages have nothing that could be predicted, or no pair.
+    """The result of a pre-training run. `skipped` passages have nothing to predict, or no pair.
 
     `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (BoW Algorithm 1);
-    `coverage_examples` names these tokens for a few passages (BoW Figure 3). `head_trained`: whether the encoder has a
-    language-model head that was ever trained. `towers` and `pair_facts` are there after pair tasks: the module that was
-    trained on the encoder, and how many pairs there were.
+    `coverage_examples` lists these tokens for a few passages (BoW Figure 3). `head_trained`: whether the encoder has a
+    trained language-model head. Pair tasks also set `towers`, the trained module around the encoder, and `pair_facts`,
+    the numbers of pairs.
     """
 
     encoder: MaskedLanguageModel
@@ -71,7 +71,7 @@ class Pretrained:
     steps: int
 
     def save(self, folder: Path) -> None:
-        """Writes the encoder folder; after pair tasks with their projection and their second tower."""
+        """Write the encoder folder; after pair tasks it includes the projection and the second tower."""
         if self.towers is None:
             self.encoder.save(folder)
         else:
@@ -80,9 +80,9 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class Setup:
-    """What one family of objectives trains, and the rows of the token cache that it is trained and measured on.
+    """The module that a family of objectives trains, and the rows of the token cache to train and measure on.
 
-    `make` draws the batches. `training` and `heldout` int64; `skipped` rows are neither.
+    `make` draws the batches. `training` and `heldout` are int64; `skipped` rows are in neither.
     """
 
     module: BottleneckPretraining | PairPretraining
@@ -92,7 +92,7 @@ class Setup:
     skipped: int
 
     def loss(self, config: PretrainingConfig, steps: int, device: torch.device) -> BottleneckLoss | PairLoss:
-        """What makes the losses of a training of this many steps."""
+        """The object that computes the losses of a training run of `steps` steps."""
         if isinstance(self.module, PairPretraining):
             assert isinstance(self.make, PairMaker)
             return PairLoss(self.module, self.make, config, self.heldout, device)
@@ -101,10 +101,10 @@ class Setup:
 
 
 def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
-    """Trains an encoder by `config.objective` and leaves it with the parameters of its best measurement.
+    """Train an encoder by `config.objective` and leave it with the parameters of its best measurement.
 
-    Raises `InputError`, before any training, when an input that the objective needs is missing or does not fit; and
-    after it, when an encoder trained on masked inputs names no more masked held-out tokens than a constant guess.
+    Raises `InputError` before training if an input that the objective needs is missing or does not fit, and after
+    training if an encoder trained on masked inputs predicts masked held-out tokens no better than a constant guess.
     """
     objective = config.row()
     encoder = open_encoder(config, folders)
@@ -119,16 +119,16 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         start_head(encoder, counts_V)
     steps = steps_for(len(setup.training), config.batch_size, config.epochs, config.max_steps)
     if config.trainable == "missing_head" and encoder.head_trained:
-        context.log("the model has a trained language-model head: it stays unchanged")
+        context.log("the model already has a trained language-model head: nothing to train")
         steps = 0
     batch = epoch_batches(len(setup.training), config.batch_size, config.seed)
     if config.bucket_steps:
         lengths = cache.lengths()[setup.training]
-        # Within an epoch, or a batch would get the same passage, of the same length, many times.
+        # Stay within an epoch, or a batch would contain the same passage several times.
         window = min(config.bucket_steps, max(1, len(setup.training) // config.batch_size))
         batch = length_buckets(batch, lengths, steps, window, config.seed)
 
-    loss: Any = setup.loss(config, steps, device)  # what one kind draws, the same kind makes losses of
+    loss: Any = setup.loss(config, steps, device)  # draws and losses are of the same kind
 
     def heldout_loss() -> float:
         count = len(setup.heldout)
@@ -161,8 +161,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     no_better = objective.masked_lm and accuracy.head <= accuracy.unigram
     if no_better and not encoder.head_trained:
         raise InputError(
-            f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
-            f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
+            f"after {steps} steps the language-model head predicts {accuracy.head:.1%} of the masked tokens correctly, "
+            f"the most frequent token makes up {accuracy.unigram:.1%}; raise --epochs or --learning-rate"
         )
     setup.module.cpu()
     counts = (len(setup.training), len(setup.heldout), setup.skipped, steps)
@@ -221,7 +221,7 @@ def _pair_setup(
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:
     """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison.
 
-    `in_passage`: whether the token's id is among the passage's own, which the names of word pieces do not show.
+    `in_passage`: whether the passage contains the token's id; the names of word pieces do not show this.
     """
     ids_BL, top_BK, hits_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
     names = encoder.tokenizer.convert_ids_to_tokens

@@ -1,4 +1,4 @@
-"""The settings of pre-training. No torch here: the step module reads it to declare its flags."""
+"""The settings of pre-training. Does not import torch, because the step module reads it to declare its flags."""
 
 from __future__ import annotations
 
@@ -11,79 +11,76 @@ from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig
 from stillhouse.training.settings import TrainingConfig, patience_setting
 
 NONE = "none"
-"""No pre-training, for a model that had it elsewhere."""
+"""No pre-training, for a model that is already pre-trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountingConfig:
     """How n-grams are counted: settings of `count` and `importance`."""
 
-    window: int = setting(4, "longest n-gram that is counted: L of CDMAE eq. 8", minimum=2, maximum=8)
+    window: int = setting(4, "longest n-gram to count: L of CDMAE eq. 8", minimum=2, maximum=8)
     unit: str = setting(
         "pieces",
-        "what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its word)",
+        "unit of an n-gram: word pieces, as the model reads them, or whole words (each piece scores as its word)",
         choices=("pieces", "words"),
     )
-    memory_mib: int = setting(1024, "MiB that counting may hold at once; what is more goes to disk", minimum=1)
+    memory_mib: int = setting(1024, "MiB of memory for counting; the rest goes to disk", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(PairConfig, TrainingConfig):
-    """Settings of `pretrain`. Rates, length and learning rate are those of SimLM Table 11, of pair tasks those of Chang
+    """Settings of `pretrain`. Rates, length and learning rate follow SimLM Table 11; those of pair tasks follow Chang
     et al."""
 
     objective: str = setting(
         "simlm",
-        f"what is learned:{describe()}\n  none: nothing; the model passes unchanged\n ",
+        f"what to learn:{describe()}\n  none: nothing; keep the model unchanged\n ",
         choices=(*NAMES, *PAIR_OBJECTIVES, NONE),
     )
     trainable: str = setting(
         "all",
-        "all = the whole model; head = the language-model head alone; missing_head = the same for an encoder that came "
-        "without one, and no training at all for another",
+        "all = the whole model; head = only the language-model head; missing_head = head if the encoder came without "
+        "one, else no training",
         choices=("all", "head", "missing_head"),
     )
-    encoder_mlm_probability: float = setting(
-        0.3, "share of the encoder's tokens that is corrupted", minimum=0.01, maximum=0.9
-    )
+    encoder_mlm_probability: float = setting(0.3, "share of the encoder's tokens to corrupt", minimum=0.01, maximum=0.9)
     decoder_mlm_probability: float = setting(
         0.5,
-        "share of the decoder's tokens that is corrupted, or hidden from a position by enhanced_decoding",
+        "share of the decoder's tokens to corrupt, or to hide from each position (enhanced_decoding)",
         minimum=0.01,
         maximum=1,
     )
     mask_unit: str = setting(
         "token",
-        "what random masking draws: token = single tokens, as in the papers; word = whole words, as in the code of "
-        "SimLM",
+        "unit of random masking: token = single tokens, as in the papers; word = whole words, as in SimLM's code",
         choices=("token", "word"),
     )
     mask_replacement: str | None = setting(
         None,
-        "what masked tokens become: null = as the objective says; mask = [MASK]; 80_10_10 = [MASK], a random token or "
-        "itself, as in the code of BoW for its objectives",
+        "what masked tokens become: null = the objective's choice; mask = [MASK]; 80_10_10 = [MASK], a random token or "
+        "the token itself, as in BoW's code for its objectives",
         choices=("mask", "80_10_10"),
         former="row",
     )
     decoder_layers: int | None = setting(
-        None, "layers of the decoder; null = as the objective says", minimum=1, former=0
+        None, "layers of the decoder; null = the objective's choice", minimum=1, former=0
     )
     decoder_init: str | None = setting(
         None,
-        "how the decoder begins: null = as the objective says; last_layers = copies of the encoder's; random",
+        "decoder initialisation: null = the objective's choice; last_layers = copies of the encoder's; random",
         choices=("last_layers", "random"),
         former="row",
     )
     bottleneck: str | None = setting(
         None,
-        "what the decoder gets of the vector: null = as the objective says; raw = itself; linear = a projection of it",
+        "input of the decoder: null = the objective's choice; raw = the vector itself; linear = a projection of it",
         choices=("raw", "linear"),
         former="row",
     )
     visibility_masks: int | None = setting(
         None,
-        "enhanced_decoding: null = every position's visible tokens are drawn anew, as in the paper; n = each position "
-        "takes one of n masks of its passage, as in the code of RetroMAE (256)",
+        "enhanced_decoding: null = draw the visible tokens for each position, as in the paper; n = each position takes "
+        "one of n masks of its passage, as in RetroMAE's code (256)",
         minimum=1,
         maximum=256,
         former=0,
@@ -91,46 +88,44 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (CDMAE Algorithm 1)", minimum=0)
     loss_mean: str = setting(
         "passage",
-        "passage = the mean over a passage's positions, then over passages, as in SimLM eq. 2; token = over all "
-        "predicted tokens of a batch, in however many parts; the code of SimLM has that of each GPU's part",
+        "passage = mean over a passage's positions, then over passages, as in SimLM eq. 2; token = mean over all "
+        "predicted tokens of the whole batch (SimLM's code: of each GPU's part)",
         choices=("passage", "token"),
     )
-    generator_weight: float = setting(
-        0.2, "weight of the loss of a generator that learns (the code of SimLM)", minimum=0
-    )
+    generator_weight: float = setting(0.2, "weight of the loss of a generator that learns (SimLM's code)", minimum=0)
     bag_logits: str = setting(
         "embeddings",
-        "bag of words: embeddings = the vector times the word embeddings, as in BoW eq. 11; head = through the whole "
-        "language-model head, as in the code of BoW",
+        "bag of words: embeddings = the vector times the word embeddings, as in BoW eq. 11; head = the whole "
+        "language-model head, as in BoW's code",
         choices=("embeddings", "head"),
     )
     bag_weight_end: float = setting(
         1.0,
-        "bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = never, as in BoW; the code "
-        "of BoW has 0.1",
+        "bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = constant, as in BoW; BoW's "
+        "code has 0.1",
         minimum=0,
         maximum=1,
     )
-    max_length: int = setting(144, "tokens of a passage, [CLS] and [SEP] included", minimum=3)
+    max_length: int = setting(144, "tokens per passage, including [CLS] and [SEP]", minimum=3)
     heldout_fraction: float = setting(
-        0.05, "share of the passages that is held out to measure the loss", minimum=0.0001, maximum=0.5
+        0.05, "share of the passages to hold out for measuring the loss", minimum=0.0001, maximum=0.5
     )
-    max_eval_samples: int = setting(4096, "most passages that are held out", minimum=1)
+    max_eval_samples: int = setting(4096, "most passages to hold out", minimum=1)
     learning_rate: float = setting(3e-4, "peak learning rate of AdamW", minimum=0)
     gradient_accumulation_steps: int = setting(
-        1, "a step's batch is computed in this many parts, one after the other, in the memory of one of them", minimum=1
+        1, "compute a step's batch in this many parts, one after another, to save memory", minimum=1
     )
     bucket_steps: int | None = setting(
         64,
-        "passages of this many steps are sorted by length and dealt into batches, which need little padding; null = "
-        "batches are drawn at random",
+        "sort the passages of this many steps by length, so that batches need little padding; null = draw batches at "
+        "random",
         minimum=1,
         former=0,
     )
-    signals: bool = setting(True, "measure signs of retrieval quality on held-out passages with every held-out loss")
+    signals: bool = setting(True, "with every held-out loss, also measure indicators of retrieval quality")
     metric_for_best_model: str = setting(
         "heldout_loss",
-        "what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10 = retrieval by ICT "
+        "metric that selects the best parameters: heldout_loss = the objective's own; ict_RR@10 = retrieval on ICT "
         "pairs of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the vector's top 20 (BoW "
         "Algorithm 1)",
         choices=("heldout_loss", "ict_RR@10", "heldout_mlm_loss", "coverage@20"),
@@ -140,10 +135,10 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.trainable != "all" and self.objective != "mlm":
-            raise InputError(f"trainable: {self.trainable} is for objective mlm; take that, or trainable: all")
+            raise InputError(f"trainable: {self.trainable} needs objective mlm; use that, or trainable: all")
         if self.metric_for_best_model != "heldout_loss" and not self.signals:
             raise InputError(
-                f"metric_for_best_model {self.metric_for_best_model!r} is a signal; it needs signals: true"
+                f"metric_for_best_model {self.metric_for_best_model!r} is a signal and needs signals: true"
             )
         if self.objective == NONE:
             return
@@ -151,20 +146,19 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         if objective.pairs:
             if self.gradient_accumulation_steps > 1:
                 raise InputError(
-                    "pair tasks take their negatives from the whole batch, which gradient_accumulation_steps would cut "
-                    "up; set mini_batch_size and gradient_cache instead"
+                    "pair tasks take their negatives from the whole batch, which gradient_accumulation_steps would "
+                    "split; set mini_batch_size and gradient_cache instead"
                 )
             return
         nested = any(corruption.draw == "nested" for corruption in objective.corruptions)
         if nested and self.decoder_mlm_probability < self.encoder_mlm_probability:
             raise InputError(
                 f"decoder_mlm_probability {self.decoder_mlm_probability} must be at least encoder_mlm_probability "
-                f"{self.encoder_mlm_probability}: what is corrupted in the encoder's input is corrupted in the "
-                f"decoder's too"
+                f"{self.encoder_mlm_probability}: tokens corrupted for the encoder are also corrupted for the decoder"
             )
 
     def row(self) -> Objective:
-        """The objective's row with what these settings change in it."""
+        """The objective's row, changed by these settings."""
         assert self.objective != NONE, "nothing is trained"
         row = find_objective(self.objective)
         return replace(

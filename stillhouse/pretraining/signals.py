@@ -1,4 +1,4 @@
-"""Cheap signs of retrieval quality on held-out passages, measured while a pre-training runs.
+"""Cheap indicators of retrieval quality on held-out passages, measured during pre-training.
 
 Shape suffixes: B passages or queries, L tokens, D hidden width, E width of the word embeddings, V vocabulary, K ranks.
 """
@@ -23,7 +23,7 @@ Encode = Callable[[Tensor, Tensor], Tensor]
 
 MLM_LOSS = "heldout_mlm_loss"
 MLM_RATE = 0.15
-"""The mask rate of `heldout_mlm_loss`, whatever the objective's, so that objectives can be compared."""
+"""The mask rate of `heldout_mlm_loss`, the same for all objectives so that they can be compared."""
 ICT = "ict_RR@10"
 COVERAGE_RANKS = (1, 2, 5, 10, 20, 50, 100)
 COVERAGE_RANK = 20
@@ -33,7 +33,7 @@ NAMES = (ICT, MLM_LOSS, COVERAGE)
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Queries and the passage of each, as token ids and attention masks [B, L], on the model's device."""
+    """Queries and their passages, as token ids and attention masks [B, L] on the model's device."""
 
     query_ids_BL: Tensor
     query_attention_BL: Tensor
@@ -43,11 +43,11 @@ class TextPairs:
 
 @dataclass(frozen=True)
 class Signals:
-    """Measures an encoder in training. Call it in evaluation mode without gradients.
+    """Measures an encoder during training. Call it in evaluation mode without gradients.
 
-    `masked`: held-out passages masked as `mlm` does, the same ones for every call; `pairs`: sentences of held-out
-    passages and what is left of these (ICT, Chang et al. §3), none where passages have one sentence each. `towers`:
-    what makes vectors of queries and of passages where pair tasks train more than the pooled vector.
+    `masked`: held-out passages masked as `mlm` does, the same for every call; `pairs`: sentences of held-out passages
+    and the rest of each passage (ICT, Chang et al. §3), empty if every passage has one sentence. `towers`: the query
+    and passage encoders if pair tasks train more than the pooled vector.
     """
 
     model: PreTrainedModel
@@ -58,7 +58,7 @@ class Signals:
     towers: tuple[Encode, Encode] | None = None
 
     def __call__(self) -> Mapping[str, float]:
-        """`heldout_mlm_loss` (BoW §3.2), `coverage@20` (BoW Algorithm 1), and `ict_RR@10` where there are pairs."""
+        """`heldout_mlm_loss` (BoW §3.2), `coverage@20` (BoW Algorithm 1), and `ict_RR@10` if there are pairs."""
         values = {MLM_LOSS: self.mlm_loss(), COVERAGE: self.coverage([COVERAGE_RANK])[COVERAGE_RANK]}
         return values | ({ICT: self.ict()} if self.pairs else {})
 
@@ -68,7 +68,7 @@ class Signals:
         return pool(hidden_BLD, attention_BL, self.pooling)
 
     def mlm_loss(self) -> float:
-        """Mean cross-entropy of the masked tokens of held-out passages, over all of them (BoW §3.2)."""
+        """Mean cross-entropy over all masked tokens of the held-out passages (BoW §3.2)."""
         weight_VE, bias_V = output_matrix(self.model)
         total, positions = 0.0, 0
         for batch in self.masked:
@@ -83,10 +83,10 @@ class Signals:
         return total / max(1, positions)
 
     def coverage(self, ranks: Sequence[int]) -> dict[int, float]:
-        """Input-token coverage at every k of `ranks`, the mean over held-out passages, which are read unmasked.
+        """Input-token coverage at every k of `ranks`, averaged over the unmasked held-out passages.
 
-        The vector is projected to the vocabulary by the word embeddings (BoW eq. 11), or by the whole language-model
-        head where these are narrower than the vector.
+        The word embeddings project the vector to the vocabulary (BoW eq. 11), or the whole language-model head if they
+        are narrower than the vector.
         """
         totals, passages = dict.fromkeys(ranks, 0.0), 0
         for batch in self.masked:
@@ -99,8 +99,8 @@ class Signals:
     def nearest_tokens(self, passages: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
         """The first `passages` held-out passages and the tokens that their vectors rank first.
 
-        Gives the ids of the passages, int64 [B, L], those of their vectors' top `rank` tokens, int64 [B, K], and which
-        of these are among the passage's own, bool [B, K], as `token_coverage` counts them.
+        Returns the ids of the passages, int64 [B, L], the ids of their vectors' top `rank` tokens, int64 [B, K], and
+        whether each of these is in the passage, bool [B, K], as in `token_coverage`.
         """
         batch = self.masked[0]
         logits_BV = self._project(batch)[:passages]
@@ -110,7 +110,7 @@ class Signals:
         return ids_BL.cpu(), top_BK.cpu(), hits_BK.cpu()
 
     def _project(self, batch: CorruptedBatch) -> Tensor:
-        """The vectors of a batch's passages, read unmasked, in the space of the vocabulary [B, V]."""
+        """The vectors of a batch's unmasked passages, projected to the vocabulary [B, V]."""
         weight_VE, bias_V = output_matrix(self.model)
         states_BE = self.vectors(batch.ids_BL, batch.attention_BL)
         narrow = weight_VE.shape[1] != states_BE.shape[1]
@@ -119,20 +119,20 @@ class Signals:
         return functional.linear(states_BE, weight_VE, bias_V if narrow else None)
 
     def ict(self) -> float:
-        """RR@10 of finding the rest of a held-out passage by one of its sentences, among all these rests."""
+        """RR@10 of finding the rest of a held-out passage by one of its sentences, among the rests of all."""
         queries, passages = self.towers or (self._text_vectors, self._text_vectors)
         queries_BD = _all(queries, ((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs))
         passages_BD = _all(passages, ((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs))
-        # In bf16 about equal scores become ties, and ties count against the encoder.
+        # In bf16 nearly equal scores become ties, and ties count against the encoder.
         with torch.autocast(queries_BD.device.type, enabled=False):
             scores_BB = queries_BD @ passages_BD.T
         own_B1 = scores_BB.diagonal()[:, None]
-        # A tie counts against the encoder: one that gives every text the same vector finds nothing.
+        # Ties count against the encoder, so one that gives every text the same vector finds nothing.
         rank_B = (scores_BB >= own_B1).sum(1)
         return float(torch.where(rank_B <= 10, 1.0 / rank_B, 0.0).mean())
 
     def _text_vectors(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """The vectors by which retrieval would compare texts."""
+        """The vectors that retrieval would compare."""
         vectors_BD = self.vectors(ids_BL, attention_BL).float()
         return functional.normalize(vectors_BD, dim=1) if self.normalize else vectors_BD
 
@@ -144,7 +144,7 @@ def _all(encode: Encode, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
 def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:
     """For every k of `ranks`, |top-k tokens of the vector and tokens of the text| / |tokens of the text|, [B].
 
-    BoW Algorithm 1; a text's tokens are a set, without special ones. A text without tokens has coverage 0.
+    This is BoW Algorithm 1; a text's tokens are a set without special tokens. A text without tokens has coverage 0.
     """
     inside_BV = tokens_inside(ids_BL, special_BL, logits_BV.shape[1])
     size_B = inside_BV.sum(1).clamp(min=1)
@@ -157,6 +157,6 @@ def tokens_inside(ids_BL: Tensor, special_BL: Tensor, vocabulary: int) -> Tensor
     """Which tokens of the vocabulary a text has, bool [B, V]; special tokens and padding do not count."""
     inside_BV = torch.zeros(len(ids_BL), vocabulary, dtype=torch.bool, device=ids_BL.device)
     inside_BV.scatter_(1, ids_BL.masked_fill(special_BL, 0), True)
-    # Special tokens and padding were marked as token 0, which counts only where the text has it.
+    # Special tokens and padding were marked as token 0, which counts only if the text contains it.
     inside_BV[:, 0] = ((ids_BL == 0) & ~special_BL).any(1)
     return inside_BV

@@ -1,4 +1,4 @@
-"""Writes the files of a `tokens/` folder, a part of the passages at a time.
+"""Writes the files of a `tokens/` folder, one part of the passages at a time.
 
 Shape suffixes: T all tokens end to end, N all passages.
 """
@@ -32,11 +32,11 @@ def write_tokens(
     titles_as: str = SPACE,
     not_prose: Set[str] = frozenset(),
 ) -> dict[str, int]:
-    """Writes what is known token by token: `ids`, `word_starts`, `sentence_starts`, `offsets` and `title_lengths`.
+    """Write the token-level files: `ids`, `word_starts`, `sentence_starts`, `offsets` and `title_lengths`.
 
-    `parts` are consecutive slices of a corpus's passages, whose titles are read by `titles_as` (`TITLES`); one part is
-    in memory as tokens at a time. Returns the counts `passages`, `tokens`, `truncated` and `sentences` (titles are not
-    counted). A passage of `not_prose`, whose ids `parts` then have, is one sentence.
+    `parts` are consecutive slices of a corpus's passages; `titles_as` says how to read their titles (`TITLES`). The
+    tokens of one part are in memory at a time. Returns the counts `passages`, `tokens`, `truncated` and `sentences`
+    (without titles). A passage in `not_prose` is one sentence; `parts` then include passage ids.
     """
     truncated = sentences = 0
     with ExitStack() as stack:
@@ -65,9 +65,9 @@ def write_tokens(
 
 @doing("writing the structure of passages")
 def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
-    """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`.
+    """Write the passage-level files `article`, `lead` and `links`. Returns the counts `articles` and `article_links`.
 
-    A passage that is not prose is in no first section, from which questions are taken.
+    A passage that is not prose never counts as part of a first section, the source of queries.
     """
     blocks = corpus.passage_blocks("article_id", "section", "position")
     article_N, lead_N, links_M2 = article_structure(blocks, corpus.links)

@@ -1,7 +1,7 @@
 """The mean over all predicted tokens of a batch that is computed in parts (`loss_mean: token`).
 
-The loss of a part is the mean over its own tokens, and counts by the part's share of the passages. Where parts differ
-in tokens a passage, that is not the mean over the whole batch; the factors made here turn it into that.
+The loss of a part is the mean over its own tokens, weighted by the part's share of the passages. If parts differ in
+tokens per passage, this is not the mean over the whole batch. The factors computed here correct it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 TERMS = ("encoder", "decoder")
-"""The terms of a loss that are means over tokens."""
+"""The terms of the loss that are means over tokens."""
 
 
 def all_tokens(parts: Iterable[Mapping[str, int]], device: torch.device) -> Tensor:
@@ -22,9 +22,9 @@ def all_tokens(parts: Iterable[Mapping[str, int]], device: torch.device) -> Tens
 
 
 def token_factors(part: Mapping[str, int], share: float, total: Tensor) -> dict[str, Tensor]:
-    """What each term of a part's loss is multiplied by, a float64 scalar; 1 for a part that is the whole batch.
+    """The factor for each term of a part's loss, a float64 scalar; 1 if the part is the whole batch.
 
-    `part`: its predicted tokens by term; `share`: its share of the batch's passages, by which its loss counts
-    afterwards; `total`: the tokens of the whole batch, as `all_tokens` gives them.
+    `part`: its predicted tokens by term; `share`: its share of the batch's passages, the later weight of its loss;
+    `total`: the tokens of the whole batch, from `all_tokens`.
     """
     return {term: part[term] / (tokens * share) for term, tokens in zip(TERMS, total.clamp(min=1))}

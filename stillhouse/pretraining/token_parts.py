@@ -1,4 +1,4 @@
-"""The token arrays of a corpus made by several processes: each cuts some passages, and their files are put together."""
+"""Token arrays of a corpus from several processes: each tokenizes some passages, then their files are joined."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COPIED = 1 << 20
 
 @dataclass(frozen=True)
 class TokenSettings:
-    """What of, by which tokenizer and how a process makes tokens."""
+    """The corpus, the tokenizer and the settings with which a process tokenizes."""
 
     corpus: Path
     tokenizer: Path
@@ -47,7 +47,7 @@ class TokenSettings:
 
 
 def blocks_of(corpus: Corpus, rows: range | None = None) -> Iterator[pd.DataFrame]:
-    """What `write_tokens` reads of all passages, or of some rows."""
+    """The input of `write_tokens` for all passages, or for some rows."""
     columns = ("title", "text", *(("passage_id",) if corpus.not_prose else ()))
     return corpus.passage_blocks(*columns, rows=TEXTS_AT_ONCE, among=None if rows is None else np.array(rows))
 
@@ -60,10 +60,10 @@ def write_token_parts(
     rows: int,
     watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda results, count: results,
 ) -> dict[str, int]:
-    """Writes the files of `write_tokens` for a whole corpus, and returns its counts; `rows` passages are a part.
+    """Write the files of `write_tokens` for a whole corpus and return its counts; a part has `rows` passages.
 
-    Parts lie in `work`, which all processes see; those that an earlier run finished are taken unchanged. One block of
-    tokens is in memory, here and in each process.
+    Parts are in `work`, which all processes share; parts finished by an earlier run are reused. Each process, including
+    this one, holds one block of tokens in memory.
     """
     count = Corpus.open(settings.corpus).passage_count
     root = work / f"tokens-{digest_json([rows, count])[:20]}"
@@ -72,13 +72,13 @@ def write_token_parts(
     counts: dict[str, int] = dict.fromkeys(("passages", "tokens", "truncated", "sentences"), 0)
     for found in watch(each(partial(_write_part, root, settings), parts), len(parts)):
         counts = {name: counts[name] + found[name] for name in counts}
-    with doing("putting the tokens together"):
+    with doing("joining the tokens"):
         _join(folder, [root / name for name, _ in parts])
     return counts
 
 
 def copied(settings: TokenSettings, work: Path) -> TokenSettings:
-    """The same with a copy of the corpus and the tokenizer in `work`, where processes of other machines see them."""
+    """Copy the corpus and the tokenizer to `work`, where processes on other machines can read them."""
     found = {"corpus": settings.corpus, "tokenizer": settings.tokenizer}
     with doing("copying the corpus to the work area"):
         for name, folder in found.items():

@@ -1,4 +1,4 @@
-"""The token cache: every passage cut into tokens once, as flat memory-mapped arrays, and batches taken from it.
+"""The token cache: passages tokenized once into flat memory-mapped arrays, and batches from it.
 
 Shape suffixes: B passages, L tokens, T all tokens end to end, N all passages.
 """
@@ -25,12 +25,12 @@ from stillhouse.retrieval.models.passage_tokens import separators
 ADDED = 2
 """Special tokens around a passage: [CLS] before it and [SEP] after it."""
 UNCUT = 1 << 30
-"""A length that no text has."""
+"""A length that no text reaches."""
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The ids of a tokenizer's special tokens; `all` is sorted and holds [UNK] too."""
+    """The ids of a tokenizer's special tokens; `all` is sorted and includes [UNK]."""
 
     cls: int
     sep: int
@@ -40,18 +40,18 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> SpecialTokens:
-        """Raises `InputError` for a tokenizer that lacks one of the four."""
+        """Raises `InputError` if the tokenizer lacks one of the four."""
         ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask")}
         lacking = [name for name, number in ids.items() if number is None]
         if lacking:
             raise InputError(
-                f"the tokenizer has no {lacking[0]} token; take a BERT-like encoder with `stillhouse fetch-model`"
+                f"the tokenizer has no {lacking[0]} token; fetch a BERT-like encoder with `stillhouse fetch-model`"
             )
         return cls(**ids, all=tuple(sorted(tokenizer.all_special_ids)))
 
 
 def vocabulary_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The digest of the map from token to id: equal digests mean that ids mean the same."""
+    """The digest of the map from token to id; equal digests mean equal vocabularies."""
     return digest_json(tokenizer.get_vocab())
 
 
@@ -59,8 +59,8 @@ def vocabulary_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 class Tokens:
     """Passages as flat arrays: `ids` int32 [T], `offsets` int64 [N + 1], `word_starts` bool [T], `ends` int32 [T].
 
-    `ends` is the character of the text that follows each token; it is not saved. `truncated` is the number of passages
-    that were cut.
+    `ends` is the position in the text after each token; it is not saved. `truncated` is the number of truncated
+    passages.
     """
 
     ids: NDArray[np.int32]
@@ -76,15 +76,14 @@ class Tokens:
 
 
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Tokens:
-    """Cuts texts into tokens, without special tokens, at most `max_length - 2` of each.
+    """Tokenize texts without special tokens, into at most `max_length - 2` tokens each.
 
-    A word is what the tokenizer's pre-tokenizer makes one, so a punctuation mark is a word of its own. The title and
-    the text of a corpus with `titles: sep` have the tokenizer's [SEP] between them, a word that ends with the title.
-    Raises `InputError` for a tokenizer without a fast version, which alone knows where words begin, and for one
-    without a separator where one is asked for.
+    The tokenizer's pre-tokenizer defines words, so each punctuation mark is a word. In a corpus with `titles: sep` the
+    tokenizer's [SEP] stands between title and text, as a word that ends with the title. Raises `InputError` for a
+    tokenizer without a fast version, which is needed to find words, or without a separator if one is needed.
     """
     if not tokenizer.is_fast:
-        raise InputError("the tokenizer has no fast version (tokenizer.json), which says where words begin")
+        raise InputError("the tokenizer has no fast version (tokenizer.json), which is needed to find words")
     if not texts:
         return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), np.zeros(0, np.int32), 0)
     parts = [divided(text) for text in texts]
@@ -94,7 +93,7 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
 
 
 def _cut_pairs(tokenizer: PreTrainedTokenizerBase, parts: Sequence[tuple[str, str]], max_length: int) -> Tokens:
-    """Titles, the separators behind them, and texts as one; special tokens that they spell out are plain words."""
+    """Join titles, separators and texts; special tokens spelled out in them are plain words."""
     titles, texts = (
         _cut_texts(tokenizer, side, UNCUT, literally=True) for side in ([part[n] for part in parts] for n in (0, 1))
     )
@@ -110,7 +109,7 @@ def _cut_pairs(tokenizer: PreTrainedTokenizerBase, parts: Sequence[tuple[str, st
     )
     of_passage_T = [np.repeat(passages, np.diff(side.offsets)) for side in (titles, between, texts)]
     order_T = np.argsort(np.concatenate(of_passage_T), kind="stable")
-    # A text begins behind its title and the separator, or behind the separator alone.
+    # A text begins after its title and the separator, or after just the separator.
     ends_T = np.concatenate([titles.ends, between.ends, texts.ends + (chars_N + 1)[of_passage_T[2]]])[order_T]
     ids_T = np.concatenate([titles.ids, between.ids, texts.ids])[order_T]
     starts_T = np.concatenate([titles.word_starts, between.word_starts, texts.word_starts])[order_T]
@@ -129,7 +128,7 @@ def _cut_pairs(tokenizer: PreTrainedTokenizerBase, parts: Sequence[tuple[str, st
 def _cut_texts(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, literally: bool = False
 ) -> Tokens:
-    """Texts without separators; `literally` makes plain words of special tokens that they spell out."""
+    """Tokenize texts without separators; `literally` treats special tokens spelled out in them as plain words."""
     encodings = _encoded(tokenizer, texts, literally)
     most, truncated = max_length - ADDED, 0
     for encoding in encodings:
@@ -138,7 +137,7 @@ def _cut_texts(
             truncated += 1
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
     np.cumsum([len(encoding) for encoding in encodings], out=offsets[1:])
-    # Every list that the tokenizer hands over is read once, straight into an array: it is a tenth of the time.
+    # Reading each list of the tokenizer just once, directly into an array, takes a tenth of the time.
     ids_T = np.fromiter(chain.from_iterable(encoding.ids for encoding in encodings), np.int32, offsets[-1])
     words_T = np.fromiter(chain.from_iterable(encoding.word_ids for encoding in encodings), np.int32, offsets[-1])
     spans = chain.from_iterable(encoding.offsets for encoding in encodings)
@@ -150,9 +149,9 @@ def _cut_texts(
 
 
 def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], literally: bool) -> list[Encoding]:
-    """What the library behind a fast tokenizer says of each text, whole and without special tokens.
+    """The encoding of each text by the library behind a fast tokenizer, untruncated and without special tokens.
 
-    The tokenizer's own call makes lists of all ids beside, which nobody reads here.
+    Calling the tokenizer itself would also build lists of all ids that are not needed here.
     """
     backend: Tokenizer = tokenizer.backend_tokenizer
     backend.no_truncation()
@@ -163,7 +162,7 @@ def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], literally
 
 
 def join(parts: Iterator[Tokens]) -> Tokens:
-    """Consecutive runs of passages as one."""
+    """Concatenate consecutive runs of passages."""
     all_parts = list(parts)
     sizes = np.cumsum([0] + [len(part.ids) for part in all_parts])
     shifted = [part.offsets[1:] + size for part, size in zip(all_parts, sizes)]
@@ -178,11 +177,11 @@ def join(parts: Iterator[Tokens]) -> Tokens:
 
 @dataclass(frozen=True)
 class PassageBatch:
-    """Passages with special tokens and padding, NumPy arrays [B, L]: L is the length of the longest of them.
+    """Passages with special tokens and padding, as NumPy arrays [B, L], where L is the length of the longest.
 
-    `ids` int64; `attention` is true where a token is and false at padding; `special` is true at special tokens and at
-    padding, which are never corrupted and never predicted; `word_starts` is true at a passage token that begins a word;
-    `importance` float32 is the AMI value (0 at special tokens), or None where the cache has none.
+    `ids` is int64; `attention` is true at tokens and false at padding; `special` is true at special tokens and padding,
+    which are never corrupted or predicted; `word_starts` is true at passage tokens that begin a word; `importance`
+    float32 is the AMI value (0 at special tokens), or None if the cache has none.
     """
 
     ids: NDArray[np.int64]
@@ -194,9 +193,9 @@ class PassageBatch:
 
 @dataclass(frozen=True)
 class TokenCache:
-    """A `tokens/` folder, memory-mapped, and the importance values of its tokens where there are some.
+    """A memory-mapped `tokens/` folder and, optionally, the importance values of its tokens.
 
-    `structure` is None for a folder that was written without sentences and articles.
+    `structure` is None for a folder written without sentences and articles.
     """
 
     ids: NDArray[np.int32]
@@ -208,29 +207,29 @@ class TokenCache:
 
     @classmethod
     def open(cls, folder: Path, specials: SpecialTokens, importance: Path | None = None) -> TokenCache:
-        """Raises `InputError` when a file is missing or importance belongs to other tokens."""
+        """Raises `InputError` if a file is missing or the importance belongs to other tokens."""
         for name in ("ids", "offsets", "word_starts"):
             if not (folder / f"{name}.npy").is_file():
                 raise InputError(
-                    f"{folder} is not a token folder: it lacks {name}.npy; `stillhouse tokenize` writes one"
+                    f"{folder} is not a token folder: it lacks {name}.npy; run `stillhouse tokenize` to write one"
                 )
         ids = np.load(folder / "ids.npy", mmap_mode="r")
         offsets = np.load(folder / "offsets.npy")
         word_starts = np.load(folder / "word_starts.npy", mmap_mode="r")
         ami = np.load(importance / "ami.npy", mmap_mode="r") if importance else None
         if ami is not None and len(ami) != len(ids):
-            raise InputError(f"{importance} belongs to other tokens than {folder}; run `stillhouse importance` again")
+            raise InputError(f"{importance} does not match the tokens in {folder}; run `stillhouse importance` again")
         return cls(ids, offsets, word_starts, specials, ami, PassageStructure.open(folder))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of every passage, without special tokens, int64 [N]."""
+        """The number of tokens of every passage, without special tokens, int64 [N]."""
         return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], max_length: int) -> PassageBatch:
-        """The passages of `rows`, each cut to `max_length` tokens with its special tokens and padded to the longest."""
+        """The passages of `rows`, truncated to `max_length` tokens with special tokens and padded to the longest."""
         begins_B1 = self.offsets[rows][:, None]
         lengths_B1 = np.minimum(self.offsets[rows + 1][:, None] - begins_B1, max_length - ADDED)
         position_1L = np.arange(int(lengths_B1.max()) + ADDED)[None]
@@ -246,6 +245,6 @@ class TokenCache:
         if self.importance is not None:
             importance_BL = np.zeros(inside_BL.shape, dtype=np.float32)
             importance_BL[inside_BL] = self.importance[where]
-        # A passage may spell out a special token ("[SEP]"), which the tokenizer then takes for one.
+        # A passage may spell out a special token ("[SEP]"), which the tokenizer then reads as one.
         special_BL = ~inside_BL | np.isin(ids_BL, self.specials.all)
         return PassageBatch(ids_BL, position_1L <= lengths_B1 + 1, special_BL, word_starts_BL, importance_BL)

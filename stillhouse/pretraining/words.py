@@ -1,4 +1,4 @@
-"""Whole words in place of word pieces: a word is the sequence of its pieces, whatever its text was.
+"""Whole words instead of word pieces: a word is the sequence of its pieces, whatever its text.
 
 Shape suffixes: T tokens, W words of a block, P pieces of the longest word, D distinct words.
 """
@@ -22,8 +22,8 @@ TOKENS_AT_ONCE = 1 << 21
 class Words:
     """A corpus as whole words.
 
-    `ids` int32, one a word, memory-mapped: a row of `inventory` int32 [D, P], the distinct words by their pieces,
-    sorted, padded with -1. `offsets` int64 [N + 1]: the passages' borders among the words.
+    `ids` int32, one per word, memory-mapped, are rows of `inventory` int32 [D, P]: the distinct words as sorted rows of
+    pieces, padded with -1. `offsets` int64 [N + 1] are the passages' borders among the words.
     """
 
     ids: NDArray[np.int32]
@@ -34,7 +34,7 @@ class Words:
 def cut_into_words(
     ids_T: NDArray[np.int32], word_starts_T: NDArray[np.bool_], offsets: NDArray[np.int64], folder: Path
 ) -> Words:
-    """Numbers the words of a corpus; a passage's first token begins a word. `ids` is a file of `folder`."""
+    """Number the words of a corpus; a passage's first token begins a word. `ids` is a file in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     inventories, sizes, word_offsets = [], [], [np.zeros(1, dtype=np.int64)]
     local_path, path = folder / "words.local", folder / "words.ids"
@@ -59,7 +59,7 @@ def cut_into_words(
 
 
 def word_begins(word_starts_T: NDArray[np.bool_], borders: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where words begin in a block of whole passages; `borders` are those of its passages in the corpus."""
+    """Where words begin in a block of whole passages; `borders` are the passages' borders in the corpus."""
     begins_T = np.array(word_starts_T)
     firsts = borders[:-1] - borders[0]
     begins_T[firsts[firsts < len(begins_T)]] = True
@@ -67,7 +67,7 @@ def word_begins(word_starts_T: NDArray[np.bool_], borders: NDArray[np.int64]) ->
 
 
 def union(inventories: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
-    """The distinct words of all inventories, sorted, int32 [D, P], and for each inventory its words' rows therein."""
+    """The sorted distinct words of all inventories, int32 [D, P], and for each inventory the rows of its words."""
     width = max((inventory.shape[1] for inventory in inventories), default=1)
     wide = [
         np.pad(inventory, ((0, 0), (0, width - inventory.shape[1])), constant_values=-1) for inventory in inventories
@@ -81,7 +81,7 @@ def union(inventories: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], 
 
 
 def _distinct(ids_T: NDArray[np.int32], begins_W: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The distinct words of a block, [D, P], and every word's row: words are numbered piece by piece, all at once."""
+    """The distinct words of a block, [D, P], and every word's row. All words are numbered together, piece by piece."""
     lengths_W = np.diff(begins_W, append=len(ids_T))
     longest = int(lengths_W.max(initial=1))
     numbers_W = np.unique(ids_T[begins_W], return_inverse=True)[1].astype(np.int64)
@@ -106,7 +106,7 @@ def score_of_words(
     word_starts_T: NDArray[np.bool_],
     offsets: NDArray[np.int64],
 ) -> None:
-    """Gives every token the score of its word; `scores` float32, one a word of the corpus."""
+    """Give every token the score of its word; `scores` float32 has one entry per word of the corpus."""
     done = 0
     for begin, end in passage_blocks(offsets, TOKENS_AT_ONCE):
         borders = offsets[begin : end + 1]

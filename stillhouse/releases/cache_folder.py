@@ -1,8 +1,7 @@
-"""The run cache in the work area: how much it may take there, and what goes when it is full.
+"""The run cache in the work area: its size limit, and what is deleted when it is full.
 
-Checkpoints lie on the same volume and go before it. So the folder has a limit, and leaves the last tenth of the volume
-alone; what was saved or taken longest ago is removed for what is new. DVC's remotes elsewhere are somebody's to keep:
-nothing is removed there.
+Checkpoints share the volume and matter more, so the folder has a limit and leaves a tenth of the volume free. The least
+recently used files make room for new ones. DVC's remotes elsewhere belong to others: nothing is deleted there.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from stillhouse.errors import InputError
 
 FOLDER = "run-cache"
 LIMIT = "STILLHOUSE_RUN_CACHE_GIB"
-"""Environment variable that says how many GiB the run cache in the work area may hold."""
+"""Environment variable with the size limit of the run cache in the work area, in GiB."""
 DEFAULT_LIMIT = 10.0
 LEFT_ALONE = 0.1
-"""The part of the volume that stays free."""
+"""The share of the volume that stays free."""
 GIB = 1024**3
 
 
 class NoRoom(Exception):
-    """What is to be saved does not fit, whatever is removed."""
+    """The new files do not fit, whatever is removed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class CacheFolder:
     limit: int
 
     def make_room(self, needed: int) -> None:
-        """Removes what was used longest ago until `needed` more bytes fit. Raises `NoRoom` where they never will."""
+        """Removes the least recently used files until `needed` more bytes fit. Raises `NoRoom` if they never will."""
         self.path.mkdir(parents=True, exist_ok=True)
         files = sorted(self._files())
         held = sum(size for _, size, _ in files)
@@ -45,8 +44,8 @@ class CacheFolder:
         most = min(self.limit, held + disk.free - int(LEFT_ALONE * disk.total))
         if needed > most:
             raise NoRoom(
-                f"it has {needed / GIB:.1f} GiB, and {max(most, 0) / GIB:.1f} of the volume are for the run cache "
-                f"(${LIMIT}, and a tenth of the volume stays free)"
+                f"it has {needed / GIB:.1f} GiB, and the run cache may use {max(most, 0) / GIB:.1f} GiB of the volume "
+                f"(${LIMIT}; a tenth of the volume stays free)"
             )
         for _, size, path in files:
             if held + needed <= most:
@@ -55,14 +54,14 @@ class CacheFolder:
             held -= size
 
     def use(self, digests: Iterable[str]) -> None:
-        """Notes that files were taken, by their digests: they are kept for longer."""
+        """Marks files as used, by their digests, so that they are kept longer."""
         for digest in digests:
             path = self.path / "files" / "md5" / digest[:2] / digest[2:]
             if path.exists():
                 os.utime(path)
 
     def _files(self) -> Iterable[tuple[float, int, Path]]:
-        """When each file was last used, its bytes, and its path."""
+        """Each file's modification time, size in bytes, and path."""
         for path in self.path.rglob("*"):
             try:
                 status = path.stat()
@@ -73,7 +72,7 @@ class CacheFolder:
 
 
 def own_cache(address: str, environment: Mapping[str, str] = os.environ) -> CacheFolder | None:
-    """The run cache at `address` where it is that of the work area; None for any other folder, and for a remote."""
+    """The run cache at `address` if it is the work area's own; None for any other folder and for a remote."""
     if "://" in address or Path(address).resolve() != (work_root() / FOLDER).resolve():
         return None
     text = environment.get(LIMIT) or str(DEFAULT_LIMIT)
@@ -82,10 +81,10 @@ def own_cache(address: str, environment: Mapping[str, str] = os.environ) -> Cach
     except ValueError:
         limit = -1.0
     if not 0 <= limit < float("inf"):
-        raise InputError(f"${LIMIT} is {text!r}; give a number of GiB, as 10")
+        raise InputError(f"${LIMIT} is {text!r}; give a number of GiB, such as 10")
     return CacheFolder(Path(address), int(limit * GIB))
 
 
 def bytes_of(folders: Iterable[Path]) -> int:
-    """How many bytes the files in folders have."""
+    """The total size of the files in folders, in bytes."""
     return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())

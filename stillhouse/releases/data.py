@@ -1,4 +1,4 @@
-"""What releases ask of DVC: is the workspace whole, record what was made, push it, and fetch what was released."""
+"""What releases need of DVC: check that the workspace is complete; record, push and fetch artifacts."""
 
 from __future__ import annotations
 
@@ -20,50 +20,48 @@ from stillhouse.remote.address import redact
 from stillhouse.remote.dvc_source import fetch, of_a_remote
 
 ALWAYS = "always changed"
-"""What DVC says of a stage that runs each time; its output is what later stages go by."""
+"""DVC's status of a stage that runs every time; later stages depend on its output."""
 
 
 def refuse_unfinished(folder: Path) -> None:
-    """Raises `InputError` when the artifacts are not those of dvc.lock: then nobody could say how they were made."""
+    """Raises `InputError` if the artifacts do not match dvc.lock: nobody could say how they were made."""
     with _workspace(folder) as repo:
         changed = sorted(stage for stage, what in repo.status().items() if what != [ALWAYS])
     if changed:
         names = ", ".join(changed[:3])
-        raise InputError(f"{names} in {folder} changed since it was run; `dvc repro` first, then promote")
+        raise InputError(f"{names} in {folder} changed since the last run; run `dvc repro` first, then promote")
 
 
 def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
-    """Raises `InputError` that names the file where an artifact's bytes are not those that its step wrote.
+    """Raises `InputError` with the file's name if an artifact's bytes are not those that its step wrote.
 
-    DVC does not look: it goes by size and time of a file that it knows, and takes one that it does not know without a
-    look.
+    DVC does not notice: it compares the size and time of a file that it knows, and accepts others unchecked.
     """
     for path in paths.values():
         read_manifest(folder / path)
 
 
 def record(folder: Path) -> None:
-    """Writes dvc.lock for artifacts that something else than `dvc repro` made, by the stages of dvc.yaml."""
+    """Writes dvc.lock, from the stages of dvc.yaml, for artifacts that were made without `dvc repro`."""
     with _workspace(folder) as repo:
         repo.commit(force=True)
 
 
 def push(folder: Path) -> None:
-    """Pushes the workspace's data to its default remote, and the run cache. What is there already is not sent again.
+    """Pushes the workspace's data and the run cache to its default remote. Skips what is already there.
 
-    What DVC's cache has lost or damaged is taken from the workspace again, whose artifacts the caller has looked at.
-    Raises `InputError` with the remedy where there is no remote, where it takes nothing, and where it does not keep
-    what it took.
+    Files that DVC's cache has lost or damaged are restored from the workspace, whose artifacts the caller has checked.
+    Raises `InputError` with the remedy if there is no remote, if it accepts nothing, or if it loses what it accepted.
     """
     with _workspace(folder) as repo:
         if not repo.config["core"].get("remote"):
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
         if lacking := lacking_in_cache(repo):
-            say(f"DVC's cache lacked {len(lacking)} files of {_names(lacking)}; they are taken from the workspace")
+            say(f"DVC's cache lacks {len(lacking)} files of {_names(lacking)}; restoring them from the workspace")
             repo.commit(force=True)
         if lacking := lacking_on_remote(repo):
             send(repo, lacking)
-        # A remote that keeps versions is left to DVC, which is to make its list of what to send anew (objects.py).
+        # DVC itself sends to a remote that keeps versions; it must rebuild its list of files to send (objects.py).
         repo.drop_data_index()
         repo.push(run_cache=True)
         lacking = lacking_on_remote(repo)
@@ -79,9 +77,9 @@ def _names(lacking: Mapping[str, str]) -> str:
 
 
 def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
-    """Copies artifacts of a release, all or those of `names` that it has, to `target`/<name>.
+    """Copies the artifacts of a release, or those of `names` that it has, to `target`/<name>.
 
-    Raises `InputError` before anything is fetched where one of these places holds something that no step wrote.
+    Raises `InputError` before anything is fetched if a destination holds something that no step wrote.
     """
     wanted = {name: path for name, path in release.paths.items() if not names or name in names}
     if target.is_file():
@@ -103,7 +101,7 @@ def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ..
 
 @contextmanager
 def _workspace(folder: Path) -> Iterator[Any]:
-    """The DVC repository of a folder; failures become `InputError` with what to look at."""
+    """Opens the DVC repository of a folder; failures become an `InputError` that says what to check."""
     try:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
@@ -111,7 +109,7 @@ def _workspace(folder: Path) -> Iterator[Any]:
         raise InputError("releases need DVC: pip install 'stillhouse[platform]'") from None
     logging.getLogger("dvc").setLevel(logging.ERROR)
     here = Path.cwd()
-    os.chdir(folder)  # DVC reads dvc.yaml's templates from where it is called
+    os.chdir(folder)  # DVC reads dvc.yaml's templates relative to the current folder
     try:
         with Repo(".") as repo:
             _drop_cut_note(repo)
@@ -123,15 +121,15 @@ def _workspace(folder: Path) -> Iterator[Any]:
         raise InputError(
             f"DVC cannot do this in {folder}: {why}. Does the remote exist, and may this machine write there "
             "(bucket, credentials: in a pod the secret that data_secret names, for SSH ssh_secret, for Google's "
-            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same command may "
-            "be repeated"
+            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; you can repeat the "
+            "command"
         ) from error
     finally:
         os.chdir(here)
 
 
 def _drop_cut_note(repo: Any) -> None:
-    """Removes DVC's note of who reads and writes what if a kill cut it short, for which DVC would refuse all work."""
+    """Removes DVC's record of readers and writers if a kill truncated it; DVC would refuse to work with it."""
     from dvc.lock import LockError, make_lock
     from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
 
@@ -151,7 +149,7 @@ def _is_json(path: Path) -> bool:
 
 
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What `release.json` says of every artifact: its path, Stillhouse's digest and DVC's, the code and its commit."""
+    """The entries of `release.json` for artifacts: path, Stillhouse's and DVC's digests, the code and its commit."""
     from stillhouse.releases.lineage import lineage
 
     found = {}

@@ -1,7 +1,7 @@
-"""The few things that releases ask of git: read tags, make a commit beside the working tree, push all or nothing.
+"""The git operations that releases need: read tags, make a commit beside the working tree, push all or nothing.
 
-A commit is made in an index of its own and pushed by its hash: the working tree, the index and the branches of who
-calls stay unchanged until it is pushed, and a push that is refused or cut off leaves nothing to clean up.
+A commit is made in a separate index and pushed by its hash. The caller's working tree, index and branches stay
+unchanged until it is pushed, and a push that is rejected or cut off leaves nothing to clean up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stillhouse.remote.address import redact
 
 REMOTE = "origin"
 NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}
-"""Who commits where git knows no name, as in a pod."""
+"""The committer where git has no name configured, as in a pod."""
 TAKEN = (
     "already exists",
     "fetch first",
@@ -28,23 +28,23 @@ TAKEN = (
     "failed to update ref",
     "incorrect old",
 )
-"""What git says of a push that another was faster than; `TAKEN` and no other reason is worth another attempt."""
+"""Git's messages for a push that lost to a faster one; only these are worth another attempt."""
 
 
 class PushTaken(Exception):
-    """Another push came first: what this one was based on is no longer the newest."""
+    """Another push came first, so this one's base is no longer the newest."""
 
 
 @dataclass(frozen=True)
 class Git:
-    """A work tree, or a folder in one. A command that takes longer than `seconds` has failed; None = however long."""
+    """A git work tree, or a folder in one. A command fails after `seconds`; None = no time limit."""
 
     folder: Path
     seconds: float | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Git:
-        """Raises `InputError`, with the remedy, for a folder that is in no git work tree or has no remote."""
+        """Raises `InputError`, with the remedy, for a folder that is not in a git work tree or has no remote."""
         git = cls(folder)
         try:
             git("rev-parse", "--show-toplevel")
@@ -52,15 +52,15 @@ class Git:
             raise InputError("releases need git, which is not installed here") from None
         except GitFailed as error:
             raise InputError(
-                f"{folder} is not in a git work tree ({error.first}); releases are kept in one: `git init "
-                "--initial-branch main`, commit, and `git remote add origin URL`"
+                f"{folder} is not in a git work tree ({error.first}); releases need one: run `git init "
+                "--initial-branch main`, commit, and run `git remote add origin URL`"
             ) from None
         if REMOTE not in git("remote").split():
-            raise InputError(f"the git repository of {folder} has no remote; `git remote add {REMOTE} URL` names one")
+            raise InputError(f"the git repository of {folder} has no remote; add one: `git remote add {REMOTE} URL`")
         return git
 
     def __call__(self, *words: str, given: str | None = None, more: Mapping[str, str] | None = None) -> str:
-        """What a git command prints. Raises `GitFailed` with the last line of what it says."""
+        """Returns the output of a git command. Raises `GitFailed` with what git printed."""
         environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | dict(more or {})
         settings = {"cwd": self.folder, "env": environment, "timeout": self.seconds}
         try:
@@ -73,13 +73,13 @@ class Git:
 
     @property
     def prefix(self) -> str:
-        """The folder's path in the repository: "" or one that ends with a slash."""
+        """The folder's path in the repository: "", or a path that ends with a slash."""
         return self("rev-parse", "--show-prefix")
 
     def fetch(self, tags: str) -> None:
-        """Brings the remote's branches here, and its tags that begin with `tags`.
+        """Fetches the remote's branches, and its tags that begin with `tags`.
 
-        Raises `InputError` when the remote cannot be reached.
+        Raises `InputError` if the remote cannot be reached.
         """
         try:
             branches = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
@@ -91,7 +91,7 @@ class Git:
             ) from None
 
     def tags(self, pattern: str) -> dict[str, str]:
-        """The annotated tags that match, by name: the full text of each, in no order of note."""
+        """The matching annotated tags, name -> full message, in no particular order."""
         layout = "--format=%(objecttype) %(refname:strip=2)%00%(contents)%01"
         text = self("for-each-ref", f"refs/tags/{pattern}", layout)
         found = {}
@@ -103,20 +103,20 @@ class Git:
         return found
 
     def commit_of(self, revision: str) -> str:
-        """The commit of a revision, or "" where there is none."""
+        """The commit of a revision, or "" if it does not exist."""
         try:
             return self("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         except GitFailed:
             return ""
 
     def read(self, revision: str, path: str) -> str:
-        """A file of the folder at a revision."""
+        """The text of one of the folder's files at a revision."""
         return self("show", f"{revision}:{self.prefix}{path}")
 
     def commit(self, parent: str, files: Iterable[str], message: str) -> str:
-        """A commit upon `parent` ("" = the first) in which some files are as they lie in the folder; its hash.
+        """Commits the current version of some of the folder's files on top of `parent` ("" = none); returns the hash.
 
-        A file that is not there is removed in the commit. No branch moves.
+        A file that does not exist is removed in the commit. No branch moves.
         """
         top = Path(self("rev-parse", "--show-toplevel"))
         prefix = self.prefix
@@ -141,15 +141,15 @@ class Git:
         return self("commit-tree", tree, *parents, "-F", "-", given=message, more=self._people())
 
     def tag_object(self, name: str, commit: str, message: str) -> str:
-        """An annotated tag that no name refers to yet; its hash."""
+        """Creates an annotated tag object that no ref points to yet; returns its hash."""
         tagger = self("var", "GIT_COMMITTER_IDENT", more=self._people())
         content = f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
         return self("mktag", given=content)
 
     def push(self, refs: Mapping[str, str]) -> None:
-        """Sets refs of the remote to hashes, all of them or none; never replaces a tag or turns back a branch.
+        """Sets refs of the remote to hashes, all or none. Never replaces a tag or rewinds a branch.
 
-        Raises `PushTaken` when another push came first, `InputError` when the remote cannot be written.
+        Raises `PushTaken` if another push came first, and `InputError` if the remote cannot be written.
         """
         try:
             self("push", "--quiet", "--atomic", REMOTE, *(f"{value}:{name}" for name, value in refs.items()))
@@ -158,12 +158,12 @@ class Git:
                 raise PushTaken(error.last) from None
             raise InputError(
                 f"cannot push to the git remote {REMOTE} of {self.folder}: {error.last}. May this machine write there "
-                "(key, token, protected branch; in a pod, the secret that git_secret names)? Nothing was released; the "
-                "same command may be repeated"
+                "(key, token, protected branch; in a pod, the secret that git_secret names)? Nothing was released; you "
+                "can repeat the command"
             ) from None
 
     def _people(self) -> dict[str, str]:
-        """Names for commits where git has none."""
+        """Environment variables with names for commits where git has none."""
         return {
             f"GIT_{role}_{part}": NOBODY[part]
             for role in ("AUTHOR", "COMMITTER")

@@ -1,8 +1,7 @@
-"""What every artifact carries, so that one seen anywhere can be found again in git and DVC.
+"""The lineage that every artifact carries, so that it can be traced back to git and DVC.
 
-`digest` is Stillhouse's own (its manifest covers all files), `dvc` the name under which DVC keeps the folder, `code`
-the digest of Stillhouse's code, `revision` the git commit it was built from where that is known, and `parameters` the
-digest of the settings.
+`digest` is Stillhouse's own (its manifest covers all files), `dvc` is DVC's name for the folder, `code` is the digest
+of Stillhouse's code, `revision` is the git commit of the code if known, and `parameters` is the digest of the settings.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from stillhouse.monitoring.settings import PIPELINE, RUN
 from stillhouse.steps.execute import code_digest
 
 REVISION = "STILLHOUSE_REVISION"
-"""The git commit of the code; an image declares it."""
+"""Environment variable with the git commit of the code; an image sets it."""
 AT_ONCE = 1 << 20
 NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def lineage(folder: Path) -> dict[str, str]:
-    """The lineage of an artifact folder that a step wrote: flat text, as Kubeflow keeps metadata."""
+    """The lineage of an artifact folder that a step wrote, as flat text for Kubeflow's metadata."""
     manifest = read_manifest(folder, verify=False)
     return {
         "digest": manifest.digest,
@@ -37,7 +36,7 @@ def lineage(folder: Path) -> dict[str, str]:
 
 
 def kubeflow_run() -> dict[str, str]:
-    """The run of Kubeflow that this process is of: `id`, `pipeline`, `namespace`; empty outside of one."""
+    """The Kubeflow run of this process: `id`, `pipeline`, `namespace`; empty outside Kubeflow."""
     if not (run := os.environ.get(RUN)):
         return {}
     found = {"id": run, "pipeline": os.environ.get(PIPELINE, "")}
@@ -47,9 +46,9 @@ def kubeflow_run() -> dict[str, str]:
 
 
 def dvc_digest(path: Path) -> str:
-    """What DVC calls a file or folder: the MD5 of a file, or of the list of a folder's files, with `.dir` at its end.
+    """DVC's name for a file or folder: the MD5 of the file, or of the list of the folder's files with `.dir` appended.
 
-    Computed here because step images need no DVC; the tests hold it to DVC's own.
+    Computed here because step images contain no DVC; tests compare it with DVC's own.
     """
     if path.is_file():
         return _md5(path)

@@ -1,8 +1,8 @@
-"""The objects that DVC makes of outputs: each whole in the cache, and each there on the remote.
+"""DVC's objects of the outputs: each must be intact in the cache and present on the remote.
 
-DVC takes a protected file of its cache for whole, only warns of one that the cache has lost, and takes a folder for
-sent where the remote has the list of its files. What a push is to send it keeps in a list too, and one that was killed
-while it made that list sends a part from then on. So a release is looked at, and sent, file by file.
+DVC takes a protected file in its cache for intact, only warns about one that the cache has lost, and takes a folder for
+sent if the remote has the list of its files. It also keeps a list of what a push has to send, and after a kill during
+the making of that list it sends only a part. So releases check and send every file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 LIST = ".dir"
-"""What the digest of a folder ends in: the object is the list of the folder's files."""
+"""The suffix of a folder's digest: the object is the list of the folder's files."""
 MD5 = "md5"
 
 
 def lacking_in_cache(repo: Any) -> dict[str, str]:
-    """Objects that the cache has lost or that are not what their names say, digest → output. The latter are removed.
+    """Objects that the cache has lost or that do not match their digests, digest → output. The latter are removed.
 
-    Every file is read. Of a folder whose list is lacking the list alone is named.
+    Reads every file. If a folder's list is missing, only the list is named.
     """
     lacking = {}
     for digest, output in _objects(repo).items():
@@ -32,9 +32,9 @@ def lacking_in_cache(repo: Any) -> dict[str, str]:
 
 
 def lacking_on_remote(repo: Any) -> dict[str, str]:
-    """Objects that the remote has not, or not in their length, digest → output.
+    """Objects that the remote lacks or has with another length, digest → output.
 
-    None of a remote that keeps versions by itself (`version_aware`), which has no objects.
+    Empty for a remote that keeps versions itself (`version_aware`), since it has no objects.
     """
     if _keeps_versions(repo):
         return {}
@@ -50,7 +50,7 @@ def lacking_on_remote(repo: Any) -> dict[str, str]:
 
 
 def send(repo: Any, digests: Collection[str]) -> None:
-    """Sends objects to the remote, whatever it has in their places; lists of files last, as DVC does."""
+    """Sends objects to the remote and replaces what it has in their places; lists of files go last, as in DVC."""
     remote, lists = repo.cloud.get_remote_odb(), {digest for digest in digests if digest.endswith(LIST)}
     for some in (set(digests) - lists, lists):
         if some:
@@ -59,7 +59,7 @@ def send(repo: Any, digests: Collection[str]) -> None:
 
 
 def _objects(repo: Any) -> dict[str, str]:
-    """Digest → output, of all outputs that are recorded and kept by DVC: the files of a folder, then their list."""
+    """Digest → output of everything that DVC records and keeps: the files of a folder, then their list."""
     objects: dict[str, str] = {}
     for out in repo.index.outs:
         if not (out.use_cache and out.can_push and out.hash_info and out.hash_info.name == MD5):
@@ -82,7 +82,7 @@ def _in_cache(repo: Any, digest: str) -> Path:
 
 
 def _is_whole(repo: Any, digest: str) -> bool:
-    """Whether the cache has an object, and it is what its name says."""
+    """Whether the cache has an object whose content matches its digest."""
     path = _in_cache(repo, digest)
     if not path.is_file():
         return False

@@ -1,7 +1,7 @@
 """A promotion: the challenger of a workspace becomes the champion, unless it is worse.
 
-In this order, so that it may end at any point and be repeated: the comparison, then `dvc push` (what is there already
-is not sent again), then one push to git of the commit and both tags, which takes effect whole or not at all.
+The order makes it safe to stop at any point and to repeat it: first the comparison, then `dvc push` (which skips what
+is already there), then a single push to git of the commit and both tags, which takes effect as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from stillhouse.releases.tags import (
 
 RELEASED, ALREADY, REFUSED = "released", "already released", "refused"
 Compare = Callable[[Release], Mapping[str, Any]]
-"""Compares the challenger with a release and returns what `compare-release` wrote to its verdict.json."""
+"""Compares the challenger with a release and returns the content of `compare-release`'s verdict.json."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A workspace with a challenger in it: where its artifacts lie, what sort of change it is, how it was made.
+    """A workspace with a challenger: where its artifacts lie, which part of the version it raises, and how it was made.
 
     `base` is the commit that its files were made from; "" = the one that is checked out.
     """
@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a promotion ended: `RELEASED`, `ALREADY` or `REFUSED`, the release that it is about, and why.
+    """How a promotion ended (`RELEASED`, `ALREADY` or `REFUSED`), the release that it concerns, and why.
 
     `in_use` says whether the candidate is the champion now.
     """
@@ -62,10 +62,10 @@ class Outcome:
 
 
 def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorded: bool = True) -> Outcome:
-    """Releases a candidate if it is not worse than the champion. The same one again does nothing.
+    """Releases a candidate if it is not worse than the champion. Does nothing if it is already released.
 
-    `recorded` says that dvc.lock is of `dvc repro`; else it is written here. Raises `InputError` for a workspace that
-    is not whole, for damaged artifacts and for remotes that cannot be written, `Overtaken` when another promotion came
+    `recorded` says that `dvc repro` wrote dvc.lock; otherwise it is written here. Raises `InputError` for an incomplete
+    workspace, for damaged artifacts and for remotes that cannot be written, and `Overtaken` if another promotion came
     first.
     """
     git = Git.of(candidate.folder)

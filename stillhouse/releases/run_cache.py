@@ -1,8 +1,8 @@
-"""DVC's run cache for one stage outside a checkout: restore what was done elsewhere, save what was done here.
+"""DVC's run cache for one stage outside a checkout: restores what was done elsewhere, saves what was done here.
 
-A key of the run cache is made of a stage's command, dependencies, parameters and the paths of its outputs. So a folder
-with this one stage, its parameters and links to its dependencies has the key that the stage has in a whole workspace.
-The data lie on a DVC remote, as everywhere: `files/` holds files by their digest, `runs/` what was done.
+A key of the run cache consists of a stage's command, dependencies, parameters and output paths. A folder with this one
+stage, its parameters and links to its dependencies therefore has the stage's key in a whole workspace. The data lie on
+an ordinary DVC remote: `files/` holds files by their digest, `runs/` holds the entries of the run cache.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from stillhouse.remote.deadline import within
 
 REMOTE = "run-cache"
 SECONDS = 30.0
-"""How long a remote that does not answer may hold a step up. What it answers may take as long as it takes."""
+"""How long a remote that does not answer may delay a step. Transfers may take as long as they need."""
 OF_RUNS = "md5-dos2unix"
-"""The part of a remote that holds `runs/`, as DVC calls it."""
+"""DVC's name for the part of a remote that holds `runs/`."""
 LOGGERS = ("dvc", "dvc_data", "dvc_objects")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as dvc.yaml has it, the parameters that it names, and where its dependencies lie, by their paths."""
+    """A stage as in dvc.yaml, the parameters that it names, and where its dependencies lie, by their paths."""
 
     name: str
     content: Mapping[str, Any]
@@ -44,22 +44,22 @@ class Unsent(Exception):
 
 @dataclass
 class RunCache:
-    """The run cache at `url` for one stage, by a workspace of DVC in `folder`, which must not exist yet.
+    """The run cache at `url` for one stage, through a DVC workspace in `folder`, which must not exist yet.
 
-    Whatever is wrong with the remote comes as an exception of DVC or of a library behind it.
+    Problems with the remote raise exceptions of DVC or of a library behind it.
     """
 
     folder: Path
     url: str
     stage: Stage
     broken: bool = field(default=False, init=False)
-    """Whether the remote knows of the stage but did not give all that belongs to it."""
+    """Whether the remote has an entry for the stage but not all of its files."""
     taken: set[str] = field(default_factory=set, init=False)
     """The digests of the files that were restored."""
     damaged: list[str] = field(default_factory=list, init=False)
-    """The names of entries of the stage that are not what their names say: they were not looked at."""
+    """The names of damaged entries of the stage, which were ignored."""
     mended: list[str] = field(default_factory=list, init=False)
-    """The digests of files that were not what their names say, and that `save` replaced."""
+    """The digests of damaged files that `save` replaced."""
 
     def __post_init__(self) -> None:
         # By hand: DVC's own `init` writes outside the folder, where a pod may be read-only.
@@ -72,15 +72,16 @@ class RunCache:
             self._link(path, place)
 
     def key(self) -> str:
-        """The key of the stage, which is the same wherever it is the same stage of the same inputs."""
+        """The key of the stage, the same wherever the same stage has the same inputs."""
         with self._opened() as (_, stage):
             stage.save_deps()
             return _key(stage)
 
     def restore(self) -> dict[str, Path]:
-        """What the stage wrote elsewhere: its outputs by their paths in dvc.yaml; empty where nobody did it before.
+        """Restores what the stage wrote elsewhere: its outputs by their paths in dvc.yaml; empty if nobody ran it
+        before.
 
-        Every file is checked against its digest. The files are DVC's own: they are to be copied, not changed.
+        Every file is checked against its digest. The files belong to DVC: copy them, do not change them.
         """
         from dvc.stage.cache import RunCacheNotFoundError
 
@@ -103,7 +104,7 @@ class RunCache:
     def save(self, outs: Mapping[str, Path]) -> None:
         """Sends what the stage wrote here, by its paths in dvc.yaml. The files themselves stay unchanged.
 
-        What was done goes last, so that nobody finds it before its files. Raises `Unsent` where files did not arrive.
+        The entry goes last, so that nobody finds it before its files. Raises `Unsent` if files did not arrive.
         """
         with self._opened() as (repo, stage):
             for path, place in outs.items():
@@ -122,13 +123,13 @@ class RunCache:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
-        """The workspace's repository and the stage; DVC reads dvc.yaml from where it is called."""
+        """The workspace's repository and the stage; DVC reads dvc.yaml relative to the current folder."""
         from dvc.repo import Repo
 
         internal = self.folder / ".dvc"
         config = {
             "core": {"remote": REMOTE, "analytics": False, "site_cache_dir": str(internal / "site")},
-            # Checked as they come: a folder's files are protected, which DVC elsewhere takes for a proof.
+            # Verify what arrives: DVC would otherwise trust the files of a folder because they are protected.
             "remote": {REMOTE: {"url": self.url, "verify": True}},
             "cache": {"dir": str(internal / "cache"), "type": "hardlink,copy"},
         }
@@ -145,7 +146,7 @@ class RunCache:
         link = self.folder / path
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_dir() and not link.is_symlink():
-            shutil.rmtree(link)  # restored, and found to be something else
+            shutil.rmtree(link)  # restored before, but not usable
         link.unlink(missing_ok=True)
         link.symlink_to(place.absolute())
 
@@ -157,9 +158,9 @@ def _key(stage: Any) -> str:
 
 
 def _copy_entries(repo: Any, stage: Any, remote: Any, *, send: bool) -> int:
-    """Copies what is known of this stage from the remote, or with `send` to it; how many entries there were.
+    """Copies the stage's entries from the remote, or with `send` to it; returns how many there were.
 
-    DVC's own `pull` of the run cache copies all that anybody ever did, and its `push` says nothing of a failure.
+    DVC's own `pull` of the run cache copies every entry of every stage, and its `push` does not report failures.
     """
     from dvc.fs import generic
 
@@ -173,13 +174,13 @@ def _copy_entries(repo: Any, stage: Any, remote: Any, *, send: bool) -> int:
 
 
 def _entries(repo: Any, stage: Any) -> list[Path]:
-    """What is known here of the stage. A report says how long the step took: who did it too has another entry."""
+    """The stage's entries here. A report holds the step's duration, so each run of the same stage has its own entry."""
     key = _key(stage)
     return sorted((Path(repo.cache.legacy.path) / "runs" / key[:2] / key).glob("*"))
 
 
 def _drop_damaged(repo: Any, stage: Any) -> list[str]:
-    """Forgets the entries that are not what their names say, which DVC does not look at. Returns their names."""
+    """Removes entries that do not match their names, which DVC does not check. Returns their names."""
     from dvc.stage.cache import _get_cache_hash
     from dvc.utils.serialize import load_yaml
 
@@ -187,7 +188,7 @@ def _drop_damaged(repo: Any, stage: Any) -> list[str]:
     for entry in _entries(repo, stage):
         try:
             is_sound = _get_cache_hash(load_yaml(entry)) == entry.name
-        except Exception:  # whatever the bytes make of YAML, or of an entry
+        except Exception:  # damaged bytes may raise anything
             is_sound = False
         if not is_sound:
             entry.unlink()
@@ -196,15 +197,15 @@ def _drop_damaged(repo: Any, stage: Any) -> list[str]:
 
 
 def _drop_newest(repo: Any, stage: Any) -> None:
-    """Forgets the entry that DVC looked at and found files missing or damaged: the files of another may be whole."""
+    """Removes the entry that DVC tried and found missing or damaged files for; another entry's files may be intact."""
     if entries := _entries(repo, stage):
         max(entries, key=lambda entry: entry.stat().st_mtime_ns).unlink()
 
 
 def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
-    """Replaces files of the remote whose content is not what their names say; DVC would take them for sent.
+    """Replaces files on the remote that do not match their names; DVC would take them for sent.
 
-    Returns their digests; of one that is not there at all nothing needs to be said.
+    Returns their digests, except for files that did not exist at all.
     """
     from dvc_data.hashfile.db import HashFileDB
     from dvc_objects.errors import ObjectFormatError
@@ -212,7 +213,7 @@ def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
     damaged = []
     for digest in sorted(digests):
         try:
-            HashFileDB.check(remote, digest)  # that of a folder trusts a protected file
+            HashFileDB.check(remote, digest)  # a local remote's own check trusts protected files
         except (ObjectFormatError, FileNotFoundError) as error:
             damaged += [digest] if isinstance(error, ObjectFormatError) else []
             remote.add(local.oid_to_path(digest), local.fs, digest, check_exists=False)
@@ -221,7 +222,7 @@ def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Keeps DVC's own lines and stack traces out of the step's log; what fails is reported there in a sentence."""
+    """Keeps DVC's own lines and stack traces out of the step's log, which reports failures in one sentence."""
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,10 +1,10 @@
-"""Releases: what is in use, what was, and how one becomes the other.
+"""Releases: which one is in use, which were, and how that changes.
 
-A release is a commit with an annotated tag `retriever@v1.2.0`; its `release.json` says which folders belong to it, what
-they were made from and why they were let through. Which release is in use, the *champion*, is said by the tag
-`retriever#champion#N` of the highest N. Both kinds of tags are named as GTO names them.
-Nothing is ever moved or removed: a promotion and a rollback both add the next champion tag, and since a tag can be made
-only once, of two that race one wins and the other one gets an error.
+A release is a commit with an annotated tag `retriever@v1.2.0`. Its `release.json` lists its folders, what they were
+made from and why they were accepted. The release in use, the *champion*, is named by the tag `retriever#champion#N`
+with the highest N. GTO names both kinds of tags the same way. No tag is ever moved or removed: a promotion and a
+rollback both add the next champion tag. Since a tag can be made only once, one of two that race wins and the other gets
+an error.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from stillhouse.releases.git import REMOTE, Git, GitFailed, PushTaken
 NAME = "retriever"
 RECORD = "release.json"
 COMMITTED = ("dvc.yaml", "dvc.lock", "params.yaml", RECORD)
-"""What a promotion commits; everything else of the branch stays unchanged there."""
+"""The files that a promotion commits; the rest of the branch stays unchanged."""
 BUMPS = ("major", "minor", "patch")
 ATTEMPTS = 5
 Version = tuple[int, int, int]
 
 
 class Overtaken(InputError):
-    """Another promotion or rollback came first, so this one was compared with what is no champion any more."""
+    """Another promotion or rollback came first, so this one was compared with a former champion."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Release:
 
     @property
     def paths(self) -> dict[str, str]:
-        """Where each artifact lies in the workspace of the commit."""
+        """Where each artifact lies in the commit's workspace."""
         return {name: entry["path"] for name, entry in self.record["artifacts"].items()}
 
     @property
@@ -61,13 +61,13 @@ class Release:
 
 
 def identity_of(artifacts: Mapping[str, Mapping[str, str]]) -> str:
-    """The digest of what is released; two releases of one identity are the same thing."""
+    """The digest of what is released; two releases with the same identity are the same thing."""
     return digest_json({name: entry["digest"] for name, entry in artifacts.items()})
 
 
 @dataclass(frozen=True)
 class History:
-    """All releases, oldest first, and the champion tags: number -> release."""
+    """All releases, oldest first, and the champion tags, number -> release."""
 
     releases: list[Release]
     champions: dict[int, Release]
@@ -78,9 +78,9 @@ class History:
 
     @property
     def before(self) -> Release | None:
-        """The release that was champion before the one that is, which a rollback goes back to.
+        """The release that was champion before the current one, which a rollback returns to.
 
-        A rollback of a rollback goes further back: what was rolled back from is not returned to.
+        A rollback after a rollback goes further back: it does not return to a release that was rolled back.
         """
         used: list[Release] = []
         for number in sorted(self.champions):
@@ -91,7 +91,7 @@ class History:
         return used[-2] if len(used) > 1 else None
 
     def find(self, name: str) -> Release:
-        """A release by `v1.2.0`, `1.2.0` or its tag. Raises `InputError` for one that does not exist."""
+        """Finds a release by `v1.2.0`, `1.2.0` or its tag. Raises `InputError` if it does not exist."""
         for release in self.releases:
             if name in (release.name, release.name[1:], release.tag):
                 return release
@@ -124,14 +124,14 @@ def _record(git: Git, tag: str) -> dict[str, Any]:
         assert isinstance(record["artifacts"], dict)
     except Exception:
         raise InputError(
-            f"the tag {tag} has no {RECORD} that can be read: it was not made by `stillhouse release promote`; remove "
+            f"the tag {tag} has no readable {RECORD}, so `stillhouse release promote` did not make it; remove "
             f"the tag (`git push {REMOTE} :refs/tags/{tag}`)"
         ) from None
     return dict(record)
 
 
 def refuse_foreign_record(folder: Path) -> None:
-    """Raises `InputError` where the file that a promotion writes is there and no promotion wrote it."""
+    """Raises `InputError` if the folder has a release.json that no promotion wrote."""
     path = folder / RECORD
     try:
         ours = not path.is_symlink() and isinstance(json.loads(path.read_bytes())["artifacts"], dict)
@@ -153,11 +153,11 @@ def next_version(history: History, bump: str) -> Version:
 
 
 def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: str, against: Release | None) -> Release:
-    """Commits the workspace's `COMMITTED` files upon the remote's branch and releases that commit, all at once.
+    """Commits the workspace's `COMMITTED` files on top of the remote's branch and releases that commit, all at once.
 
-    `record` is the content of `release.json`; its data must have been pushed. `base` is the commit that the files were
-    made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` when another is
-    champion by now, and `InputError` when the branch has other content in those files.
+    `record` is the content of `release.json`; its data must already be pushed. `base` is the commit that the files were
+    made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` if another release
+    is champion by now, and `InputError` if the branch has other content in those files.
     """
     for _ in range(ATTEMPTS):
         history = read_history(git)
@@ -184,20 +184,20 @@ def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: s
 
 
 def _follow(git: Git, branch: str, head: str, commit: str) -> None:
-    """Moves the branch here along, if it stood where the release began; what was staged stays staged.
+    """Moves the local branch along if it is where the release began; staged changes stay staged.
 
-    Without that the next `git pull` would find the release's own files in its way.
+    Otherwise the release's own files would block the next `git pull`.
     """
-    with suppress(GitFailed):  # the release is out, whatever this work tree is like
+    with suppress(GitFailed):  # the release is out, whatever state this work tree is in
         if git.commit_of("HEAD") == head and git("symbolic-ref", "--short", "HEAD") == branch:
             git("update-ref", f"refs/heads/{branch}", commit, head)
             git("reset", "--quiet", "--", *COMMITTED)
 
 
 def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Release]:
-    """Makes an earlier release the champion again: the one before, or the one named. Returns (from, to).
+    """Makes an earlier release the champion again: the previous one, or the one named `to`. Returns (from, to).
 
-    Raises `InputError` where there is nothing to go back to, and `Overtaken` when another was faster.
+    Raises `InputError` if there is nothing to go back to, and `Overtaken` if another promotion or rollback was faster.
     """
     history = read_history(git)
     champion = history.champion
@@ -205,7 +205,7 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
         raise InputError("nothing is released yet, so there is nothing to go back to")
     target = history.find(to) if to else history.before
     if target is None:
-        raise InputError(f"{champion.name} is the only release that was in use; name another by --to, or promote one")
+        raise InputError(f"{champion.name} is the only release that was in use; name another with --to, or promote one")
     if target.tag == champion.tag:
         return champion, champion
     try:
@@ -217,7 +217,7 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
 
 
 def note_refusal(git: Git, key: str, champion: Release, reason: str) -> None:
-    """Notes that a challenger was refused, as a tag, so that a schedule does not train it again and again."""
+    """Notes in a tag that a challenger was refused, so that a schedule does not train it again and again."""
     name = f"{NAME}#refused#{key}"
     try:
         git.push({f"refs/tags/{name}": git.tag_object(name, champion.commit, reason)})
@@ -227,39 +227,39 @@ def note_refusal(git: Git, key: str, champion: Release, reason: str) -> None:
 
 
 def find_refusal(git: Git, key: str) -> str:
-    """Why the challenger of that key was refused; "" for one that never was."""
+    """Why the challenger with this key was refused, or "" if it was not."""
     return git.tags(f"{NAME}#refused#{key}").get(f"{NAME}#refused#{key}", "")
 
 
 def refused_beside(git: Git, release: Release) -> bool:
-    """Whether a challenger of this release, of any corpus, was refused."""
+    """Whether any challenger of this release was refused, whatever its corpus."""
     return any(git.commit_of(f"refs/tags/{tag}") == release.commit for tag in git.tags(f"{NAME}#refused#*"))
 
 
 def refuse_overtaken(history: History, against: Release | None) -> None:
-    """Raises `Overtaken` when the champion is another than the challenger was compared with."""
+    """Raises `Overtaken` if the champion is not the release that the challenger was compared with."""
     now = history.champion
     if (now.tag if now else "") != (against.tag if against else ""):
         assert now is not None
         raise Overtaken(
             f"{now.name} became champion meanwhile, and this challenger was compared with "
-            f"{against.name if against else 'none'}; nothing was released. Repeat the command, which compares it anew"
+            f"{against.name if against else 'none'}; nothing was released. Repeat the command to compare it again"
         )
 
 
 def refuse_changed(git: Git, base: str, head: str, against: Release | None, branch: str) -> None:
-    """Refuses to replace what people committed to the same files since the commit that they were made from."""
+    """Refuses to overwrite what people committed to the same files since `base`, which those were made from."""
     changed = changed_files(git, base, head)
     if changed and not (against and git.commit_of(against.tag) == head):
         raise InputError(
-            f"{', '.join(changed)} changed on {REMOTE}/{branch} since {base[:10]}, which this was made from; take the "
-            "change in (`git pull` and `dvc repro`; on a cluster `stillhouse pipeline upload refresh --recipe "
+            f"{', '.join(changed)} changed on {REMOTE}/{branch} since {base[:10]}, which this was made from; include "
+            "the change (`git pull` and `dvc repro`; on a cluster `stillhouse pipeline upload refresh --recipe "
             "params.yaml`), then promote"
         )
 
 
 def changed_files(git: Git, base: str, head: str) -> list[str]:
-    """Those of the files that a promotion would replace which are other ones at `head` than at `base`."""
+    """The files that a promotion would replace and that differ between `base` and `head`."""
     if not base or not head or base == head:
         return []
     files = [f"{git.prefix}{name}" for name in COMMITTED if name not in ("dvc.lock", RECORD)]
@@ -268,7 +268,7 @@ def changed_files(git: Git, base: str, head: str) -> list[str]:
 
 
 def last_release(git: Git) -> str:
-    """The commit of the last release before what is checked out, whichever is in use; "" where there is none."""
+    """The commit of the newest release that precedes the checked-out commit, or "" if there is none."""
     try:
         return git.commit_of(git("describe", "--tags", "--abbrev=0", "--match", f"{NAME}@v*", "HEAD"))
     except GitFailed:
@@ -282,7 +282,7 @@ def _champion_ref(git: Git, history: History, release: Release, commit: str, why
 
 
 def _message(release: Release, record: Mapping[str, Any]) -> str:
-    """The tag's text for a person."""
+    """The tag's text, for people."""
     lines = [f"{NAME} {release.name}: {record['summary']}", ""]
     lines += [f"{name}: {entry['path']} {entry['dvc']}" for name, entry in record["artifacts"].items()]
     if record.get("verdict"):
@@ -291,8 +291,8 @@ def _message(release: Release, record: Mapping[str, Any]) -> str:
 
 
 def branch_of(git: Git) -> str:
-    """The branch that is worked on here."""
+    """The checked-out branch."""
     try:
         return git("symbolic-ref", "--short", "HEAD")
     except GitFailed:
-        raise InputError(f"{git.folder} is on no branch; `git switch main`, or name one by --branch") from None
+        raise InputError(f"{git.folder} is not on a branch; run `git switch main`, or name one with --branch") from None

@@ -1,1 +1,1 @@
-"""What talks to other machines: addresses without passwords, deadlines, and files that a git commit names."""
+"""Access to other machines: addresses without passwords, deadlines, and files at a git commit."""

@@ -1,4 +1,4 @@
-"""Work that may not hold a step up for long: a remote or a name server that does not answer is left to itself."""
+"""Work with a time limit, so that a remote or a name server that does not answer cannot hold up a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """What `work` returns or raises; `TimeoutError` when it takes longer, and is left to itself."""
+    """Returns or raises what `work` does. Raises `TimeoutError` if it takes longer, and abandons it to its thread."""
     done: Future[T] = Future()
 
     def run() -> None:

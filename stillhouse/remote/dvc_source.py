@@ -1,4 +1,4 @@
-"""Data of a DVC repository at a revision: what it is, without reading it, and a copy of it.
+"""Data of a DVC repository at a revision: looks up its digest without reading it, or copies it.
 
 The repository is a git URL or a folder; a path in it may be tracked by DVC or by git itself.
 """
@@ -22,7 +22,7 @@ REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", 
 
 @dataclass(frozen=True)
 class Found:
-    """A path of a repository at a revision: the commit, and DVC's digest of the path ("" where git tracks it)."""
+    """A path of a repository at a revision: the commit, and DVC's digest of the path ("" if git tracks it)."""
 
     repo: str
     path: str
@@ -30,22 +30,22 @@ class Found:
     digest: str
 
     def plain(self) -> dict[str, str]:
-        """As a manifest records it: not the repository's place, which says nothing of the content."""
+        """As a manifest records it: without the repository's address, which does not identify the content."""
         return {"path": self.path, "commit": self.commit, "digest": self.digest}
 
 
 def look_up(repo: str, revision: str, path: str) -> Found:
-    """What a path is at a revision, without its data. Raises `InputError` for what does not exist."""
+    """Looks up a path at a revision, without its data. Raises `InputError` if it does not exist."""
     with _opened(repo, revision, path) as opened:
         return _found(opened, repo, path)
 
 
 def fetch(repo: str, revision: str, path: str, target: Path, config: Mapping[str, Any] | None = None) -> Found:
-    """Copies a path of a repository at a revision to `target` and says what it is.
+    """Copies a path of a repository at a revision to `target` and returns its commit and digest.
 
-    `target` appears whole or stays as it was. `config` is DVC configuration that goes before the repository's own.
-    Raises `InputError` for a repository, revision or path that does not exist, and for data that its remote does not
-    give.
+    `target` appears whole or stays as it was. `config` is DVC configuration that overrides the repository's own.
+    Raises `InputError` for a repository, revision or path that does not exist, and for data that cannot be read from
+    its remote.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.partial")
@@ -61,14 +61,14 @@ def _found(opened: Any, repo: str, path: str) -> Found:
     place = f"/{path.strip('/')}"
     if not opened.dvcfs.exists(place):
         there = sorted(Path(name).name for name in opened.dvcfs.ls("/", detail=False))
-        raise InputError(f"{repo} has no {path!r} at revision {opened.get_rev()}; at its top are: {', '.join(there)}")
+        raise InputError(f"{repo} has no {path!r} at revision {opened.get_rev()}; at its top level: {', '.join(there)}")
     entry = opened.dvcfs.info(place).get("dvc_info") or {}
     return Found(repo, path.strip("/"), opened.get_rev() or "", str(entry.get("md5") or ""))
 
 
 @contextmanager
 def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | None = None) -> Iterator[Any]:
-    """The repository, opened by DVC; what goes wrong in it becomes an `InputError` that says what to look at."""
+    """Opens the repository with DVC. Errors in it become an `InputError` that says what to check."""
     try:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
@@ -79,11 +79,11 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
     refuse_secret(repo, "repo")
     logging.getLogger("dvc").setLevel(logging.ERROR)
     if not path.strip("/"):
-        raise InputError(f"say which path of {repo} to take")
+        raise InputError(f"name the path of {repo} to use")
     at = f"{repo} at {revision or 'its default branch'}"
     reached = False
     try:
-        # An own copy of the repository even for a folder here: its working tree may hold what is not committed.
+        # A clone even for a local folder, since its working tree may hold uncommitted changes.
         asked = {"rev": revision or None, "uninitialized": True, "config": dict(config or {})}
         with same_ssh_as_git(), Repo.open(_address(repo), **asked) as opened:
             reached = True
@@ -95,29 +95,29 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
     except Exception as error:
         if isinstance(error, (CloneError, SCMError)) or (not reached and _of_git(error)):
             raise InputError(
-                f"cannot read the repository {repo} ({_of_connection(error, repo)}). Is its address right, and "
-                "may this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
+                f"cannot read the repository {repo} ({_of_connection(error, repo)}). Is its address right, and can "
+                "this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
             ) from None
         known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
         if not (isinstance(error, known) or of_a_remote(error)):
             raise
         raise InputError(
-            f"cannot read {path} of {at}: {reason(error)}. Is its data pushed (`dvc push`), and may this machine "
+            f"cannot read {path} of {at}: {reason(error)}. Is its data pushed (`dvc push`), and can this machine "
             "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names, for SSH "
-            "ssh_secret, for Google's gcs_secret)?"
+            "ssh_secret, for Google gcs_secret)?"
         ) from None
 
 
 def _of_git(error: Exception) -> bool:
-    """Whether an error is of the connection to a git repository, which DVC hands on unchanged.
+    """Whether an error comes from the connection to a git repository. DVC passes such errors on unchanged.
 
-    A server that hangs up is dulwich's `HangupException`, or a broken pipe where dulwich was still writing.
+    If a server hangs up, dulwich raises `HangupException`, or a broken pipe if it was still writing.
     """
     return type(error).__module__.split(".")[0] in {"dulwich", "asyncssh"} or isinstance(error, ConnectionError)
 
 
 def _of_connection(error: BaseException, repo: str) -> str:
-    """Why git's server was not reached: what `ssh` says, which dulwich mostly leaves unread, as git shows it."""
+    """Why the git server was not reached: the message of `ssh`, which git shows but dulwich mostly leaves unread."""
     from dulwich.errors import HangupException
 
     innermost: BaseException = error
@@ -127,13 +127,13 @@ def _of_connection(error: BaseException, repo: str) -> str:
         return reason(error)
     said = getattr(innermost, "stderr_lines", None)
     text = b"\n".join(said).decode(errors="replace") if said else refusal_by_git(repo)
-    # Warnings, such as of another host key, come first and the reason last.
+    # Warnings, for instance about a changed host key, come first and the reason last.
     lines = [line.strip() for line in redact(text).splitlines() if line.strip()]
     return lines[-1] if lines else reason(error)
 
 
 def of_a_remote(error: Exception) -> bool:
-    """Whether an error is of a library behind DVC's remotes, which DVC hands on unchanged."""
+    """Whether an error comes from a library behind DVC's remotes. DVC passes such errors on unchanged."""
     return type(error).__module__.split(".")[0] in REMOTES
 
 
@@ -154,7 +154,7 @@ def reason(error: BaseException) -> str:
 
 
 def _replace(target: Path, content: Path) -> None:
-    """Gives `content` the name `target`. Killed in between it leaves what was there as `.NAME.previous`."""
+    """Renames `content` to `target`. If killed in between, it leaves the old target as `.NAME.previous`."""
     previous = target.with_name(f".{target.name}.previous")
     if target.exists() or target.is_symlink():
         _remove(previous)

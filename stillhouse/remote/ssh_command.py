@@ -1,7 +1,7 @@
-"""Has DVC reach git repositories with the `ssh` that git itself would run.
+"""Makes DVC reach git repositories with the `ssh` command that git itself would run.
 
-DVC opens a repository with dulwich, which clones by `$GIT_SSH_COMMAND` but lists the references of a remote by
-`core.sshCommand` alone, and reads that from files: not from the environment variables that git takes for it.
+DVC opens a repository with dulwich. Dulwich clones with `$GIT_SSH_COMMAND`, but lists the references of a remote only
+with `core.sshCommand`, which it reads from files and not from the environment variables that git accepts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 
 SSH_COMMAND = "GIT_SSH_COMMAND"
 USERS_FILE = "GIT_CONFIG_GLOBAL"
-"""Environment variable with the file that git and dulwich read in place of those in the user's home."""
+"""Environment variable that names the file that git and dulwich read instead of those in the user's home."""
 
 
 @contextmanager
 def same_ssh_as_git() -> Iterator[None]:
-    """Makes `$GIT_SSH_COMMAND`, where it is set, dulwich's `core.sshCommand` while the block runs.
+    """Makes `$GIT_SSH_COMMAND`, if set, dulwich's `core.sshCommand` while the block runs.
 
-    The setting stands in a temporary file that includes the user's own files, so all else in those still holds, and
-    nothing is written into the user's home. As for git, the variable goes before `core.sshCommand` in those files.
+    The setting goes into a temporary file that includes the user's own files, so that their other settings still apply
+    and nothing is written into the user's home. As in git, the variable overrides `core.sshCommand` in those files.
     Needs dulwich, which comes with DVC.
     """
     command = os.environ.get(SSH_COMMAND)
@@ -51,9 +51,9 @@ def same_ssh_as_git() -> Iterator[None]:
 
 
 def refusal_by_git(repo: str) -> str:
-    """What `ssh` writes when git itself cannot read a repository, without git's own words after it.
+    """The message of `ssh` if git itself cannot read a repository, without git's own message after it.
 
-    Empty where git can read it, or says nothing within a minute.
+    Empty if git can read the repository, or does not answer within a minute.
     """
     environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     words = ["git", "ls-remote", "--quiet", "--", repo, "HEAD"]
@@ -67,7 +67,7 @@ def refusal_by_git(repo: str) -> str:
 
 
 def _users_files() -> list[Path]:
-    """The user's own files of git's configuration that exist, in the order in which git reads them."""
+    """The user's git configuration files that exist, in the order in which git reads them."""
     if USERS_FILE in os.environ:
         files = [Path(os.environ[USERS_FILE])]
     else:

@@ -18,22 +18,22 @@ from stillhouse.training.settings import (
 )
 
 NO_MODEL = "none"
-"""What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
+"""The model name in `fetch-model` for a part that starts from the run's main model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NegativesConfig:
-    """Which passages may be hard negatives, for every step that makes lists of them (`MiningQueries`)."""
+    """Which passages may be hard negatives, for every step that lists them (`MiningQueries`)."""
 
     negatives_among: str = setting(
         "corpus",
-        "which passages may be negatives: corpus = all, as in SimLM; answers = those that answer another query of the "
-        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
-        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
+        "which passages may be negatives: corpus = all, as in SimLM; answers = only those that answer another query of "
+        "the same split, for a corpus whose splits divide its passages, or others would be memorized as wrong; "
+        "train_answers = the same, but all passages for dev queries, which choose models",
         choices=("corpus", "answers", "train_answers"),
     )
     without_answers: bool = setting(
-        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM Appendix B)"
+        False, "leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM Appendix B)"
     )
 
 
@@ -42,81 +42,77 @@ class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 
     precision: str = precision_setting()
-    batch_tokens: int = setting(8192, "padded tokens computed at once", minimum=1)
+    batch_tokens: int = setting(8192, "padded tokens in a batch", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredPairsConfig(InferenceConfig):
-    """Which pairs a teacher scores: a query's positives, and how many of its negatives."""
+    """Which pairs a teacher scores: a query's positives and some of its negatives."""
 
-    depth: int = setting(200, "score this many of the best negatives of a query, or some of these", minimum=1)
+    depth: int = setting(200, "score negatives from this many of the best of a query", minimum=1)
     negatives_scored: int | None = setting(
         None,
-        "score this many, those that a training with the same seed draws first; negatives_per_query x epochs of "
-        "the training are all that it reads; null = all",
+        "score this many, those that a training with the same seed draws first; it reads at most "
+        "negatives_per_query x epochs of them; null = all",
         minimum=1,
         former=0,
     )
     dev_negatives_scored: int | None = setting(
         None,
-        "the same for dev queries, of which a training reads negatives_per_query; null = as many as of the others",
+        "the same for dev queries, where a training reads negatives_per_query; null = negatives_scored",
         minimum=1,
         former=0,
     )
-    seed: int = setting(42, "seed of the order in which negatives are drawn", minimum=0)
+    seed: int = setting(42, "seed of the order of drawn negatives", minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingConfig(InferenceConfig):
-    """How passages are encoded, and whether later runs may use their vectors."""
+    """How passages are encoded, and whether later runs may reuse their vectors."""
 
     cache_gib: float = setting(
         10.0,
-        "passages' vectors are kept in the work area for later runs of the same model, those of all models together "
-        "in at most this many GiB; 0 = none are kept or used",
+        "cache passage vectors in the work area for later runs of the same model, in at most this many GiB for all "
+        "models together; 0 = no cache",
         minimum=0.0,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig:
-    """Which kind of index, and how it is built; a setting that is for one kind alone says so."""
+    """Which kind of index to build and how; settings for one kind alone say so."""
 
     kind: str = setting(
         "flat",
         "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8 = "
-        "clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared; binary_rescored = one "
-        "bit a dimension, all compared, of which the best are compared again in one byte a dimension",
+        "clusters of vectors at one byte per dimension; sq8 = one byte per dimension, all compared; binary_rescored = "
+        "one bit per dimension, all compared; the best are rescored at one byte per dimension",
         choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
     )
     truncate_dim: int | None = setting(
         None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1, former=0
     )
-    hnsw_m: int = setting(32, "hnsw alone: links of a passage in the graph", minimum=2)
-    hnsw_ef_construction: int = setting(
-        128, "hnsw alone: candidates that are looked at when a passage is linked", minimum=1
-    )
+    hnsw_m: int = setting(32, "hnsw only: links of a passage in the graph", minimum=2)
+    hnsw_ef_construction: int = setting(128, "hnsw only: candidates examined when a passage is linked", minimum=1)
     hnsw_ef_search: int = setting(
-        256, "hnsw alone: candidates that a query keeps, at least as many as are asked for", minimum=1
+        256, "hnsw only: candidates that a query keeps, at least as many as requested", minimum=1
     )
     ivf_nlist: int | None = setting(
         None,
-        "ivfpq and ivfsq8 alone: clusters; null = the square root of the passages times four, of 39 passages each at "
-        "least",
+        "ivfpq and ivfsq8 only: clusters; null = four times the square root of the passages, with at least 39 of "
+        "them each",
         minimum=1,
         former=0,
     )
-    ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 alone: clusters that a query looks into", minimum=1)
+    ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 only: clusters that a query searches", minimum=1)
     pq_m: int | None = setting(
         None,
-        "ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions",
+        "ivfpq only: bytes per vector, a divisor of its width; null = one per four dimensions",
         minimum=1,
         former=0,
     )
 
-    rescore_multiplier: int = setting(
-        32, "binary_rescored alone: passages that are compared again, for each one that is asked for", minimum=1
-    )
+    rescore_multiplier: int = setting(32, "binary_rescored only: passages rescored for each one requested", minimum=1)
 
     def __post_init__(self) -> None:
         own_kinds = {
@@ -129,7 +125,7 @@ class IndexConfig:
             kinds = own_kinds.get(field.name.split("_")[0], (self.kind,))
             if self.kind not in kinds and getattr(self, field.name) != field.default:
                 names = " and ".join(kinds)
-                raise InputError(f"{field.name} is for kind {names} alone and kind is {self.kind}; leave it out")
+                raise InputError(f"{field.name} is only for kind {names}, but kind is {self.kind}; leave it out")
 
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -137,8 +133,8 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "simlm_code": ("query_passage", "positive_query", "query_query", "positive_positive"),
     "plain": ("query_passage",),
 }
-"""The contrastive losses: which blocks of scores each takes its negatives from (`contrastive.BLOCKS`). SimLM eq. 3, the
-code of its authors, and CDMAE eq. 10."""
+"""The contrastive losses and the blocks of scores that each takes its negatives from (`contrastive.BLOCKS`): SimLM
+eq. 3, the code of its authors, and CDMAE eq. 10."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,35 +142,35 @@ class DevRankingConfig:
     """Which dev queries are ranked to choose a model, and among how many candidates."""
 
     eval_queries: int | None = setting(
-        None, "measure on at most this many dev queries, a sample drawn from the seed; null = all", minimum=1, former=0
+        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1, former=0
     )
     eval_depth: int = setting(
-        50, "candidates of a dev query that are ranked: its best negatives, this many, and its positives", minimum=1
+        50, "best negatives of a dev query that are ranked together with its positives", minimum=1
     )
 
 
 RANKINGS = {"rr10": "RR@10", "ndcg10": "nDCG@10"}
-"""What the rankings that choose a model are called in settings, and by ir_measures."""
+"""The measures that can choose a model: names in settings, and in ir_measures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
-    """How a training on groups measures itself on dev queries, and which of its steps is kept."""
+    """How training on groups is measured on dev queries, and which step is kept."""
 
     metric_for_best_model: str = setting(
         "loss",
-        "what chooses the step that is kept: loss = the lowest held-out loss of drawn groups; rr10, ndcg10 = the "
-        "highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth negatives are ranked: the start "
-        "is kept where no step ranks them better",
+        "which step to keep: loss = the one with the lowest held-out loss of drawn groups; rr10, ndcg10 = the one with "
+        "the highest RR@10 or nDCG@10 on dev queries, ranking their positives and best eval_depth negatives, or the "
+        "start if none is better",
         choices=("loss", *RANKINGS),
     )
     patience: int | None = patience_setting()
     eval_share: float | None = setting(
         None,
-        "without eval_steps, measurements read at most this share of what the training reads, where a text that is "
-        f"trained on counts {READS_OF_TRAINING} times: at {MOST} moments beside the start or, down to {FEWEST}, fewer, "
-        f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; null = {SHARE:g} where a "
-        "ranking chooses, no limit where the loss does",
+        "without eval_steps, measurements read at most this share of what training reads, where a trained text counts "
+        f"{READS_OF_TRAINING} times: {MOST} measurements after the start, reduced to {FEWEST}, then on fewer dev "
+        f"queries, and below {ENOUGH} queries with fewer measurements; null = {SHARE:g} if a ranking chooses the step, "
+        "no limit if the loss does",
         minimum=0,
         maximum=1,
         former=0,
@@ -183,25 +179,25 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverConfig(GroupTrainingConfig):
-    """The bi-encoder's loss, and how a batch's texts are encoded for it."""
+    """The bi-encoder's loss, and how it encodes a batch's texts."""
 
-    temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
-    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (SimLM eq. 5)", minimum=0)
+    temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
+    alpha: float = setting(0.2, "weight of the contrastive loss, with a teacher (SimLM eq. 5)", minimum=0)
     contrastive: str = setting(
         "simlm",
-        "where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3); simlm_code = as "
-        "the code of SimLM, queries and positives of the batch too; plain = beside the query alone (CDMAE eq. 10)",
+        "what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code = as in the "
+        "code of SimLM, also the batch's queries and positives; plain = the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
     )
     compatibility_weight: float = setting(
         0.0,
-        "with an old index alone: weight of the loss of the queries against its vectors, so that new queries may be "
-        "asked of it (backward-compatible training, Shen et al. 2020); 0 = off",
+        "only with an old index: weight of the queries' loss against its vectors, so that new queries can search it "
+        "(backward-compatible training, Shen et al. 2020); 0 = off",
         minimum=0,
     )
     matryoshka_dims: tuple[int, ...] | None = setting(
         None,
-        "the loss is also that of vectors cut to these widths, as [64, 128]; null = of whole vectors alone",
+        "also train vectors cut to these widths, as [64, 128]; null = whole vectors only",
         minimum=1,
         former="",
         separator="+",
@@ -211,7 +207,7 @@ class RetrieverConfig(GroupTrainingConfig):
 
     def __post_init__(self) -> None:
         if self.matryoshka_dims is not None and not self.matryoshka_dims:
-            raise InputError("matryoshka_dims is an empty list; leave it out for whole vectors alone")
+            raise InputError("matryoshka_dims is an empty list; leave it out to train whole vectors only")
         if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
-            raise InputError(f"matryoshka_dims must ascend, each named once: {list(self.matryoshka_dims or ())}")
+            raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)

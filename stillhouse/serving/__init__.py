@@ -1,1 +1,1 @@
-"""Serving one release: model, index, corpus and lexical index of one making, behind HTTP."""
+"""Serves one release over HTTP: a model, index, corpus and lexical index that were made together."""

@@ -1,4 +1,4 @@
-"""The application: every address, and what stands before them."""
+"""The application: all endpoints, and what guards them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from stillhouse.serving.service import Service
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.shelf import Shelf
 
-DESCRIPTION = "Search in one release: model, index and corpus of one making. Each answer names its release."
+DESCRIPTION = "Search in one release: a model, index and corpus made together. Each answer names its release."
 
 
 def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **settings: object) -> Service:
-    """The service on a shelf, with its queue and metrics. `settings` are those of `Service`: token, model, …"""
+    """Builds the service of a shelf, with its queue and metrics. `settings` are those of `Service`: token, model, …"""
     metrics = Metrics()
     batcher = Batcher(limits, metrics.batch)
     metrics.gauge("waiting", "Texts in the queue", lambda: batcher.waiting)
-    metrics.gauge("swaps", "Releases that took another's place since the start", lambda: shelf.swaps)
+    metrics.gauge("swaps", "Releases that replaced another since the start", lambda: shelf.swaps)
     metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
     metrics.gauge("refused", "1 while a release is refused, else 0", lambda: shelf.refused is not None)
-    metrics.gauge("behind_seconds", "Seconds since another release is out than answers", lambda: shelf.behind)
-    metrics.gauge("looked_timestamp_seconds", "When the place of the releases last answered", lambda: shelf.looked)
+    metrics.gauge("behind_seconds", "Seconds since a release is out that does not answer yet", lambda: shelf.behind)
+    metrics.gauge("looked_timestamp_seconds", "When the source of the releases last answered", lambda: shelf.looked)
     drift = DriftWatch(lambda: shelf.current, batcher.submit, log)
     for name, (text, read) in drift.gauges().items():
         metrics.gauge(name, text, read, "stillhouse_serving")

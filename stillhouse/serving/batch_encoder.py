@@ -1,7 +1,7 @@
-"""Vectors of several texts at once: all tokens in one row for the linear layers, attention within each text.
+"""Encodes several texts at once: all tokens in one row for the linear layers, attention within each text.
 
-No text is padded, so a batch of short and long texts costs what its tokens cost. The row is filled up to a multiple of
-eight tokens, and the weights are packed for the processor once, in fp32 or bf16. With bf16 the types are those of
+No text is padded, so a batch of short and long texts costs only its tokens. The row is padded to a multiple of eight
+tokens, and the weights are packed for the processor once, in fp32 or bf16. With bf16 the types are those of
 autocast: linear layers and attention in bf16, sums and norms in fp32.
 
 Shape suffixes: Q texts, T tokens of all texts, L tokens of a text, B texts of one length, H heads, K width of a head,
@@ -29,14 +29,14 @@ from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert
 
 Linear = Callable[[Tensor], Tensor]
 FEW_TOKENS = 16
-"""Up to this many tokens are computed on one thread: several would wait for each other longer than they compute."""
+"""Up to this many tokens are computed on one thread: several would spend longer waiting for each other."""
 
 
 class BatchEncoder(Protocol):
-    """Makes vectors of texts whose tokens were counted before, so that a batch can be as large as its tokens allow."""
+    """Encodes texts that were tokenized before, so that a batch can be as large as its token limit allows."""
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, special tokens included, cut to the length that the model reads."""
+        """The token ids of each text, including special tokens, truncated to what the model reads."""
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
@@ -55,9 +55,9 @@ class _Layer:
 
 
 class PackedBert:
-    """The model of a `PlainBert`, for several texts at once. Vectors are the same but for rounding, that of `dtype`.
+    """The model of a `PlainBert`, for several texts at once. Vectors are equal up to rounding in `dtype`.
 
-    `dtype` is float32 or bfloat16. It keeps none of the layers that it was made from.
+    `dtype` is float32 or bfloat16. The layers that it was made from are not kept.
     """
 
     def __init__(self, plain: PlainBert, dtype: torch.dtype = torch.float32) -> None:
@@ -89,7 +89,8 @@ class PackedBert:
         return vectors_QD
 
     def _states(self, tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> Tensor:
-        """Hidden states [T, D]; `groups` are first token, texts and length of texts of one length."""
+        """Hidden states [T, D]; `groups` holds the first token, the count and the length of the texts of each
+        length."""
         plain = self._plain
         places = [place for _, count, length in groups for _ in range(count) for place in range(length)]
         filling = [0] * (-len(tokens) % EVEN)
@@ -104,10 +105,10 @@ class PackedBert:
 
 @contextmanager
 def threads_for(tokens: int) -> Iterator[None]:
-    """Computes on one thread until the block ends where there are few tokens.
+    """Computes on one thread until the block ends, if there are few tokens.
 
-    Threads meet after every layer and spin until the last is there. Where a core is busy with something else, as with
-    the clients, that costs more than the second thread brings.
+    Threads meet after every layer and spin until the last one arrives. If a core is busy with something else, such as
+    the clients, that costs more than a second thread gains.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1 if tokens <= FEW_TOKENS else threads)
@@ -118,7 +119,7 @@ def threads_for(tokens: int) -> Iterator[None]:
 
 
 def _attended(three_TE: Tensor, groups: Sequence[tuple[int, int, int]], heads: int) -> Tensor:
-    """Attention of every text within itself, [T, D]; `three_TE` holds queries, keys and values side by side."""
+    """Attention within every text, [T, D]; `three_TE` holds queries, keys and values side by side."""
     width = three_TE.shape[1] // 3
     result_TD = three_TE.new_zeros(len(three_TE), width)
     for begin, count, length in groups:
@@ -147,7 +148,7 @@ def _layer(layer: nn.Module, device: torch.device, dtype: torch.dtype) -> _Layer
 
 
 def _ready(layer: nn.Linear, device: torch.device, dtype: torch.dtype) -> Linear:
-    """The layer in a type, with packed weights where the processor has a use for them."""
+    """The layer in a type, with packed weights if the processor can use them."""
     if can_pack(dtype, device):
         return packed_forward(layer, dtype)
     weight, bias = layer.weight.to(dtype), layer.bias.to(dtype)
@@ -155,7 +156,7 @@ def _ready(layer: nn.Linear, device: torch.device, dtype: torch.dtype) -> Linear
 
 
 class TowerEncoder:
-    """The tower of any retriever that reads texts of a role, through the encoder that the steps use."""
+    """The tower of any retriever for one role, through the encoder that the steps use."""
 
     def __init__(self, encoder: AnyEncoder, role: str) -> None:
         self._encoder, self._role = encoder, role

@@ -1,6 +1,6 @@
-"""The thread that computes: it takes what waits in the queue, as much at once as a batch of tokens may hold.
+"""The thread that computes: it takes as much of the queue at once as fits into a batch of tokens.
 
-Whoever asks alone waits for nobody: a batch is what has come while the one before was computed.
+A single client never waits for others: a batch is whatever arrived while the previous one was computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stillhouse.serving.settings import Limits
 
 
 class QueueFull(Exception):
-    """So much waits already that more would not be answered in time; `seconds` is when to come again."""
+    """The queue is so long that another request would be late; `seconds` is when to try again."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)
@@ -30,16 +30,16 @@ class QueueFull(Exception):
 
 
 class TooLate(Exception):
-    """The deadline passed before the answer was there."""
+    """The deadline passed before there was an answer."""
 
 
 class Ended(Exception):
-    """The service is ending and takes no more work."""
+    """The service is shutting down and accepts no more work."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors float32 [Q, D], and how many tokens were read."""
+    """Vectors float32 [Q, D], and the number of tokens read."""
 
     vectors: NDArray[np.float32]
     tokens: int
@@ -47,10 +47,10 @@ class Embedded:
 
 @dataclass(eq=False)
 class Job:
-    """Texts that one client asked about, to be answered by one release.
+    """Texts of one client's request, answered by one release.
 
-    The result is `Embedded`, with `asked` a list of `Found`, with `pairs_with` the scores of a cross-encoder.
-    `vectors` are those of what was ranked, float32 [Q, D], once the result is there.
+    The result is `Embedded`; with `asked`, it is a list of `Found`, and with `pairs_with`, the scores of a
+    cross-encoder. `vectors` holds the vectors of ranked texts, float32 [Q, D], once the result is there.
     """
 
     release: Release
@@ -69,7 +69,7 @@ class Job:
         return self.result.done() or time.monotonic() > self.until
 
     def finish(self, value: Any) -> None:
-        with suppress(InvalidStateError):  # whoever asked has gone
+        with suppress(InvalidStateError):  # the client has gone
             self.result.set_result(value)
 
     def fail(self, error: BaseException) -> None:
@@ -78,9 +78,9 @@ class Job:
 
 
 class Batcher:
-    """Computes jobs in the order in which they came, those of one release and role together.
+    """Computes jobs in order of arrival; those of the same release and role are computed together.
 
-    `seen(texts, tokens)` hears of every batch.
+    `seen(texts, tokens)` is called for every batch.
     """
 
     def __init__(self, limits: Limits, seen: Callable[[int, int], None] = lambda texts, tokens: None) -> None:
@@ -88,13 +88,13 @@ class Batcher:
         self._queue: deque[Job] = deque()
         self._changed = threading.Condition()
         self._over = False
-        self._rate = 50.0  # texts a second; a first guess, replaced by what is measured
+        self._rate = 50.0  # texts per second; a first guess, replaced by measurements
         self.waiting = 0
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> Future[Any]:
-        """Puts a job into the queue. Raises `QueueFull` where it has no room, `Ended` after `end`.
+        """Puts a job into the queue. Raises `QueueFull` if there is no room, and `Ended` after `end`.
 
         The future raises `TooLate`, or the `InputError` of the release.
         """
@@ -110,7 +110,7 @@ class Batcher:
         return job.result
 
     def end(self) -> None:
-        """Answers what waits, and ends the thread."""
+        """Answers all waiting jobs, and ends the thread."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -131,14 +131,14 @@ class Batcher:
                     self._rate = 0.8 * self._rate + 0.2 * texts / max(1e-4, time.monotonic() - began)
 
     def _take(self) -> list[Job]:
-        """The jobs of the next batch: as many as its tokens allow, at least one. Empty at the end."""
+        """The jobs of the next batch, at least one and as many as its tokens allow. Empty at the end."""
         with self._changed:
             while not self._queue and not self._over:
                 self._changed.wait()
             waiting = list(self._queue)
         jobs: list[Job] = []
         tokens = 0
-        for job in waiting:  # tokenized outside of the lock, so that nobody waits to hand in a job
+        for job in waiting:  # tokenized outside the lock, so that nobody waits to submit a job
             if jobs and not _together(jobs[0], job):
                 break
             if job.late:
@@ -169,7 +169,7 @@ class Batcher:
         ids = [each for job in live for each in job.ids]
         made = []
         for part in in_parts(ids, self._limits.batch_tokens):
-            if all(job.late for job in live):  # or the rest of a large job would make others late too
+            if all(job.late for job in live):  # otherwise the rest of a large job would delay others
                 for job in live:
                     job.fail(TooLate())
                 return
@@ -194,7 +194,7 @@ class Batcher:
 
 
 def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]]:
-    """Tokenized texts, at least one, in parts of at most `most_tokens`; a longer text is a part of its own."""
+    """Splits tokenized texts, at least one, into parts of at most `most_tokens`; a longer text is its own part."""
     parts: list[list[list[int]]] = [[]]
     tokens = 0
     for each in ids:
@@ -207,6 +207,6 @@ def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]
 
 
 def _together(first: Job, job: Job) -> bool:
-    """Whether two jobs are computed at once."""
+    """Whether two jobs can be computed together."""
     alike = (job.release, job.role) == (first.release, first.role)
     return alike and first.pairs_with is None and job.pairs_with is None

@@ -1,8 +1,7 @@
 """The binary tensor data extension of the Open Inference Protocol V2, as Triton's and KServe's clients send it.
 
-A body is JSON, whose length in bytes the header `Inference-Header-Content-Length` says, and behind it the tensors in
-the order of the inputs. A text of the datatype BYTES is its length, four bytes of which the lowest comes first, and
-UTF-8.
+A body consists of JSON, with its length in bytes in the header `Inference-Header-Content-Length`, and the tensors in
+the order of the inputs. A text of the datatype BYTES is its length (four bytes, little-endian) followed by UTF-8.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ REPLACED = (LENGTH.encode(), b"content-type", b"content-length")
 
 
 async def as_json(request: Request) -> Request:
-    """The same request with all texts in its JSON; raises `Problem` for a body that its lengths do not fit.
+    """The same request with all texts in its JSON. Raises `Problem` if the lengths do not fit the body.
 
-    Triton's client names no type of its bodies: where there are no lengths they are JSON.
+    Triton's client sends no content type: bodies without lengths are JSON.
     """
     length = request.headers.get(LENGTH)
     if length is None:
@@ -40,20 +39,20 @@ async def as_json(request: Request) -> Request:
 
 
 def _of_json(request: Request) -> dict[str, Any]:
-    """The request's scope with the type of a JSON body."""
+    """The request's scope with the content type of JSON."""
     kept = [(name, value) for name, value in request.scope["headers"] if name not in REPLACED]
     return {**request.scope, "headers": [*kept, (b"content-type", b"application/json")]}
 
 
 def with_texts(body: bytes, length: str) -> Any:
-    """The JSON of a body, its BYTES tensors as `data`."""
+    """The JSON of a body, with its BYTES tensors as `data`."""
     if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
-        raise Problem(400, f"the header {LENGTH} is {length[:20]!r}, which is no length of a part of the body")
+        raise Problem(400, f"the header {LENGTH} is {length[:20]!r}, which is not a valid length of a part of the body")
     end = int(length)
     try:
         content = json.loads(body[:end])
     except (ValueError, RecursionError):
-        raise Problem(400, f"the first {end} bytes of the body are no JSON") from None
+        raise Problem(400, f"the first {end} bytes of the body are not valid JSON") from None
     inputs = content.get("inputs") if isinstance(content, dict) else None
     for tensor in inputs if isinstance(inputs, list) else ():
         parameters = tensor.get("parameters") if isinstance(tensor, dict) else None
@@ -61,13 +60,13 @@ def with_texts(body: bytes, length: str) -> Any:
         if size is None:
             continue
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(body) - end:
-            raise Problem(400, f"a tensor's {SIZE} does not fit the body, whose tensors have {len(body) - end} bytes")
+            raise Problem(400, f"a tensor's {SIZE} does not fit the body, which has {len(body) - end} bytes of tensors")
         if tensor.get("datatype") != "BYTES":
             raise Problem(422, "give one input named `text` of the datatype BYTES")
         tensor["data"] = texts_of(body[end : end + size])
         end += size
     if end != len(body):
-        raise Problem(400, f"{len(body) - end} bytes of the body are of no tensor; {SIZE} says how many one has")
+        raise Problem(400, f"{len(body) - end} bytes of the body belong to no tensor; {SIZE} gives the size of each")
     return content
 
 
@@ -83,12 +82,12 @@ def texts_of(data: bytes) -> list[str]:
         try:
             texts.append(data[begin:place].decode())
         except UnicodeDecodeError:
-            raise Problem(422, "a text of the tensor is no valid UTF-8") from None
+            raise Problem(422, "a text of the tensor is not valid UTF-8") from None
     return texts
 
 
 def wants_binary(parameters: Mapping[str, Any], output: Mapping[str, Any]) -> bool:
-    """Whether an answer's tensor is to come as bytes, by the parameters of the request and of the output."""
+    """Whether an answer's tensor is to be sent as bytes, by the parameters of the request and of the output."""
     return output.get("binary_data", parameters.get("binary_data_output")) is True
 
 

@@ -1,7 +1,7 @@
-"""Canary queries: test queries whose ranking the release's own run holds, asked again before the release answers.
+"""Canary queries: test queries with known rankings from the release's own run, asked again before the release answers.
 
-Digests show that the files are those that were released. They cannot show that a model computes here what it computed
-there: another processor, another version of a library, a broken kernel. The canaries show that.
+Digests show that the files are the released ones. They cannot show that a model computes the same here: another
+processor, another version of a library or a broken kernel may change the result. The canaries show that.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 
 MOST = 16
-"""Canaries of a release: the first queries of its run."""
+"""The number of canaries of a release: the first queries of its run."""
 DEPTH = 10
-"""Passages that are compared."""
+"""How many passages are compared."""
 LEAST_OVERLAP = 0.8
-"""Below it a release is refused. The vectors of another processor swap passages that are nearly equal, which costs a
-few hundredths; a model that is not the one of the run finds hardly any of the passages."""
+"""A release with less is refused. The vectors of another processor swap nearly equal passages, which costs a few
+hundredths; a model other than that of the run finds hardly any of the passages."""
 Ask = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
-"""Texts of queries and a depth in, the ids of the first passages of each out."""
+"""Maps the texts of queries and a depth to the ids of the first passages of each."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Canary:
 
 
 def read_canaries(run: Path, corpus: Corpus) -> list[Canary]:
-    """The canaries of the run that `retrieve` wrote: of its test queries, or of dev where there is no test query.
+    """The canaries from the run that `retrieve` wrote: of its test queries, or of dev if there are no test queries.
 
-    Raises `InputError` for a run of queries that the corpus does not hold.
+    Raises `InputError` for a run with queries that the corpus does not hold.
     """
     for split in ("test", "dev"):
         rankings = _first_rankings(run / f"{split}.trec")
@@ -50,7 +50,7 @@ def read_canaries(run: Path, corpus: Corpus) -> list[Canary]:
 
 
 def _first_rankings(path: Path) -> dict[str, list[str]]:
-    """The first rankings of a run file, whose queries stand one after the other; the rest is not read."""
+    """The first rankings of a run file, in which queries follow one another; the rest is not read."""
     found: dict[str, list[str]] = {}
     try:
         with path.open(encoding="utf-8") as file:
@@ -64,14 +64,14 @@ def _first_rankings(path: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise InputError(f"{path} is no run of `stillhouse retrieve`; fetch the release again") from None
+        raise InputError(f"{path} is not a run of `stillhouse retrieve`; fetch the release again") from None
     return found
 
 
 def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
-    """The mean, over the depths 1, 2, … of `expected`, of the share of passages that both rankings hold down to there.
+    """The mean, over the depths 1, 2, … of `expected`, of the share of passages that both rankings have down to there.
 
-    1 for the same ranking, 0 for two without a passage in common. Fagin, Kumar & Sivakumar, SODA 2003, §3.
+    1 for equal rankings, 0 for two without a common passage. Fagin, Kumar & Sivakumar, SODA 2003, §3.
     """
     shares = [len({*expected[:depth]} & {*found[:depth]}) / depth for depth in range(1, len(expected) + 1)]
     return sum(shares) / len(shares)
@@ -80,7 +80,7 @@ def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
 def refuse_failing(release: str, canaries: Sequence[Canary], ask: Ask) -> float:
     """Asks the canaries of a release and returns their mean overlap.
 
-    Raises `InputError` where it is below `LEAST_OVERLAP`.
+    Raises `InputError` if it is below `LEAST_OVERLAP`.
     """
     rankings = ask([canary.text for canary in canaries], DEPTH)
     overlaps = [average_overlap(canary.expected, found) for canary, found in zip(canaries, rankings)]
@@ -88,8 +88,8 @@ def refuse_failing(release: str, canaries: Sequence[Canary], ask: Ask) -> float:
     if mean < LEAST_OVERLAP:
         raise InputError(
             f"release {release} fails its canary queries: the first {DEPTH} passages of {len(overlaps)} of its "
-            f"own queries agree with its run to {mean:.0%}, and {LEAST_OVERLAP:.0%} is asked for; its model computes "
-            "something else on this machine than where it was released, so serve another release, or make its run "
-            "anew here with `stillhouse retrieve`"
+            f"own queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required; its model "
+            "computes something else on this machine than where it was released, so serve another release, or make "
+            "its run again here with `stillhouse retrieve`"
         )
     return mean

@@ -1,6 +1,6 @@
-"""Who asks, as a keyed hash: the same client has the same id, and nobody gets from the id to the client.
+"""Client ids as keyed hashes: the same client has the same id, and nobody can derive the client from it.
 
-Without the key the addresses cannot be tried one by one either. Whoever deletes the key cuts the ties for good.
+Without the key, nobody can try addresses one by one either. Deleting the key cuts the link for good.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from fastapi import Request
 
 KEY_FILE = "client.key"
 HEADER = "X-Stillhouse-Client"
-"""Where a program that asks for its users names them. It counts only where the service wants a token: anybody else
-could be as many clients as he likes."""
+"""The header in which a program that asks for its users names them. It counts only if the service requires a token:
+otherwise anybody could pose as any number of clients."""
 LENGTH = 16
 """Hexadecimal digits of an id."""
 LONGEST = 256
 IPV6_NETWORK = 64
-"""Bits of an IPv6 address that name a client: one house has the rest to itself."""
+"""The bits of an IPv6 address that identify a client: a household has the rest to itself."""
 
 
 def read_key(folder: Path, given: str) -> bytes:
-    """The key that was `given`, or else the one in `folder`, which is made where there is none."""
+    """The key that was `given`, or else the one in `folder`, which is made if it is missing."""
     if given:
         return given.encode()
     path, partial = folder / KEY_FILE, folder / f".{KEY_FILE}.partial"
-    if path.exists() and (known := path.read_bytes()):  # an empty one is none: anybody could try addresses by it
+    if path.exists() and (known := path.read_bytes()):  # an empty key would protect nothing
         return known
     partial.unlink(missing_ok=True)
     file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -43,7 +43,7 @@ def read_key(folder: Path, given: str) -> bytes:
 
 
 def client_of(request: Request, trusted: bool) -> str:
-    """Who asks: what the header says of a `trusted` caller, or the network address; IPv6 by its network."""
+    """The client: what the header of a `trusted` caller says, or the network address; IPv6 by its network."""
     named = request.headers.get(HEADER, "")[:LONGEST] if trusted else ""
     if named:
         return f"named {named}"

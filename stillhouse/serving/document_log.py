@@ -1,7 +1,7 @@
-"""A write-ahead log of documents: what was acknowledged is on the disk.
+"""A write-ahead log of documents: whatever was acknowledged is on the disk.
 
-The file begins with a line that says what it is. A record is 16 bytes (its length, the CRC-32 of its JSON, a mark and
-the CRC-32 of those 12 bytes, little-endian) and one JSON object: {"put": [documents], "delete": [ids]}.
+The file begins with a line that identifies it. A record is 16 bytes (its length, the CRC-32 of its JSON, a mark and the
+CRC-32 of those 12 bytes, little-endian) and one JSON object: {"put": [documents], "delete": [ids]}.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Document = dict[str, str]
 
 
 class LogBroken(Exception):
-    """The log could not be brought back to its last whole record; a restart reads it anew."""
+    """The log could not be restored to its last whole record; a restart reads it again."""
 
 
 class DocumentLog:
-    """The log in a folder, which is made where it is missing; `records` are those that were there.
+    """The log in a folder, which is made if it is missing; `records` are those that it already held.
 
-    `torn` is how many bytes of a last record that was never acknowledged were dropped. Raises `InputError` where
-    another process has the log open, or it is damaged.
+    `torn` is the number of bytes of a last, never acknowledged record that were dropped. Raises `InputError` if another
+    process has the log open, or if it is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,8 @@ class DocumentLog:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Returns once the record is on the disk. Raises `OSError`, and then the log is as it was, or `LogBroken`."""
+        """Returns once the record is on the disk. Raises `OSError`, after which the log is unchanged, or
+        `LogBroken`."""
         if self._broken:
             raise LogBroken
         self._write(packed(record))
@@ -73,7 +74,7 @@ class DocumentLog:
                 done += os.pwrite(self._file, data[done:], self.size + done)
             os.fsync(self._file)
         except OSError:
-            # A part of a record before the next one would be a damaged log.
+            # A partial record before the next one would damage the log.
             try:
                 os.ftruncate(self._file, self.size)
                 os.fsync(self._file)
@@ -98,13 +99,13 @@ def packed(record: Record) -> bytes:
 def read_log(data: bytes, path: Path) -> tuple[list[Record], int]:
     """The whole records of a log, and where the last one ends.
 
-    What comes behind it was being written when the process ended, and was never acknowledged. Raises `InputError` where
-    a record that was written whole is damaged.
+    Whatever follows was being written when the process ended, and was never acknowledged. Raises `InputError` if a
+    record that was written whole is damaged.
     """
     if BEGIN.startswith(data):
         return [], 0  # ended before the first line was whole
     if not data.startswith(BEGIN):
-        raise InputError(f"{path} is no log of documents; give --documents another folder")
+        raise InputError(f"{path} is not a log of documents; give --documents another folder")
     records, place = [], len(BEGIN)
     for end, record in _records(data, place, path):
         records.append(record)
@@ -115,9 +116,9 @@ def read_log(data: bytes, path: Path) -> tuple[list[Record], int]:
 def _records(data: bytes, place: int, path: Path) -> Iterator[tuple[int, Record]]:
     while len(data) - place >= HEAD.size:
         length, checksum, mark, own = HEAD.unpack_from(data, place)
-        # The rest is copied for it, so that it is looked at only where a record's own head is empty.
+        # The check copies the rest of the data, so it is made only if a record's own head is empty.
         if not any(data[place : place + HEAD.size]) and not any(data[place:]):
-            return  # a file system that had given the room and not yet written to it
+            return  # space that the file system allocated but had not written yet
         if mark != MARK or own != zlib.crc32(data[place : place + 12]):
             raise _damaged(path, place)
         begin, end = place + HEAD.size, place + HEAD.size + length
@@ -130,7 +131,7 @@ def _records(data: bytes, place: int, path: Path) -> Iterator[tuple[int, Record]
 
 
 def replayed(records: Sequence[Record]) -> dict[str, Document | None]:
-    """What a log comes to: each id with its document, or None where it was deleted."""
+    """The final state of a log: each id with its document, or None if it was deleted."""
     found: dict[str, Document | None] = {}
     for record in records:
         for document in record.get("put", ()):
@@ -143,7 +144,7 @@ def replayed(records: Sequence[Record]) -> dict[str, Document | None]:
 
 def _damaged(path: Path, place: int) -> InputError:
     return InputError(
-        f"{path} is damaged at byte {place:,}: nothing of it was changed; put a copy of it back, or give --documents "
+        f"{path} is damaged at byte {place:,}, and was left unchanged; restore a copy of it, or give --documents "
         "an empty folder and send the documents again"
     )
 

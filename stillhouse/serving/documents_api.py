@@ -1,4 +1,4 @@
-"""`POST /documents` and `DELETE /documents`: what is searchable from the next request on."""
+"""`POST /documents` and `DELETE /documents`: changes are searchable from the next request on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_ID = 1024
 
 
 class DocumentRequest(BaseModel):
-    """A document, which is one passage. It replaces the passage or document of its id."""
+    """A document, which is one passage. It replaces the passage or document with the same id."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     id: str = Field(max_length=LONGEST_ID)
@@ -34,7 +34,7 @@ class DeleteRequest(BaseModel):
     ids: Items[str]
 
 
-# Not `async`: waiting for the disk and the queue is done by a thread of its own.
+# Not `async`: a separate thread waits for the disk and the queue.
 @router.post("/documents", summary="Adds or replaces documents")
 def add(body: Annotated[DocumentRequest | Items[DocumentRequest], Body()], request: Request) -> Response:
     service, live = _live(request)
@@ -75,9 +75,9 @@ def _live(request: Request) -> tuple[Service, LiveDocuments]:
 def _check_ids(service: Service, ids: list[str]) -> None:
     service.check_texts(ids, "ids")
     if len(set(ids)) < len(ids):
-        raise Problem(422, "an id is given twice; give each once")
+        raise Problem(422, "an id is given twice; give each one once")
     if any(len(id) > LONGEST_ID for id in ids):
-        raise Problem(422, f"an id has more than {LONGEST_ID:,} characters; take a shorter one")
+        raise Problem(422, f"an id has more than {LONGEST_ID:,} characters; use a shorter one")
 
 
 def _write(service: Service, live: LiveDocuments, put: list[dict[str, str]], delete: list[str]) -> Response:
@@ -91,7 +91,7 @@ def _write(service: Service, live: LiveDocuments, put: list[dict[str, str]], del
     except (TimeoutError, TooLate, CancelledError):
         raise Problem(504, "the documents could not be encoded in time, and nothing was changed; send fewer") from None
     except Ended:
-        raise Problem(503, "the service is ending; ask another one", AGAIN) from None
+        raise Problem(503, "the service is shutting down; ask another one", AGAIN) from None
     except InputError as error:
         service.log(f"release {release.name} cannot encode: {error}")
         raise Problem(503, f"release {release.name} cannot answer; the service's log says why") from error

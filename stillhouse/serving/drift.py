@@ -1,8 +1,8 @@
-"""Whether two samples of queries look alike: tests of their vectors and of the scores of what they find.
+"""Whether two samples of queries look alike: tests of their vectors and of the best scores that they get.
 
-Both are two-sample Kolmogorov-Smirnov tests of scipy. Its statistic is the largest difference between the shares of the
-two samples below a value: 0 for the same, 1 for two that do not overlap. Vectors are compared along directions that are
-drawn at random. Directions fitted to one sample, as its principal components, would show it to differ from any other.
+Both are two-sample Kolmogorov-Smirnov tests from scipy. The statistic is the largest difference between the shares of
+the two samples below a value: 0 for equal samples, 1 for samples that do not overlap. Vectors are compared along random
+directions. Directions fitted to one sample, such as its principal components, would make it differ from any other.
 
 Shape suffixes: R reference queries, A asked queries, D width, K directions.
 """
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 DIRECTIONS = 8
 SURE = 0.001
-"""A p-value below it counts as a difference. The window is looked at again and again, so 0.05 would be too much."""
+"""A smaller p-value counts as a difference. The window is tested again and again, so 0.05 would be too large."""
 
 
 class Shift(NamedTuple):
-    """How far two samples are apart, from 0 to 1, and how likely that is by chance."""
+    """The distance of two samples, from 0 to 1, and its p-value."""
 
     statistic: float
     p: float
@@ -39,9 +39,9 @@ def score_shift(reference_R: NDArray[np.float32], asked_A: NDArray[np.float32]) 
 
 
 def query_shift(reference_RD: NDArray[np.float32], asked_AD: NDArray[np.float32], seed: int = 0) -> Shift:
-    """The test of vectors, float32 [R, D] and [A, D]: the largest statistic of all directions.
+    """The test of vectors, float32 [R, D] and [A, D]: the largest statistic over all directions.
 
-    The p-value is that of the surest direction times their number (Bonferroni), so that it holds for all together.
+    The p-value is the smallest one times the number of directions (Bonferroni), so that it holds for all together.
     """
     width = reference_RD.shape[1]
     directions_DK = np.random.default_rng(seed).standard_normal((width, DIRECTIONS)).astype(np.float32)

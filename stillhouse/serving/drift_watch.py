@@ -1,8 +1,8 @@
-"""Watches whether what is asked still looks like the release's own test queries, on a thread of its own.
+"""Watches, on a separate thread, whether client queries still look like the release's own test queries.
 
-The reference is the release's: its test queries, ranked by it once as clients' queries are. Of what clients ask, the
-last `WINDOW` vectors and best scores are held in memory, and no text. Queries that are filtered, or ranked otherwise
-than the release chose, are left out: their scores are others.
+The reference is the release's test queries, ranked by the release once, like client queries. Of the client queries, the
+last `WINDOW` vectors and best scores are kept in memory, but no text. Queries with a filter, or with another ranking
+than the release chose, are left out, because their scores are not comparable.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stillhouse.serving.drift import Shift, query_shift, score_shift
 from stillhouse.serving.release import Found, Ranked, Release
 
 WINDOW, REFERENCE, LEAST = 500, 256, 100
-"""Asked queries that are compared, test queries that they are compared with, and the least of either."""
+"""The number of client queries to compare, of test queries to compare them with, and the minimum of each."""
 EVERY = 15.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 AT_ONCE = 8
-"""Test queries that go into the queue at once, among those of clients."""
+"""Test queries that enter the queue at once, among those of clients."""
 PATIENCE = 60.0
 Submit = Callable[[Job], "Future[Any]"]
 
@@ -43,7 +43,7 @@ class Sample:
 
 
 def _sample(rows: Sequence[tuple[NDArray[np.float32], float]]) -> Sample:
-    """Each question once: one that many ask at the same time says nothing new."""
+    """Counts each question once: the same one from many clients adds nothing new."""
     if not rows:
         return Sample(np.empty((0, 0), np.float32), np.empty(0, np.float32))
     vectors_QD, first = np.unique(np.stack([vector for vector, _ in rows]), axis=0, return_index=True)
@@ -52,7 +52,7 @@ def _sample(rows: Sequence[tuple[NDArray[np.float32], float]]) -> Sample:
 
 @dataclass(frozen=True)
 class Drift:
-    """What a look found, of `asked` and `reference` queries of a release; no shift where there are too few."""
+    """The result of a check of `asked` and `reference` queries of a release; without shifts if there are too few."""
 
     release: str
     asked: int
@@ -63,19 +63,19 @@ class Drift:
     @property
     def sentence(self) -> str:
         if self.reference < LEAST:
-            return f"the release has {self.reference} test and dev queries, and {LEAST} are needed to compare with"
+            return f"the release has {self.reference} test and dev queries, but a comparison needs {LEAST}"
         if self.queries is None or self.scores is None:
-            return f"{self.asked} different questions were asked, and {LEAST} are needed to compare"
+            return f"{self.asked} different questions were asked, but a comparison needs {LEAST}"
         apart = [name for name, found in (("questions", self.queries), ("best scores", self.scores)) if found.sure]
         if not apart:
             return "questions and best scores look like those of the release's test queries"
-        return f"the {' and the '.join(apart)} are unlike those of the release's test queries; a refresh may be due"
+        return f"the {' and the '.join(apart)} differ from those of the release's test queries; a refresh may be due"
 
 
 class DriftWatch:
-    """Compares what `note` takes with the test queries of the release that `current` gives.
+    """Compares the queries given to `note` with the test queries of the release that `current` returns.
 
-    `submit` is that of the batcher; `log` gets a line where a look fails.
+    `submit` is the batcher's; `log` gets a line if a check fails.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class DriftWatch:
         self._thread: threading.Thread | None = None
 
     def note(self, release: Release, vectors_QD: NDArray[np.float32], found: Sequence[Found], how: Ranked) -> None:
-        """Takes queries that a release answered. Cheap: it stands in the way of an answer."""
+        """Records queries that a release answered. It must be quick, since it delays the answer."""
         if how.bm25 >= 0 or how.id_prefix or how.article:
             return
         for vector_D, each in zip(vectors_QD, found):
@@ -111,11 +111,11 @@ class DriftWatch:
         while not self._over.wait(self._every):
             try:
                 self.look()
-            except Exception as error:  # a full queue, or a release that was replaced: the next look may find more
+            except Exception as error:  # a full queue or a replaced release: the next check may succeed
                 self._log(f"the drift of queries could not be measured: {type(error).__name__} {error}")
 
     def look(self) -> None:
-        """Compares what was asked until now; nothing where nothing came since the last look."""
+        """Compares the queries up to now; does nothing if there are no new ones."""
         release = self._current()
         noted = self._noted
         if self.found and self.found.release == release.name and noted == self._looked:
@@ -131,7 +131,7 @@ class DriftWatch:
         self.found, self._looked = found, noted
 
     def _rank(self, release: Release) -> Sample:
-        """The release's own queries, ranked as clients' are, a few at once among these."""
+        """Ranks the release's own queries like those of clients, a few at a time in between."""
         texts = release.own_queries(REFERENCE)
         rows: list[tuple[NDArray[np.float32], float]] = []
         for begin in range(0, len(texts), AT_ONCE):
@@ -145,7 +145,7 @@ class DriftWatch:
         return _sample(rows)
 
     def gauges(self) -> dict[str, tuple[str, Callable[[], float]]]:
-        """The figures for Prometheus: name → what it says and how it is read; NaN where there is none yet."""
+        """The figures for Prometheus, name → description and how to read it; NaN if there is none yet."""
 
         def read(kind: str, field: str) -> Callable[[], float]:
             return lambda: float(getattr(getattr(self.found, kind, None), field, float("nan")))
@@ -159,7 +159,7 @@ class DriftWatch:
         }
 
     def about(self) -> dict[str, Any] | None:
-        """What `/info` says."""
+        """The content of `/info`."""
         found = self.found
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""Vectors and scores of texts, by the requests of OpenAI (`/v1`) and of text-embeddings-inference."""
+"""Vectors and scores of texts, through the APIs of OpenAI (`/v1`) and text-embeddings-inference."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PROMPTS: dict[str, str] = {"query": "query", "passage": "passage", "document": "
 
 
 class EmbeddingsRequest(BaseModel):
-    """What the clients of OpenAI send; `input_type` is ours."""
+    """The request of OpenAI clients; `input_type` is our addition."""
 
     model_config = ConfigDict(extra="ignore")
-    input: str | Items[str] = Field(description="a text or several; token ids are not taken")
+    input: str | Items[str] = Field(description="one or more texts; token ids are not accepted")
     model: str
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
-    input_type: Role = Field("query", description="whose tower, prompt and length: a query's or a passage's")
+    input_type: Role = Field("query", description="which tower, prompt and length to use: a query's or a passage's")
     user: str | None = None
 
 
-@router.post("/v1/embeddings", summary="Vectors, as OpenAI's clients ask for them")
+@router.post("/v1/embeddings", summary="Vectors, for OpenAI clients")
 async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     service = service_of(request)
     service.check_model(body.model)
@@ -47,7 +47,7 @@ async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     return answer_json(content, release)
 
 
-@router.get("/v1/models", summary="The one model, as OpenAI's clients list it")
+@router.get("/v1/models", summary="The one model, for OpenAI clients")
 async def models(request: Request) -> Response:
     service = service_of(request)
     release = service.release()
@@ -56,11 +56,11 @@ async def models(request: Request) -> Response:
 
 
 class EmbedRequest(BaseModel):
-    """What the clients of text-embeddings-inference send. Texts are always cut to the model's length."""
+    """The request of text-embeddings-inference clients. Texts are always truncated to the model's length."""
 
     model_config = ConfigDict(extra="ignore")
     inputs: str | Items[str]
-    normalize: bool | None = Field(None, description="true: length 1; default: as the index compares them")
+    normalize: bool | None = Field(None, description="true: length 1; default: as in the index")
     prompt_name: str | None = Field(None, description="query (default), passage or document")
     dimensions: int | None = None
 
@@ -83,12 +83,12 @@ async def embed(body: EmbedRequest, request: Request) -> Response:
 
 
 class RerankRequest(BaseModel):
-    """What the clients of text-embeddings-inference send."""
+    """The request of text-embeddings-inference clients."""
 
     model_config = ConfigDict(extra="ignore")
     query: str
     texts: Items[str]
-    raw_scores: bool = Field(False, description="true: as the model gives them; default: between 0 and 1")
+    raw_scores: bool = Field(False, description="true: the model's own scores; default: scores between 0 and 1")
     return_text: bool = False
 
 

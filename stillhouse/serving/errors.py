@@ -1,4 +1,4 @@
-"""What a client gets when there is no answer: a code, and one sentence."""
+"""What a client gets instead of an answer: a code and one sentence."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ CODES = {
     507: "insufficient_storage",
 }
 PLAIN = ("/embed", "/rerank", "/v2")
-"""Paths of protocols whose errors are a sentence and not an object."""
+"""Paths of protocols whose errors are a sentence, not an object."""
 
 
 class _AtTheFirst(FailFast):
-    __hash__ = object.__hash__  # a part of a union must have one
+    __hash__ = object.__hash__  # members of a union must be hashable
 
 
 T = TypeVar("T")
 Items = Annotated[list[T], _AtTheFirst()]
-"""A list of a body that is refused at its first wrong item: to name each of a million takes gigabytes."""
+"""A list in a body that is refused at its first invalid item: naming every item of a million takes gigabytes."""
 
 
 class Problem(Exception):
-    """A request that gets no answer: an HTTP status and a sentence with the remedy."""
+    """A request without an answer: an HTTP status and a sentence with the remedy."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Problem(Exception):
 
 
 def error_body(path: str, status: int, message: str) -> dict[str, Any]:
-    """The error as the protocol of a path wants it: OpenAI's object, or TEI's and V2's sentence."""
+    """The error in the format of a path's protocol: OpenAI's object, or the sentence of TEI and V2."""
     code, message = CODES.get(status, "error"), visible(message)
     if path.startswith(PLAIN):
         return {"error": message, "error_type": code}
@@ -68,13 +68,13 @@ async def on_problem(request: Request, error: Exception) -> JSONResponse:
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    said = {404: "there is no such address; see /docs", 405: "this address takes another method; see /docs"}
+    said = {404: "there is no such endpoint; see /docs", 405: "this endpoint needs another method; see /docs"}
     message = said.get(error.status_code, str(error.detail))
     return error_response(request.url.path, error.status_code, message, error.headers)
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
-    """The first thing that is wrong with a body: where, and what was expected. The body itself is not repeated."""
+    """The first error in a body: where it is, and what was expected. The body itself is not repeated."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])

@@ -1,4 +1,4 @@
-"""`POST /feedback`: what people thought of a passage that they were shown."""
+"""`POST /feedback`: what people thought of a passage that was shown to them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ router = APIRouter()
 
 
 class FeedbackRequest(BaseModel):
-    """On one passage of one answer of `/search`."""
+    """Feedback on one passage of one answer of `/search`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    query_id: str = Field(description="as the answer gave it", max_length=64)
+    query_id: str = Field(description="the id in the answer", max_length=64)
     passage_id: str = Field(description=f"one of the first {SHOWN} of that answer", max_length=1024)
     kind: Literal["click", "relevant", "not_relevant"]
 
 
-# Not `async`: waiting for the disk is done by a thread of its own, and no search waits for it.
+# Not `async`: a separate thread waits for the disk, so no search has to.
 @router.post("/feedback", summary="A click on a passage, or a judgement of it")
 def feedback(body: FeedbackRequest, request: Request) -> Response:
     service = service_of(request)
@@ -34,17 +34,18 @@ def feedback(body: FeedbackRequest, request: Request) -> Response:
         raise Problem(404, "this service keeps no log of queries; start it with `--log-queries FOLDER`")
     asked = service.queries.find(body.query_id)
     if asked is None:
-        raise Problem(404, f"there is no query {body.query_id!r} in the log; it is unknown, or too old for feedback")
+        raise Problem(404, f"there is no query {body.query_id!r} in the log; it is unknown or too old for feedback")
     if body.passage_id not in asked.passage_ids:
         raise Problem(404, f"the passage {body.passage_id[:80]!r} was not among the first {SHOWN} of that answer")
     try:
         service.queries.judge(asked, body.passage_id, body.kind, service.client_of(request))
     except FeedbackFull:
         limit = f"{service.limits.feedback_bytes:,}"
-        raise Problem(507, f"the feedback may have {limit} bytes; export it and start with an empty folder") from None
+        message = f"the feedback has reached its limit of {limit} bytes; export it and start with an empty folder"
+        raise Problem(507, message) from None
     except OSError as error:
         service.log(f"feedback cannot be written: {error}")
         if is_full_disk(error):
-            raise Problem(507, "the disk of the service is full; the feedback was not taken") from None
+            raise Problem(507, "the disk of the service is full; the feedback was not saved") from None
         raise Problem(503, "the feedback cannot be written; the service's log says why", {"Retry-After": "1"}) from None
     return answer_json({"query_id": asked.query_id, "taken": True}, service.shelf.current)

@@ -1,7 +1,6 @@
-"""What people thought of an answer: a line of JSON for each, on the disk before it is acknowledged.
+"""What people thought of an answer: one line of JSON each, on the disk before it is acknowledged.
 
-A line holds the query's text too, so that it says by itself what was asked. The file of a day begins with a line that
-says what it is.
+A line includes the query's text, so it is complete by itself. The file of a day begins with a line that identifies it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from stillhouse.errors import InputError
 from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named
 
 KINDS = ("click", "relevant", "not_relevant")
-"""`not_relevant` speaks against a passage, the others for it."""
+"""`not_relevant` counts against a passage, the others for it."""
 
 
 class FeedbackFull(Exception):
-    """The feedback of this service has reached its bound."""
+    """The feedback of this service has reached its limit."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,14 @@ class Feedback:
 
 
 class FeedbackLog:
-    """The feedback in a folder that `take_folder` locked. At most `most_bytes` of it are kept."""
+    """The feedback in a folder that `take_folder` locked, at most `most_bytes` of it."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder, self._most = folder, most_bytes
         self._lock = threading.Lock()
 
     def append(self, feedback: Feedback) -> None:
-        """Returns once it is on the disk. Raises `FeedbackFull`, or `OSError`, and then the file is as it was."""
+        """Returns once it is on the disk. Raises `FeedbackFull`, or `OSError`, after which the file is unchanged."""
         line = json.dumps(asdict(feedback)).encode() + b"\n"
         with self._lock:
             if self.size() + len(line) > self._most:
@@ -65,16 +64,16 @@ class FeedbackLog:
                 os.close(file)
 
     def size(self) -> int:
-        """Bytes of all days."""
+        """The bytes of all days."""
         size = 0
         for path in self._folder.glob("feedback-*.jsonl"):
-            with suppress(FileNotFoundError):  # it was too old, and has just been deleted
+            with suppress(FileNotFoundError):  # too old, and deleted just now
                 size += path.stat().st_size
         return size
 
 
 def _whole_length(file: int) -> int:
-    """Where the last whole line ends: what comes behind it was never acknowledged."""
+    """Where the last whole line ends: whatever follows was never acknowledged."""
     size = os.fstat(file).st_size
     while size:
         begin = max(0, size - 65_536)
@@ -100,13 +99,13 @@ def _write(file: int, data: bytes, end: int) -> None:
 def read_feedback(folder: Path) -> Iterator[Feedback]:
     """All feedback in the folder of a log, oldest day first; a service may be writing there.
 
-    Raises `InputError` for a folder without feedback, and for a line that is damaged.
+    Raises `InputError` for a folder without feedback, and for a damaged line.
     """
     files = [path for path in named(folder, ".jsonl") if is_own(path)]
     if not files:
-        raise InputError(f"{folder} holds no feedback; name the folder that `stillhouse serve --log-queries` was given")
+        raise InputError(f"{folder} holds no feedback; name the folder given to `stillhouse serve --log-queries`")
     for path in files:
-        lines = path.read_bytes().split(b"\n")[:-1]  # behind the last line end, one that is being written
+        lines = path.read_bytes().split(b"\n")[:-1]  # after the last newline, one that is being written
         for number, line in enumerate(lines[1:], 2):
             try:
                 found: dict[str, Any] = json.loads(line)

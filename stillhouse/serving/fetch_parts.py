@@ -1,7 +1,7 @@
-"""Fetches folders of a commit in a process of its own, which a service starts: `python -m` this module.
+"""Fetches folders of a commit in a separate process, which a service starts: `python -m` this module.
 
-DVC takes processor time, memory and the process's current folder, and none of that may be felt by who asks the service.
-The standard input is `{"repository", "commit", "parts": {path in the repository: target folder}}` as JSON.
+DVC uses processor time and memory and changes the current folder, none of which may affect the service's clients. The
+standard input is `{"repository", "commit", "parts": {path in the repository: target folder}}` as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stillhouse.errors import InputError, access_errors
 
 
 def main() -> int:
-    """Exit code 0, or that of `InputError` with its sentence on the standard error."""
+    """Exit code 0, or `InputError`'s, with its message on standard error."""
     from stillhouse.remote.dvc_source import fetch
 
     asked = json.load(sys.stdin)

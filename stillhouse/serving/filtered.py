@@ -1,4 +1,4 @@
-"""Search among some passages of an index: exact, at a cost that grows with how many they are.
+"""Exact search among some passages of an index, at a cost that grows with their number.
 
 Shape suffixes: Q queries, K depth, F passages that the filter lets through, B of them at once, D width.
 """
@@ -19,9 +19,10 @@ Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 class FilteredIndex:
-    """The passages `rows_F` (ascending) of a vector index, searched as `VectorIndex` is; rows are those of the corpus.
+    """The passages `rows_F` (ascending) of a vector index, with `VectorIndex`'s interface; rows are those of the
+    corpus.
 
-    Vectors are compared one by one as the index holds them, so an approximate kind finds all that its vectors allow.
+    Compares the stored vectors one by one, so the search is exact even in an approximate index.
     """
 
     def __init__(self, index: VectorIndex, rows_F: NDArray[np.int32]) -> None:
@@ -35,7 +36,7 @@ class FilteredIndex:
             yield start, self._index.vectors(self._rows_F[start : start + BLOCK])
 
     def search(self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False) -> Ranked:
-        """Rows int32 [Q, K] and inner products float32 [Q, K], best first. `gpu` is not used: few passages are left."""
+        """Rows int32 [Q, K] and inner products float32 [Q, K], best first. `gpu` is ignored: few passages are left."""
         depth = min(depth, len(self))
         if not depth:
             return np.empty((len(queries_QD), 0), np.int32), np.empty((len(queries_QD), 0), np.float32)
@@ -47,7 +48,7 @@ class FilteredIndex:
 
 
 class FilteredBM25:
-    """The passages `rows_F` (ascending) of a BM25 index, scored with the whole corpus's word frequencies."""
+    """The passages `rows_F` (ascending) of a BM25 index, scored with the word frequencies of the whole corpus."""
 
     def __init__(self, bm25: BM25, rows_F: NDArray[np.int32]) -> None:
         self._bm25, self._rows_F = bm25, rows_F
@@ -56,11 +57,11 @@ class FilteredBM25:
         return len(self._rows_F)
 
     def search(self, queries: Sequence[str], depth: int) -> Ranked:
-        """Rows int32 [Q, K], padded with -1, and scores float32 [Q, K]. A passage without a word is no result."""
+        """Rows int32 [Q, K], padded with -1, and scores float32 [Q, K]. Passages without a query word are left out."""
         depth = min(depth, len(self))
         rows_QK = np.empty((len(queries), depth), np.int32)
         scores_QK = np.empty((len(queries), depth), np.float32)
-        for number, query in enumerate(queries):  # a filter may let nearly all passages through, for each query
+        for number, query in enumerate(queries):  # a filter may keep nearly all passages
             scores_1F = self._bm25.scores_of([query], self._rows_F[None])
             rows_1F = np.where(scores_1F > 0, self._rows_F, np.int32(-1))
             scores_1F, rows_1F = order_by_score(scores_1F, rows_1F)

@@ -1,4 +1,4 @@
-"""What stands before every address: the token, the size and pace of bodies, the log and the metrics."""
+"""What guards every endpoint: the token, the size and pace of bodies, the log and the metrics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.settings import Limits
 
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")
-"""What is answered without a token: whether the service lives."""
+"""Endpoints that need no token: whether the service is alive."""
 COOKIE = "stillhouse_token"
 GONE = 499
-"""What is counted where the client left before there was an answer, as nginx counts it."""
+"""The status counted if the client left before there was an answer, as in nginx."""
 
 
 class Guard:
     """An ASGI application around another.
 
-    `log` gets a line for each request, without what was asked; `log_crash` gets the stack of a failure.
+    `log` gets a line per request, without its content; `log_crash` gets the traceback of a failure.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Guard:
 
         try:
             await self._answer(scope, receive, watched)
-        except Exception:  # Starlette has answered with 500 and hands it on
+        except Exception:  # Starlette answered with 500 and raises it again
             status = 500
             self._log_crash(traceback.format_exc().rstrip("\n"))
         finally:
             took = time.perf_counter() - began
-            # A path that is no address of the service may hold anything, as a question.
+            # A path that is not an endpoint may contain anything, even a question.
             route = getattr(scope.get("route"), "path", "") or "(other)"
             self._metrics.answered(route, status, took)
             self._log(f"{scope['method']} {route} {status} {1000 * took:.1f} ms")
@@ -68,7 +68,7 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         if self._token and path not in OPEN and not self._may(scope):
-            message = "give the service's token, as in the header `Authorization: Bearer TOKEN`"
+            message = "give the service's token in the header `Authorization: Bearer TOKEN`"
             await error_response(path, 401, message, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
         status, body = await self._body(scope, receive)
@@ -76,7 +76,7 @@ class Guard:
             message = f"the body is larger than {self._limits.body:,} bytes; send fewer or shorter texts at once"
             await error_response(path, 413, message, {"Connection": "close"})(scope, receive, send)
         elif status == 408:
-            message = f"the body did not come within {self._limits.body_seconds:g} seconds; send it faster"
+            message = f"the body did not arrive within {self._limits.body_seconds:g} seconds; send it faster"
             await error_response(path, 408, message, {"Connection": "close"})(scope, receive, send)
         elif status == 200:
             sent = False
@@ -91,7 +91,7 @@ class Guard:
             await self._app(scope, whole, send)
 
     async def _body(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
-        """The whole body, with status 200; 413 or 408 where it is too large or too slow, 0 where the client left."""
+        """The whole body with status 200; 413 or 408 if it is too large or too slow, 0 if the client left."""
         length = Headers(scope=scope).get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length) > self._limits.body:
             return 413, b""
@@ -117,10 +117,10 @@ class Guard:
             given = ""
         if scope["path"] == "/":
             if scope["method"] == "GET":
-                return True  # an empty form, where the token is typed
+                return True  # an empty form to type the token into
             given = given or cookie_token(headers.get("cookie", ""))
             if not given:
-                return True  # the form holds the token, which the page's own handler compares
+                return True  # the form contains the token, which the page's own handler checks
         return same_token(given, self._token)
 
 

@@ -17,7 +17,7 @@ from stillhouse.serving.service import Service, service_of
 
 
 class TensorRoute(APIRoute):
-    """Reads a body with binary tensors as the JSON that it stands for."""
+    """Converts a body with binary tensors to the equivalent JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -46,7 +46,7 @@ class Wanted(BaseModel):
 
 
 class InferRequest(BaseModel):
-    """One tensor `text` of type BYTES with one dimension; `parameters.input_type` is `query` or `passage`."""
+    """One tensor `text` of datatype BYTES with one dimension; `parameters.input_type` is `query` or `passage`."""
 
     model_config = ConfigDict(extra="ignore")
     id: str | None = None
@@ -60,12 +60,12 @@ async def server(request: Request) -> dict[str, Any]:
     return {"name": "stillhouse", "version": __version__, "extensions": ["binary_tensor_data"]}
 
 
-@router.get("/health/live", summary="Whether the service lives")
+@router.get("/health/live", summary="Whether the service is alive")
 async def live(request: Request) -> dict[str, bool]:
     return {"live": True}
 
 
-@router.get("/health/ready", summary="Whether it answers")
+@router.get("/health/ready", summary="Whether the service answers")
 async def ready(request: Request) -> dict[str, bool]:
     return {"ready": service_of(request).release() is not None}
 
@@ -76,7 +76,7 @@ def named(request: Request, name: str) -> Service:
     return service
 
 
-@router.get("/models/{name}", summary="What the model takes and gives")
+@router.get("/models/{name}", summary="The inputs and outputs of the model")
 async def model(name: str, request: Request) -> Response:
     service = named(request, name)
     release = service.release()

@@ -1,8 +1,8 @@
-"""Vectors of queries by ONNX Runtime, with the weights and inputs of linear layers in eight bits.
+"""Encodes queries with ONNX Runtime, with 8-bit weights and inputs of linear layers.
 
-The graph is written from the weights of a `PlainBert`: nothing is exported or kept on the disk. A weight's rows have a
-scale each, and a text's inputs have one in each layer, which ONNX Runtime finds as it computes. So every text is
-computed alone: beside others its scales, and its vector, would be others. Embeddings, sums, norms, attention and
+The graph is built from the weights of a `PlainBert`: nothing is exported or stored on the disk. Each row of a weight
+has its own scale, and each text's inputs have one per layer, which ONNX Runtime computes on the fly. So every text is
+computed alone: in a batch its scales, and therefore its vector, would change. Embeddings, sums, norms, attention and
 pooling stay in fp32.
 
 Shape suffixes: Q texts, L tokens of a text, D width, E width of a layer's output.
@@ -26,17 +26,17 @@ from stillhouse.retrieval.models.pooling import normalized, pool
 from stillhouse.retrieval.models.query_encoder import PlainBert
 
 FUSED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators, each of which is several of ONNX's."""
+"""The domain of ONNX Runtime's own operators, each of which fuses several of ONNX's."""
 LARGEST = 127
 ACTIVATIONS = {gelu: ("Gelu", FUSED), relu: ("Relu", "")}
 
 
 class Int8Bert:
-    """The model of a `PlainBert` on the CPU, for several texts, in eight bits."""
+    """The model of a `PlainBert` on the CPU, for several texts, in 8 bits."""
 
     def __init__(self, plain: PlainBert) -> None:
         options = onnxruntime.SessionOptions()
-        # A text is too short to be shared: threads would wait for each other longer than they compute.
+        # A text is too short to split: threads would spend longer waiting for each other than computing.
         options.intra_op_num_threads = 1
         graph = GraphOfBert(plain).serialized()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -123,6 +123,6 @@ class GraphOfBert:
 
 
 def quantized(weight_ED: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """A weight as int8 [E, D] and the scale float32 [E] of each row, by which its largest value is 127."""
+    """A weight as int8 [E, D], and each row's scale, float32 [E], which maps its largest value to 127."""
     scales_E = np.maximum(np.abs(weight_ED).max(axis=1), np.float32(1e-12)) / np.float32(LARGEST)
     return np.rint(weight_ED / scales_E[:, None]).astype(np.int8), scales_E

@@ -1,7 +1,7 @@
-"""Documents that are searched beside a release's passages until a refresh folds them in.
+"""Documents that are searched alongside a release's passages until a refresh adds them.
 
-Every open release has their vectors by its own model. `Release.live` is the release with the documents; it is replaced
-as a whole, so that a request sees all of a change or nothing of it.
+Every open release has their vectors from its own model. `Release.live` is the release with the documents. It is
+replaced as a whole, so a request sees all of a change or none of it.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ class LiveDocuments:
         self._lock = threading.Lock()
 
     def counts(self) -> dict[str, int]:
-        """What `/info` says."""
+        """The content of `/info`."""
         documents = sum(each is not None for each in self._known.values())
         return {"documents": documents, "deleted": len(self._known) - documents, "log_bytes": self._log.size}
 
     def prepare(self, release: Release) -> Release:
-        """The release, not yet in use, with all documents encoded by its own model."""
+        """The release, before it is used, with all documents encoded by its own model."""
         self._catch_up(release)
         return release
 
     @contextmanager
     def placing(self, release: Release) -> Iterator[None]:
-        """Within the block the release has all documents, and none is added."""
+        """During the block, the release has all documents and none is added."""
         with self._lock:
             self._catch_up(release)
             yield
 
     def _catch_up(self, release: Release) -> None:
-        """Encodes what came since a release was prepared. Only for one that is not asked yet, or lacks nothing."""
+        """Encodes documents added since a release was prepared. Only for a release that is not in use yet, or lacks
+        none."""
         known = self._known
         if not known and release.live is None:
             return
@@ -76,13 +77,14 @@ class LiveDocuments:
         delete: Sequence[str],
         submit: Submit,
     ) -> dict[str, int]:
-        """Adds, replaces and deletes, all or nothing; returns once it is on the disk and every release finds it.
+        """Adds, replaces and deletes, all or nothing; returns once the change is on the disk and every release finds
+        it.
 
-        `open_releases` gives the one in use first; `submit` is that of the batcher. Raises `Problem`, and what `submit`
+        `open_releases` returns the one in use first; `submit` is the batcher's. Raises `Problem`, and what `submit`
         raises.
         """
         if not self._lock.acquire(timeout=self._limits.deadline):
-            raise Problem(503, "other documents are being added, or a release is put to use; try again", AGAIN)
+            raise Problem(503, "other documents are being added, or a release is being replaced; try again", AGAIN)
         try:
             releases = open_releases()
             record = {"put": list(put), "delete": list(delete)}
@@ -107,18 +109,18 @@ class LiveDocuments:
         return id not in self._known and bool(len(release.passages.rows_of([id])))
 
     def _refuse_too_much(self, known: Mapping[str, Document | None], record: Record) -> None:
-        remedy = "fold them into a new release (docs/serve.md) and start with an empty folder"
+        remedy = "add them to a new release (docs/serve.md) and start with an empty folder"
         if len(known) > self._limits.documents:
             raise Problem(507, f"at most {self._limits.documents:,} documents and deletions are kept; {remedy}")
         size = self._log.size + sum(len(str(value).encode()) for value in record.values())
         if size > self._limits.documents_bytes:
-            raise Problem(507, f"the log of documents may have {self._limits.documents_bytes:,} bytes; {remedy}")
+            raise Problem(507, f"the log of documents is limited to {self._limits.documents_bytes:,} bytes; {remedy}")
 
     def _append(self, record: Record) -> None:
         try:
             self._log.append(record)
         except LogBroken:
-            message = "the log of documents cannot be written until the service is started again; nothing was changed"
+            message = "the log of documents cannot be written until the service is restarted; nothing was changed"
             raise Problem(503, message) from None
         except OSError as error:
             if is_full_disk(error):
@@ -133,7 +135,7 @@ class LiveDocuments:
 
 
 class _Change:
-    """A release's view of documents, made beforehand so that `publish` cannot fail."""
+    """A release's view of documents, prepared so that `publish` cannot fail."""
 
     def __init__(
         self,
@@ -170,13 +172,13 @@ def _text(release: Release, document: Document) -> str:
 
 
 def _encoded(release: Release, documents: Sequence[Document], batch_tokens: int) -> NDArray[np.float32]:
-    """A batch at a time: all documents of a log at once would take more memory than there is."""
+    """Encodes batch by batch: all documents of a log at once would need too much memory."""
     ids = release.tokenize([_text(release, each) for each in documents], "passage")
     return np.concatenate([release.encode(part, "passage") for part in in_parts(ids, batch_tokens)])
 
 
 def _vectors(release: Release, documents: Sequence[Document], submit: Submit, seconds: float) -> NDArray[np.float32]:
-    """Vectors by the thread that computes for every client."""
+    """Vectors from the thread that computes for all clients."""
     if not documents:
         return np.empty((0, release.index.width), np.float32)
     made: Embedded = submit(Job(release, [_text(release, each) for each in documents], "passage")).result(seconds)
@@ -184,7 +186,7 @@ def _vectors(release: Release, documents: Sequence[Document], submit: Submit, se
 
 
 def _mean_length(release: Release) -> float:
-    """The mean count of words of the release's passages, of some evenly spaced ones where they are many."""
+    """The mean number of words of the release's passages, or of an evenly spaced sample of them."""
     assert release.bm25 is not None
     count = len(release.passages)
     rows = np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64)).tolist()

@@ -1,7 +1,7 @@
-"""A release's passages with live documents beside them, in the shapes in which a release is searched.
+"""A release's passages together with live documents, with the interfaces through which a release is searched.
 
-Row N + m is live document m, of N passages; `hidden` rows are passages that a document replaces or that were deleted.
-Shape suffixes: Q queries, K depth, M live documents, W those with a word, D width, P pairs, H hidden rows.
+Row N + m is live document m, after N passages; `hidden` rows are passages that a document replaced or that were
+deleted. Shape suffixes: Q queries, K depth, M live documents, W those with a word, D width, P pairs, H hidden rows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from stillhouse.serving.passages import Passages
 
 Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 SAMPLE = 1000
-"""Passages whose mean length stands for the corpus's, which a BM25 index does not keep."""
+"""How many passages estimate the corpus's mean length, which a BM25 index does not store."""
 
 
 def _joined(
     found: Ranked, hidden_H: NDArray[np.int32], scores_QM: NDArray[np.float32], first: int, depth: int
 ) -> Ranked:
-    """The best `depth` of a ranking without its hidden rows, and of live documents; a score of -inf is no result."""
+    """The best `depth` of a ranking without its hidden rows and of live documents; a score of -inf is not a result."""
     rows_QK, scores_QK = found
     rows_QK = np.where(np.isin(rows_QK, hidden_H), np.int32(-1), rows_QK)
     live_QM = np.where(np.isfinite(scores_QM), np.arange(first, first + scores_QM.shape[1], dtype=np.int32), -1)
@@ -38,7 +38,7 @@ def _joined(
 
 
 class LiveIndex:
-    """A vector index and the vectors [M, D] of live documents, searched as `VectorIndex` is."""
+    """A vector index and the vectors [M, D] of live documents, with `VectorIndex`'s interface."""
 
     def __init__(self, index: VectorIndex, hidden_H: NDArray[np.int32], vectors_MD: NDArray[np.float32]) -> None:
         self._index, self._hidden_H, self._vectors_MD = index, hidden_H, vectors_MD
@@ -67,7 +67,7 @@ class LiveIndex:
 
 
 class LiveBM25:
-    """A BM25 index and the words of live documents, which are scored with the corpus's word frequencies and length."""
+    """A BM25 index and the words of live documents, scored with the corpus's word frequencies and mean length."""
 
     def __init__(self, bm25: BM25, hidden_H: NDArray[np.int32], texts: Sequence[str], mean_length: float) -> None:
         self._bm25, self._hidden_H = bm25, hidden_H
@@ -78,7 +78,7 @@ class LiveBM25:
                 places, own = postings.setdefault(word, ([], []))
                 places.append(place)
                 own.append(count)
-        # By word, as a long question would else be compared with every document word by word.
+        # Indexed by word, because a long question would otherwise be compared with every document word by word.
         self._postings = {
             word: (np.array(places), np.array(own, np.float32)) for word, (places, own) in postings.items()
         }
@@ -89,7 +89,7 @@ class LiveBM25:
         return len(self._bm25) + len(self._norms_M)
 
     def _live_scores(self, queries: Sequence[str]) -> NDArray[np.float32]:
-        """Float32 [Q, M], 0 where a document has no word of the query."""
+        """Float32 [Q, M], 0 for a document without any word of the query."""
         scores_QM = np.zeros((len(queries), len(self._norms_M)), np.float32)
         for scores_M, words in zip(scores_QM, self._bm25.words(queries)):
             for word in words:

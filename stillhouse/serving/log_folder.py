@@ -1,6 +1,6 @@
-"""The folder of a log of queries: who may write there, and which of its files are old enough to go.
+"""The folder of a query log: who may write there, and which of its files are old enough to delete.
 
-A file is the program's own where its name is of the log's form and its content says so too. Nothing else is touched.
+A file belongs to the program if both its name and its content have the log's format. Nothing else is touched.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LOCK = "queries.lock"
 MARK = {b"stillhouse": b"queries 1"}
 """Metadata of every Parquet file of the log."""
 FEEDBACK_MARK = {"stillhouse": "feedback 1"}
-"""The first line of every file of feedback."""
+"""The first line of every feedback file."""
 NAMES = re.compile(r"(?:queries-(\d{8})T\d{12}-[0-9a-f]{8}\.parquet|feedback-(\d{8})\.jsonl)")
 PARTIAL = re.compile(r"\.queries-\d{8}T\d{12}-[0-9a-f]{8}\.parquet\.partial")
 
 
 def take_folder(folder: Path) -> int:
-    """Makes the folder where it is missing and locks it until the number that it returns is closed.
+    """Makes the folder if it is missing and locks it until the returned descriptor is closed.
 
-    Raises `InputError` where another service writes there.
+    Raises `InputError` if another service writes there.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -37,7 +37,7 @@ def take_folder(folder: Path) -> int:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(number)
-        raise InputError(f"{folder} is the log of another service that runs; name another folder") from None
+        raise InputError(f"{folder} is the log of another running service; name another folder") from None
     for path in folder.iterdir():
         if PARTIAL.fullmatch(path.name):
             path.unlink()  # of a process that was killed while it wrote
@@ -45,15 +45,15 @@ def take_folder(folder: Path) -> int:
 
 
 def named(folder: Path, suffix: str) -> list[Path]:
-    """The files whose names are a log's, oldest first; `is_own` says whether a log wrote one."""
+    """The files with a log's names, oldest first; `is_own` says whether a log wrote one."""
     found = [path for path in folder.glob(f"*{suffix}") if NAMES.fullmatch(path.name)]
     return sorted(found, key=lambda path: path.name)
 
 
 def clear_old(folder: Path, days: float, most_bytes: int, now: datetime | None = None) -> list[Path]:
-    """Deletes the log's files of more than `days` days ago, then the oldest queries until `most_bytes` hold the rest.
+    """Deletes the log's files older than `days` days, then the oldest query files until the rest fit into `most_bytes`.
 
-    Feedback is not made to go by queries: it has a bound of its own.
+    Feedback is not deleted to make room for queries: it has its own limit.
     """
     last = f"{(now or datetime.now(UTC)) - timedelta(days=days):%Y%m%d}"
     queries, feedback = named(folder, ".parquet"), named(folder, ".jsonl")

@@ -1,4 +1,4 @@
-"""Figures for Prometheus. None holds what was asked."""
+"""Metrics for Prometheus. None contains the text of a query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one service, in a registry of their own."""
+    """The metrics of one service, in their own registry."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -40,11 +40,11 @@ class Metrics:
         self._tokens.observe(tokens)
 
     def gauge(self, name: str, text: str, read: Callable[[], float], of: str = "stillhouse_serve") -> None:
-        """A figure that is read when it is asked for."""
+        """Adds a figure that is read on request."""
         Gauge(f"{of}_{name}", text, registry=self._registry).set_function(read)
 
     def text(self, release: str) -> bytes:
-        """All of them as Prometheus reads them, with the name of the release in use."""
+        """All metrics in Prometheus's format, with the name of the release in use."""
         self._release.clear()
         self._release.labels(release).set(1)
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The page for people, and the list of addresses: HTML made here, without scripts and without requests elsewhere."""
+"""The search page and the list of endpoints: server-side HTML, without scripts or external requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 SHORTEST_MATCH = 3
-"""Letters of a word of the query that is marked where it begins a word of the passage."""
+"""The fewest letters of a query word for it to be marked where it begins a word of the passage."""
 MOST_SHOWN = 100
 
 
@@ -55,7 +55,7 @@ async def answer(request: Request) -> Response:
         cookie = cookie_token(request.headers.get("cookie", ""))
         bearer = request.headers.get("authorization", "").partition(" ")[2]
         if token or not (same_token(cookie, service.token) or same_token(bearer, service.token)):
-            return _page(service, status=401, error="the token is wrong, or there is none; type it and ask again")
+            return _page(service, status=401, error="the token is wrong or missing; type it and ask again")
     query, top = fields.get("query", ""), fields.get("top", "")
     shown: dict[str, Any] = {"query": query, "release": fields.get("release", ""), "beside": fields.get("beside", "")}
     try:
@@ -70,7 +70,7 @@ async def answer(request: Request) -> Response:
 
 
 async def _columns(service: Service, query: str, top: str, names: list[str | None]) -> list[dict[str, Any]]:
-    """What each of the releases finds; the second, where there is one, stands beside the first."""
+    """The results of each release; the second one, if any, is shown beside the first."""
     if not re.fullmatch(r"[0-9]{0,4}", top) or not 1 <= int(top or 10) <= MOST_SHOWN:
         raise Problem(422, f"ask for 1 to {MOST_SHOWN} passages")
     columns: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def matches(text: str, query: str) -> list[tuple[bool, str]]:
     words = {word.lower() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MATCH}
     lengths = sorted({len(word) for word in words})
     parts: list[tuple[bool, str]] = []
-    # Each word of the text is looked up: a pattern of all words of the query would try one after the other.
+    # Each word of the text is looked up, since a pattern of all query words would try them one by one.
     for number, part in enumerate(re.split(r"(\w+)", text)):
         lower = part.lower()
         fitting = lengths[: bisect_right(lengths, len(lower))]
@@ -123,7 +123,7 @@ def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
         "token_wanted": bool(service.token),
     }
     text = _templates(True).get_template("page.html").render(defaults | shown)
-    # What a client sent may hold halves of characters.
+    # Text from a client may contain lone surrogates.
     content = text.encode("utf-8", errors="replace")
     return HTMLResponse(content, status, HEADERS | {RELEASE: current.name})
 

@@ -1,4 +1,4 @@
-"""The cross-encoder of a release, scoring one query with a few texts."""
+"""The cross-encoder of a release, which scores one query with a few texts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stillhouse.retrieval.models.query_encoder import EXACT
 
 
 class PairScores:
-    """Raises `InputError` for a folder that holds no cross-encoder."""
+    """Scores pairs. Raises `InputError` for a folder without a cross-encoder."""
 
     def __init__(self, folder: Path, context: Context) -> None:
         self._model, self._context = CrossEncoder.load(folder), replace(context, quiet=True)
         keep_packed(self._model, context.torch_device())
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score a text, in their order; higher is better. Raises `InputError` for a score that is not a number."""
+        """One score per text, in order; higher is better. Raises `InputError` for a score that is not a number."""
         pairs = self._model.pairs([query] * len(texts), texts)
         scores_P = np.empty(len(texts), dtype=np.float32)
         with inference(self._model, self._context, EXACT) as device:

@@ -1,6 +1,6 @@
-"""The passages of a release, ready to be shown and filtered: a nameless Arrow file that is mapped, not read.
+"""The passages of a release, ready to be shown and filtered: an unnamed Arrow file that is memory-mapped.
 
-A corpus's Parquet file would be decompressed again for every answer.
+A corpus's Parquet file would have to be decompressed for every answer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from stillhouse.errors import InputError
 
 COLUMNS = ("passage_id", "article_id", "title", "text")
 FILTERS_KEPT = 32
-"""Filters whose rows are remembered: 4 bytes for each passage that one lets through."""
+"""How many filters have their rows cached, at 4 bytes per matching passage."""
 
 
 class Passages:
-    """The passages of a corpus in row order. Raises `InputError` for a Parquet file that is damaged."""
+    """The passages of a corpus in row order. Raises `InputError` for a damaged Parquet file."""
 
     def __init__(self, corpus: Path) -> None:
         path = corpus / "passages.parquet"
@@ -38,9 +38,9 @@ class Passages:
                             written.write_batch(batch)
             except (pa.ArrowInvalid, KeyError) as error:
                 raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
-            # The mapping outlives the file's name, so that a kill leaves nothing behind.
+            # The mapping outlives the file's name, so a kill leaves nothing behind.
             self._table: pa.Table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
-        # What was decompressed is not needed again, and Arrow would keep its memory.
+        # The decompressed data are not needed again, but Arrow would keep their memory.
         pa.default_memory_pool().release_unused()
         self.rows_within = lru_cache(FILTERS_KEPT)(self._rows_within)
 
@@ -48,13 +48,13 @@ class Passages:
         return int(self._table.num_rows)
 
     def at(self, rows: Sequence[int], *columns: str) -> list[dict[str, Any]]:
-        """Some columns of the passages `rows`, in their order."""
-        # Value by value: `take` would first join all chunks of the column, whatever the number of rows.
+        """Some columns of the passages `rows`, in order."""
+        # Value by value: `take` would first join all chunks of the column, even for a few rows.
         taken = [(name, self._table[name]) for name in columns]
         return [{name: values[row].as_py() for name, values in taken} for row in rows]
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows, ascending, of those of some ids that are passages."""
+        """The rows, ascending, of the ids that are passages."""
         found = pc.is_in(
             self._table["passage_id"], value_set=pa.array(ids, self._table.schema.field("passage_id").type)
         )

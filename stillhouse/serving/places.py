@@ -1,4 +1,4 @@
-"""What `stillhouse serve` takes for the place of its releases: a folder, or a git repository."""
+"""The sources of releases that `stillhouse serve` accepts: a folder, or a git repository."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import unquote, urlsplit
 from stillhouse.errors import InputError
 
 OF_GIT = ("git", "ssh", "http", "https")
-"""Schemes of addresses that git reads; `git+` before any other says the same."""
+"""URL schemes that git reads; a `git+` prefix marks any other address as git's."""
 WITHOUT_SCHEME = re.compile(r"[\w.-]+@[\w.-]+:(?!//).+")
-"""`git@host:path`, as ssh has it."""
+"""`git@host:path`, as in ssh."""
 
 
 def repository_of(place: str) -> str:
-    """The address of the git repository that a place is; "" for a folder.
+    """The address of the git repository that a place names; "" for a folder.
 
     Raises `InputError` for a storage URI that is neither.
     """
@@ -28,13 +28,13 @@ def repository_of(place: str) -> str:
         return place
     if scheme not in ("", "file"):
         raise InputError(
-            f"{place} is no folder and no git repository; on a cluster KServe's storage initializer puts it into a "
-            "folder: `stillhouse serve /mnt/models`. Elsewhere copy it here first, or name the repository of the "
+            f"{place} is neither a folder nor a git repository; on a cluster, KServe's storage initializer copies it "
+            "to a folder: `stillhouse serve /mnt/models`. Elsewhere, copy it here first, or name the repository of the "
             "releases"
         )
     return ""
 
 
 def folder_of(place: str) -> Path:
-    """The folder that a place is, which may be written as `file:///folder`."""
+    """The folder that a place names, possibly as `file:///folder`."""
     return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else Path(place)

@@ -1,7 +1,7 @@
-"""In which precision a release's vectors are made: what is fastest here among what ranks as well.
+"""Chooses the precision of a release's vectors: the fastest one here that ranks as well.
 
-Passages: the precision that `index` makes theirs in. Queries: int8 by ONNX Runtime where the release's own dev queries
-are ranked about as well by it as in fp32, and where it is faster. In every other case fp32, with the reason.
+Passages use the precision in which `index` encodes them. Queries use int8 with ONNX Runtime if it ranks the release's
+own dev queries about as well as fp32 and is faster. Otherwise they use fp32, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("auto", "fp32", "int8")
 LOSS = 0.005
-"""The share of fp32's nDCG@10 of dev queries that int8 may lose."""
+"""The share of fp32's nDCG@10 on dev queries that int8 may lose."""
 MOST_QUERIES, DEPTH = 200, 10
 TIMED = 8
-"""Queries, one after the other, whose encoding is timed."""
+"""How many queries are timed, one by one."""
 NEEDED = ("onnxruntime", "onnx")
 
 
 @dataclass(frozen=True)
 class DevFigures:
-    """nDCG@10 of a release's dev queries by its index, and the least milliseconds that one takes to encode."""
+    """nDCG@10 of a release's dev queries in its index, and the least milliseconds to encode one."""
 
     queries: int
     ndcg10_fp32: float
@@ -48,7 +48,7 @@ class DevFigures:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The precision of queries' and of passages' vectors, what computes queries, and why."""
+    """The precision of query and passage vectors, what computes queries, and why."""
 
     queries: str
     passages: str
@@ -57,7 +57,7 @@ class Chosen:
     dev: DevFigures | None = None
 
     def about(self) -> dict[str, Any]:
-        """What `/info` says of it."""
+        """The content of `/info`."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -65,17 +65,17 @@ class Chosen:
 
 
 def passage_type(asked: str, device: torch.device) -> torch.dtype:
-    """The type of passages' linear layers under a setting: fp32 where that is asked for."""
+    """The dtype of linear layers for passages under a setting: fp32 if that was requested."""
     return computed_in("fp32" if asked == "fp32" else "auto", device)
 
 
 def choose(
     asked: str, plain: PlainBert | None, packed: BatchEncoder, index: VectorIndex, corpus: Corpus, normalize: bool
 ) -> tuple[BatchEncoder, Chosen]:
-    """The encoder of queries, and what it is. `plain` is the model where it is a BERT read without transformers.
+    """The encoder of queries, and a description of it. `plain` is the model if it is a BERT read without transformers.
 
-    `asked` is one of `PRECISIONS`: with `int8` dev queries are not asked. Raises `InputError` where `int8` cannot be
-    had, and for dev queries that are damaged.
+    `asked` is one of `PRECISIONS`; `int8` skips the check on dev queries. Raises `InputError` if `int8` is impossible,
+    and for damaged dev queries.
     """
     dtype = passage_type(asked, plain.device if plain else torch.device("cpu"))
     passages = "bf16" if plain and dtype == torch.bfloat16 else "fp32"
@@ -84,7 +84,7 @@ def choose(
         return packed, exact
     reason = _missing(plain)
     if reason and asked == "int8":
-        raise InputError(f"--precision int8 cannot be had: {reason}; leave it out")
+        raise InputError(f"--precision int8 is not possible: {reason}; leave it out")
     if reason or plain is None:
         return packed, replace(exact, why=reason)
     dev = dev_queries(corpus) if asked == "auto" else None
@@ -111,9 +111,9 @@ def choose(
 
 
 def _missing(plain: PlainBert | None) -> str:
-    """Why int8 cannot be had here; empty where it can."""
+    """Why int8 is not possible here; empty if it is."""
     if plain is None:
-        return "the model is none of the BERTs that are computed in int8"
+        return "the model is not a BERT that can be computed in int8"
     if plain.device.type != "cpu":
         return "a GPU computes in fp32"
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -122,7 +122,7 @@ def _missing(plain: PlainBert | None) -> str:
 
 @dataclass(frozen=True)
 class DevQueries:
-    """The texts of dev queries that have a relevant passage, and their qrels: `query_id`, `passage_id` (the row)."""
+    """The texts of dev queries with a relevant passage, and their qrels: `query_id`, `passage_id` (the row)."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -130,7 +130,7 @@ class DevQueries:
 
 
 def dev_queries(corpus: Corpus) -> DevQueries | None:
-    """At most `MOST_QUERIES` of them, drawn from a fixed seed; None for a corpus without any."""
+    """At most `MOST_QUERIES` of them, drawn with a fixed seed; None for a corpus without any."""
     qrels = corpus.relevant("dev")
     queries = corpus.queries_of("dev")
     queries = queries[queries["query_id"].isin(set(qrels["query_id"]))]
@@ -144,7 +144,7 @@ def dev_queries(corpus: Corpus) -> DevQueries | None:
 
 
 def compared(exact: BatchEncoder, small: Int8Bert, dev: DevQueries, index: VectorIndex, normalize: bool) -> DevFigures:
-    """Both encoders' rankings of the dev queries, and their time."""
+    """Both encoders' nDCG@10 on the dev queries, and their times."""
     ids = exact.tokenize(dev.texts)
     found = []
     for encoder in (exact, small):
@@ -155,7 +155,7 @@ def compared(exact: BatchEncoder, small: Int8Bert, dev: DevQueries, index: Vecto
 
 
 def ndcg10(dev: DevQueries, rows_QK: NDArray[np.int32]) -> float:
-    """The mean of nDCG@10 of rankings, passage rows int32 [Q, K] padded with -1."""
+    """The mean nDCG@10 of rankings, given as passage rows int32 [Q, K] padded with -1."""
     import ir_measures
 
     from stillhouse.evaluation.measures import per_query_of_rows
@@ -165,9 +165,9 @@ def ndcg10(dev: DevQueries, rows_QK: NDArray[np.int32]) -> float:
 
 
 def least_milliseconds(vectors: Callable[[Sequence[list[int]]], object], ids: Sequence[list[int]]) -> float:
-    """Milliseconds of the fastest of some queries alone, so that what else the machine does counts little."""
+    """Milliseconds of the fastest of some queries, so that other load on the machine matters little."""
     taken = []
-    for each in [*ids[:1], *ids[:TIMED]]:  # the first twice, as it does what is done once
+    for each in [*ids[:1], *ids[:TIMED]]:  # the first one twice, as a warm-up
         began = time.perf_counter()
         vectors([each])
         taken.append(time.perf_counter() - began)

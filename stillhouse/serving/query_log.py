@@ -1,7 +1,7 @@
-"""The log of queries, for those who ask for it: Parquet files that appear whole, and the feedback on them.
+"""The optional log of queries: Parquet files that appear complete, and the feedback on them.
 
-Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A kill loses those that wait, and
-nothing else. A disk that takes nothing makes no search wait: what does not fit in memory either is dropped and counted.
+Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A kill loses only the waiting ones. A
+disk that cannot be written never delays a search: queries that no longer fit in memory are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, take_f
 from stillhouse.serving.settings import Limits
 
 SHOWN = 10
-"""Passages of an answer that are kept."""
+"""How many passages of an answer are kept."""
 ROWS, SECONDS = 10_000, 300.0
 KNOWN = 20_000
-"""Queries that feedback can be given on: the newest ones."""
+"""How many queries accept feedback: the newest ones."""
 SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
 
 
 class Asked(NamedTuple):
-    """A query that was answered: a row of the log."""
+    """An answered query: a row of the log."""
 
     query_id: str
     asked_at: datetime
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class LogChoices:
-    """`sample`: the share of the queries to keep. `days`: how long. `rows`, `seconds`: when a file is written."""
+    """`sample`: the share of queries to keep. `days`: how long. `rows`, `seconds`: when to write a file."""
 
     sample: float = 1.0
     days: float = 30.0
@@ -69,7 +69,7 @@ class LogChoices:
 
 @dataclass
 class Counts:
-    """Since the start: rows on the disk, rows that were dropped, feedback that was taken."""
+    """Since the start: rows written, rows dropped, feedback received."""
 
     written: int = 0
     dropped: int = 0
@@ -78,9 +78,9 @@ class Counts:
 
 @dataclass
 class QueryLog:
-    """The log in `folder`, which one service uses at a time. Raises `InputError` where another one does.
+    """The log in `folder`, used by one service at a time. Raises `InputError` if another one uses it.
 
-    `log` gets a line where the log cannot be written.
+    `log` gets a line if the log cannot be written.
     """
 
     folder: Path
@@ -102,7 +102,7 @@ class QueryLog:
         self._thread.start()
 
     def note(self, release: str, client: str, query: str, hits: Sequence[tuple[str, float]]) -> str | None:
-        """Keeps an answered query and returns its id; None where it is not in the sample."""
+        """Keeps an answered query and returns its id; None if it is not in the sample."""
         if random.random() >= self.choices.sample:
             return None
         shown = hits[:SHOWN]
@@ -124,7 +124,7 @@ class QueryLog:
             return self._known.get(query_id)
 
     def judge(self, asked: Asked, passage_id: str, kind: str, client: str) -> None:
-        """Takes feedback; returns once it is on the disk. Raises what `FeedbackLog.append` does."""
+        """Records feedback; returns once it is on the disk. Raises what `FeedbackLog.append` raises."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._feedback.append(
             Feedback(asked.query_id, asked.query, passage_id, kind, client, asked.release, at),
@@ -132,7 +132,7 @@ class QueryLog:
         self.counts.feedback += 1
 
     def about(self) -> dict[str, Any]:
-        """What `/info` says."""
+        """The content of `/info`."""
         return {
             "sample": self.choices.sample,
             "retention_days": self.choices.days,
@@ -143,7 +143,7 @@ class QueryLog:
         }
 
     def end(self) -> None:
-        """Writes what waits, and lets the folder go."""
+        """Writes the waiting queries, and releases the folder."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -158,13 +158,13 @@ class QueryLog:
             self._known.popitem(last=False)
 
     def _read_known(self) -> None:
-        """The newest queries of the files that are there, so that feedback on them is taken after a restart."""
+        """Reads the newest queries from the files, so that feedback on them is accepted after a restart."""
         newest: list[Asked] = []
         for path in filter(is_own, reversed(named(self.folder, ".parquet"))):
             try:
                 rows = [Asked(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
             except (pa.ArrowException, ValueError, OSError) as error:
-                self.log(f"{path} is damaged, and there is no feedback on its queries: {error}")
+                self.log(f"{path} is damaged, so its queries accept no feedback: {error}")
                 continue
             newest += reversed(rows)
             if len(newest) >= KNOWN:
@@ -182,7 +182,7 @@ class QueryLog:
             try:
                 if rows:
                     self._write(rows)
-            except Exception as error:  # the thread must outlive a disk that is full for a while
+            except Exception as error:  # the thread must survive a full disk
                 self.log(f"the log of queries cannot be written: {error}")
                 rows = []
                 with self._changed:
@@ -193,7 +193,7 @@ class QueryLog:
                 self.counts.written += len(rows)
             try:
                 self._clear()
-            except Exception as error:  # after the rows are off the list, or they would be written again
+            except Exception as error:  # after the rows were removed, or they would be written again
                 self.log(f"old files of the log of queries cannot be cleared: {error}")
             with self._changed:
                 if over and (not rows or not self._waiting):
@@ -213,7 +213,7 @@ class QueryLog:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        # The rows are in their file: an error here would have them written again.
+        # The rows are in their file; with an error here they would be written again.
         with suppress(OSError):
             sync(self.folder)
 

@@ -1,4 +1,4 @@
-"""One release, opened: a model, its index, the corpus and the lexical index, whose digests agree.
+"""One open release: a model, its index, the corpus and the lexical index, with matching digests.
 
 Shape suffixes: Q queries, K ranks, D width.
 """
@@ -37,17 +37,17 @@ from stillhouse.serving.passages import Passages
 from stillhouse.serving.precision import Chosen, choose, passage_type
 
 NAME_LENGTH = 12
-"""Hexadecimal digits of a release's name: those that its identity begins with."""
+"""Hexadecimal digits of a release's name: the first ones of its identity."""
 MAPPED = ("retriever", "index", "hybrid", "reranker")
-"""Folders whose files are mapped into memory and read while requests are answered. `Passages` copies the corpus."""
+"""Folders whose files are memory-mapped and read while requests are answered. `Passages` copies the corpus."""
 WARMED_WITH = "what is this about"
 
 
 @dataclass(frozen=True, order=True)
 class Ranked:
-    """How a query is to be ranked. `bm25` is BM25's share of a convex combination; -1 = as the release chose.
+    """How to rank a query. `bm25` is BM25's share of a convex combination; -1 = as the release chose.
 
-    `id_prefix` and `article` let some passages through, "" all.
+    `id_prefix` and `article` restrict the passages; "" = no restriction.
     """
 
     top: int = 10
@@ -65,12 +65,13 @@ class Found:
 
 
 class Release:
-    """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
+    """The part of the service that answers. Its files are opened once and stay open, so replacing them does not change
+    its answers.
 
-    `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid`, `reranker` and `run`. `digest`
-    gives the SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` what came of it. Raises `InputError`
-    for a folder that is missing or damaged, and where one was made from another than those beside it. Only one thread
-    may call `encode` and `rank` at a time.
+    `folders` are `retriever`, `index` and `corpus`, and optionally `hybrid`, `reranker` and `run`. `digest` returns the
+    SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` is the outcome. Raises `InputError` for a
+    missing or damaged folder, and for one that was not made from the others. Only one thread may call `encode` and
+    `rank` at a time.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Release:
             passages = beside.submit(Passages, self._held["corpus"])
             self._held.keep_copies(*(name for name in folders if name in MAPPED))
             self.digests = {name: self._digest_of(name, digest) for name in folders}
-            # The run is of what answers, and answers nothing itself.
+            # The run describes what answers, and answers nothing itself.
             answering = {name: {"digest": value} for name, value in self.digests.items() if name != "run"}
             self.identity = identity_of(answering)
             self.name = self.identity[:NAME_LENGTH]
@@ -122,9 +123,9 @@ class Release:
         return foreign_manifest(folder, digest).digest
 
     def beside(self, index: LiveIndex, bm25: LiveBM25 | None, passages: LivePassages) -> Release:
-        """This release, with what is searched replaced: the same with live documents."""
+        """This release with its index, BM25 and passages replaced by those with live documents."""
         view = copy(self)
-        # Or each view would hold the one before it, and so all that ever were.
+        # Otherwise each view would keep the previous one alive, and so all of them.
         view.live, view.live_vectors = None, {}
         view.index, view.passages = cast(VectorIndex, index), cast(Passages, passages)
         view._bm25 = cast("BM25 | None", bm25)
@@ -141,7 +142,7 @@ class Release:
     def _encoders(
         self, encoder: PlainBert | AnyEncoder, corpus: Corpus, precision: str
     ) -> tuple[BatchEncoder, BatchEncoder | None, Chosen]:
-        """What makes vectors of queries, and of passages where transformers need not be imported for it."""
+        """The encoders of queries, and of passages if transformers need not be imported for it."""
         if isinstance(encoder, AnyEncoder):
             tower = self._exact = TowerEncoder(encoder, "query")
             queries, chosen = choose(precision, None, tower, self.index, corpus, self.normalize)
@@ -167,9 +168,9 @@ class Release:
             return PairScores(self._held["reranker"], self._context)
 
     def warm(self) -> None:
-        """Answers once in every way, so that the first client need not wait for what is done once.
+        """Answers once in every way, so that the first client does not wait for one-time work.
 
-        Raises `InputError` where the canary queries get another ranking than that of the release's run.
+        Raises `InputError` if the canary queries are ranked differently than in the release's run.
         """
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
         self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # may import transformers, which takes seconds
@@ -180,37 +181,38 @@ class Release:
         self._exact = None
 
     def _first_passages(self, texts: Sequence[str], depth: int) -> list[list[str]]:
-        # In fp32, as the run was made: int8 swaps passages that are nearly equal, and dev queries have judged it.
+        # In fp32, like the run: int8 swaps nearly equal passages, and was already checked on dev queries.
         encoder = self._exact or self._queries
         vectors_QD = cut(encoder.vectors(self.tokenize(texts, "query")), self.index.width, self.normalize)
         found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
         return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
 
     def own_queries(self, most: int) -> list[str]:
-        """The texts of its test queries, and of dev where these are few: at most `most`, evenly taken."""
+        """The texts of its test queries, and of dev queries if these are few: an evenly spaced sample of at most
+        `most`."""
         with self._held.named():
             corpus = Corpus.open(self._held["corpus"])
             texts = [text for split in ("test", "dev") for text in corpus.queries_of(split)["text"]]
-        # Test queries stand first, so that dev ones come only where there is room.
+        # Test queries come first, so dev queries are used only if there is room.
         test = len(corpus.queries_of("test"))
         chosen = texts[:test] if test >= most else texts[:most]
         return [chosen[len(chosen) * number // most] for number in range(most)] if len(chosen) > most else chosen
 
     def refuse_changed(self) -> None:
-        """Raises `InputError` where a file of the release was overwritten in its place."""
+        """Raises `InputError` if a file of the release was overwritten in place."""
         self._held.refuse_changed()
 
     def _encoder_of(self, role: str) -> BatchEncoder:
         return self._queries if role == "query" else self._passage_encoder
 
     def tokenize(self, texts: Sequence[str], role: str) -> list[list[int]]:
-        """The token ids of texts of a role, `query` or `passage`, cut to the length that the model reads."""
+        """The token ids of texts of a role, `query` or `passage`, truncated to what the model reads."""
         return self._encoder_of(role).tokenize(texts)
 
     def encode(self, ids: Sequence[Sequence[int]], role: str) -> NDArray[np.float32]:
-        """Vectors float32 [Q, D] of tokenized texts as the index compares them.
+        """Vectors float32 [Q, D] of tokenized texts, as the index compares them.
 
-        Raises `InputError` where one is not a number, or a file of the release was overwritten in its place.
+        Raises `InputError` if one is not a number, or if a file of the release was overwritten in place.
         """
         self._held.refuse_changed()
         vectors_QD = self._encoder_of(role).vectors(ids)
@@ -218,7 +220,7 @@ class Release:
         return cut(vectors_QD, self.index.width, self.normalize)
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
-        """The best passages of each query, as `Searcher.search` finds them where nothing else is asked for."""
+        """The best passages of each query, equal to `Searcher.search` with default options."""
         found: list[Found] = [Found([], [])] * len(texts)
         order = sorted(range(len(texts)), key=lambda number: asked[number])
         for how, group in groupby(order, key=lambda number: asked[number]):
@@ -246,13 +248,13 @@ class Release:
         return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The cross-encoder's score of the query with each text. Only where `reranks`."""
+        """The cross-encoder's score of the query with each text. Only if `reranks`."""
         self._held.refuse_changed()
         scores: list[float] = self._reranker(query, texts)
         return scores
 
     def about(self) -> dict[str, Any]:
-        """What `/info` says of it."""
+        """The content of `/info` about it."""
         return {
             "release": self.name,
             "identity": self.identity,
@@ -270,7 +272,7 @@ class Release:
 
 
 def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:
-    """Refuses a damaged cross-encoder, and one that was trained for another corpus."""
+    """Refuses a damaged cross-encoder, and one that was trained on another corpus."""
     made_from = read_manifest(held["reranker"], digest=digest).inputs.get("corpus")
     if made_from != read_manifest(held["corpus"], verify=False).digest:
         raise InputError(
@@ -280,7 +282,7 @@ def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:
 
 
 def refuse_foreign_run(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
-    """Refuses a damaged run, and one of another model, index, corpus or fusion than those beside it."""
+    """Refuses a damaged run, and one of another model, index, corpus or fusion than those of the release."""
     run = read_manifest(held["run"], digest=digest)
     for name in ("corpus", "retriever", "index", *(["hybrid"] if hybrid else [])):
         beside = held[name]
@@ -292,4 +294,4 @@ def refuse_foreign_run(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
                 "or leave the folder out of the release"
             )
     if not hybrid and "hybrid" in run.inputs:
-        raise InputError(f"{held['run']} was ranked with BM25, and the release holds no hybrid/; put it there")
+        raise InputError(f"{held['run']} was ranked with BM25, but the release has no hybrid/; add it")

@@ -1,7 +1,7 @@
-"""Releases of a git repository as what a service serves: git says which is in use, and DVC has its data.
+"""Serves releases of a git repository: git says which one is in use, and DVC stores its data.
 
-Each look asks git for its tags. A release that was not here before is fetched into a folder of its own, and compared
-with the digests of its `release.json`. It is opened only when all of it is there.
+Each check asks git for its tags. A new release is fetched into its own folder, compared with the digests in its
+`release.json`, and opened only when it is complete.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
 SECONDS = 60.0
-"""How long git may take to answer; DVC may fetch for as long as it gets on."""
+"""How long git may take to answer; DVC may fetch as long as it makes progress."""
 FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
 LAST_SECONDS = 3.0
-"""How long the end waits for what git is at."""
+"""How long the shutdown waits for a running git command."""
 SPARE = 2
-"""Fetched releases that stay on the disk beside those that the service keeps open."""
+"""Fetched releases that stay on the disk besides those that the service keeps open."""
 
 
 class ReleasedSource:
     """The release in use of a git `repository`, or the one that `version` names (`v1.2.0`).
 
-    Releases are fetched into `folder`, `keep` and `SPARE` of which stay there. `log` gets a line for each fetch. Raises
-    `InputError` for an address with a password, and while another process uses the folder.
+    Releases are fetched into `folder`, where `keep` + `SPARE` of them stay. `log` gets a line per fetch. Raises
+    `InputError` for an address with a password, and if another process uses the folder.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ReleasedSource:
             self._held = held.pop_all()
 
     def state(self) -> Hashable:
-        """The identity of the release. Raises `Unreachable` where git's server does not answer."""
+        """The identity of the release. Raises `Unreachable` if git's server does not answer."""
         try:
             with self._busy:
                 listed = self._list()
@@ -85,7 +85,8 @@ class ReleasedSource:
         }
 
     def folders(self) -> dict[str, Path]:
-        """Raises `Unreachable` where the data cannot be fetched, and `InputError` where they are not the release's."""
+        """The release's folders. Raises `Unreachable` if the data cannot be fetched, and `InputError` if they are not
+        the released ones."""
         if self._release is None:
             self.state()
         release = self._release
@@ -96,7 +97,7 @@ class ReleasedSource:
         place = self._folder / f"{release.name}-{release.identity[:12]}"
         with self._busy:
             if place not in self._used and place.is_dir() and not _is_whole(release, place):
-                shutil.rmtree(place)  # cut off by a failing machine before it was all on the disk
+                shutil.rmtree(place)  # cut off by a machine failure before all of it was on the disk
             if not place.is_dir():
                 self._fetch(release, place)
             self._used = [*[one for one in self._used if one != place], place]
@@ -105,7 +106,7 @@ class ReleasedSource:
         return self._without_foreign_reranker(release, found)
 
     def end(self) -> None:
-        """Ends a fetch, and lets go of the folder."""
+        """Ends a running fetch, and releases the folder."""
         self._over.set()
         if child := self._child:
             child.kill()
@@ -122,7 +123,7 @@ class ReleasedSource:
         return self._git("ls-remote", REMOTE, *TAGS)
 
     def _find(self) -> Release:
-        # The releases' commits alone: who serves needs no history of the code.
+        # Only the releases' commits: serving does not need the history of the code.
         self._git(
             "fetch", "--quiet", "--no-tags", "--prune", "--depth", "1", REMOTE, *(f"+{tag}:{tag}" for tag in TAGS)
         )
@@ -136,13 +137,13 @@ class ReleasedSource:
         return release
 
     def _fetch(self, release: Release, place: Path) -> None:
-        """All parts of a release that are served, there together or not at all."""
+        """Fetches all parts of a release that are served, together or not at all."""
         recorded = {name: release.record["artifacts"][name] for name in (*PARTS, *OPTIONAL) if name in release.paths}
         partial = place.with_name(f".{place.name}.partial")
         for name in recorded:
             refuse_foreign(partial / name, name)
         lacking = [name for name, entry in recorded.items() if _digest(partial / name) != entry["digest"]]
-        self._log(f"{release.name} is fetched from {redact(self._repository)}")
+        self._log(f"fetching {release.name} from {redact(self._repository)}")
         self._run_fetch(release, {recorded[name]["path"]: str(partial / name) for name in lacking})
         for name in lacking:
             if _digest(partial / name) != recorded[name]["digest"]:
@@ -166,7 +167,7 @@ class ReleasedSource:
             raise Unreachable(f"{release.name} cannot be fetched: {redact(reason)}")
 
     def _drop_old(self) -> None:
-        """Removes fetched releases that were used longest ago; the files of one that is open stay readable."""
+        """Removes the least recently used fetched releases; the files of an open one stay readable."""
         kept = self._used[-(self._keep + SPARE) :]
         for path in self._folder.iterdir():
             if FETCHED.fullmatch(path.name) and path not in kept and path.is_dir() and not path.is_symlink():
@@ -174,7 +175,7 @@ class ReleasedSource:
         self._used = kept
 
     def _without_foreign_reranker(self, release: Release, found: dict[str, Path]) -> dict[str, Path]:
-        """The re-ranker of a release may be an older corpus's: it taught the retriever, and cannot be served."""
+        """Drops a re-ranker that was trained on an older corpus: it taught the retriever, but cannot be served."""
         if "reranker" in found:
             made_from = read_manifest(found["reranker"], verify=False).inputs.get("corpus")
             if made_from != release.record["artifacts"]["corpus"]["digest"]:
@@ -184,7 +185,7 @@ class ReleasedSource:
 
 
 def _is_whole(release: Release, place: Path) -> bool:
-    """Whether every part that is there is the release's, to the last file."""
+    """Whether every part is the release's, down to each file."""
     for name in (*PARTS, *OPTIONAL):
         if name in release.paths:
             try:
@@ -197,7 +198,7 @@ def _is_whole(release: Release, place: Path) -> bool:
 
 
 def _digest(folder: Path) -> str:
-    """The digest of an artifact's manifest; its files are checked when the release is opened."""
+    """The digest in an artifact's manifest; its files are checked when the release is opened."""
     try:
         return read_manifest(folder, verify=False).digest
     except InputError:

@@ -1,4 +1,4 @@
-"""`POST /search`: queries in, ranked passages out."""
+"""`POST /search`: ranks passages for queries."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from stillhouse.serving.service import service_of
 
 router = APIRouter()
 RELEASE = "X-Stillhouse-Release"
-"""The header of every answer that says which release gave it."""
+"""The header of every answer that names its release."""
 
 
 class Filter(BaseModel):
-    """Which passages may be found."""
+    """Restricts which passages can be found."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    id_prefix: str = Field("", description="passages whose id begins with this", max_length=1024)
-    article: str = Field("", description="passages of the article with this id", max_length=1024)
+    id_prefix: str = Field("", description="only passages whose id begins with this", max_length=1024)
+    article: str = Field("", description="only passages of the article with this id", max_length=1024)
 
 
 class SearchRequest(BaseModel):
-    """Give `query`, or `queries` for several at once."""
+    """Give either `query`, or `queries` for several at once."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     query: str | None = Field(None, description="one question")
@@ -37,10 +37,10 @@ class SearchRequest(BaseModel):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="the share of BM25 in the ranking: 0 the retriever alone, 1 BM25 alone; default: as the release "
-        "was found to rank best",
+        description="the share of BM25 in the ranking: 0 = only the retriever, 1 = only BM25; default: what ranked "
+        "best when the release was made",
     )
-    texts: bool = Field(True, description="false: ids and scores alone")
+    texts: bool = Field(True, description="false: only ids and scores")
     release: str | None = Field(None, description="a release that is still open; default: the one in use")
 
 
@@ -54,7 +54,7 @@ class Hit(BaseModel):
 
 class Answer(BaseModel):
     query: str
-    query_id: str | None = Field(None, description="what `/feedback` names; only with a log of queries")
+    query_id: str | None = Field(None, description="the id to give to `/feedback`; only with a query log")
     hits: list[Hit]
 
 
@@ -83,7 +83,7 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
 
 
 def hits(release: Release, found: Found, texts: bool) -> list[dict[str, Any]]:
-    """The passages of a ranking with what is shown of them, best first."""
+    """The passages of a ranking with the columns to show, best first."""
     columns = ("passage_id", "title", "text") if texts else ("passage_id",)
     passages = release.passages.at(found.rows, *columns)
     return [
@@ -93,7 +93,7 @@ def hits(release: Release, found: Found, texts: bool) -> list[dict[str, Any]]:
 
 
 def answer_json(content: Any, release: Release) -> Response:
-    """A JSON answer that names its release in a header too."""
+    """A JSON answer with its release in a header too."""
     from fastapi.responses import JSONResponse
 
     return JSONResponse(content, headers={RELEASE: release.name})

@@ -1,4 +1,4 @@
-"""The process: opens the release, listens, and ends when it is asked to, once every client has its answer."""
+"""The process: opens the release, listens, and ends when asked to, once every client has its answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which ends quietly: it does not raise the signal again that it was ended by."""
+    """uvicorn's server, which ends quietly: it does not raise the signal that ended it again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -31,7 +31,7 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises `InputError` where the address cannot be had."""
+    """A listening socket; port 0 picks a free one. Raises `InputError` if the address is not available."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=2048)
@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(
             f"cannot listen at {host}:{port} ({reason}); name another place with --host and --port"
         ) from None
-    # Connections inherit it. asyncio sets it only where it made the socket itself, and without it the body of an answer
+    # Connections inherit it. asyncio sets it only on sockets that it made itself, and without it the body of an answer
     # waits until the client has acknowledged the headers: 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
@@ -55,14 +55,14 @@ def configured(service: Service, grace: float) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
-        proxy_headers=False,  # a program on this machine could be as many clients as it likes
+        proxy_headers=False,  # a program on this machine could pose as any number of clients
         timeout_graceful_shutdown=round(grace),
         ws="none",
     )
 
 
 def run(service: Service, listening: socket.socket, grace: float, watch: float, log: Callable[[str], None]) -> None:
-    """Answers until SIGTERM or Ctrl-C, takes no more then, and answers what is in flight within `grace` seconds."""
+    """Serves until SIGTERM or Ctrl-C, then refuses new requests and finishes those in flight within `grace` seconds."""
     config = configured(service, grace)
     host, port = listening.getsockname()[:2]
     current = service.shelf.current
@@ -80,4 +80,4 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
         service.batcher.end()
         if service.queries:
             service.queries.end()
-    log("ended; every request that had come was answered")
+    log("ended; every request was answered")

@@ -1,4 +1,4 @@
-"""What the addresses share: the releases, the queue, the limits, and how a client's question becomes a job."""
+"""What the endpoints share: the releases, the queue, the limits, and how a client's question becomes a job."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Role = Literal["query", "passage"]
 class Service:
     """What one process serves, and how.
 
-    `log_requests` logs a line for each request. `log_texts` logs what was asked. `queries` is the log of queries, and
-    `client_key` hashes who asked; nothing else keeps what was asked.
+    `log_requests` logs a line per request. `log_texts` logs the texts of searches. `queries` is the query log, and
+    `client_key` hashes client ids; nothing else stores queries.
     """
 
     shelf: Shelf
@@ -51,35 +51,35 @@ class Service:
     client_key: bytes = b""
 
     def release(self, name: str | None = None) -> Release:
-        """The release in use, or another that is open. Raises `Problem` for one that is not."""
+        """The release in use, or another open one. Raises `Problem` if the named one is not open."""
         found = self.shelf.find(name)
         if found is None:
             there = ", ".join(one.name for one in (self.shelf.current, *self.shelf.kept))
-            raise Problem(404, f"the release {str(name)[:40]!r} is not open here; these are: {there}")
+            raise Problem(404, f"the release {str(name)[:40]!r} is not open here; open releases: {there}")
         return found.live or found
 
     def check_texts(self, texts: Sequence[str], what: str) -> None:
-        """Raises `Problem` for texts that are too many, too long, empty, or no valid Unicode."""
+        """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode."""
         limits = self.limits
         if not texts:
             raise Problem(422, f"{what} is empty; give at least one text")
         if len(texts) > limits.texts:
-            raise Problem(413, f"{what} has {len(texts)} texts and at most {limits.texts} go at once; send several")
+            raise Problem(413, f"{what} has {len(texts)} texts, at most {limits.texts} are allowed; split them")
         for text in texts:
             if len(text) > limits.characters:
-                raise Problem(413, f"a text of {what} has more than {limits.characters:,} characters; send less of it")
+                raise Problem(413, f"a text of {what} has more than {limits.characters:,} characters; shorten it")
             if not text.strip():
                 raise Problem(422, f"a text of {what} is empty; leave it out")
             if any("\ud800" <= character <= "\udfff" for character in text):
-                raise Problem(422, f"a text of {what} is no valid Unicode: it has half of a surrogate pair")
+                raise Problem(422, f"a text of {what} is not valid Unicode: it has half of a surrogate pair")
 
     def check_model(self, name: str) -> None:
-        """Raises `Problem` for another model's name, so that no client takes these vectors for another's."""
+        """Raises `Problem` for another model's name, so that no client mistakes these vectors for another model's."""
         if name not in (self.model, self.shelf.current.name):
             raise Problem(404, f"the model {name[:80]!r} is not served here; its name is {self.model!r}")
 
     async def embed(self, release: Release, texts: Sequence[str], role: str, what: str) -> Embedded:
-        """Vectors of texts, once their turn has come."""
+        """Vectors of texts, once it is their turn."""
         self.check_texts(texts, what)
         return cast(Embedded, await self._answer(Job(release, texts, role)))
 
@@ -87,7 +87,7 @@ class Service:
         """The passages of each query."""
         self.check_texts(texts, "queries")
         if how.top > self.limits.top:
-            raise Problem(422, f"top is {how.top} and may be at most {self.limits.top}")
+            raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
         if how.bm25 > 0 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
         if self.log_texts:
@@ -100,13 +100,13 @@ class Service:
         return found
 
     def client_of(self, request: Request) -> str:
-        """The hashed id of who asks."""
+        """The hashed id of the client."""
         return client_id(client_of(request, trusted=bool(self.token)), self.client_key)
 
     def note(
         self, request: Request, release: str, query: str, hits: Sequence[Mapping[str, Any]]
     ) -> dict[str, str | None]:
-        """Puts an answered query into the log, if there is one: {"query_id": …}, None for one that is not sampled."""
+        """Logs an answered query, if there is a log: {"query_id": …}, or None if it is not sampled."""
         if self.queries is None:
             return {}
         shown = [(hit["passage_id"], hit["score"]) for hit in hits]
@@ -114,7 +114,7 @@ class Service:
 
     async def rerank(self, release: Release, query: str, texts: Sequence[str]) -> list[float]:
         if not release.reranks:
-            raise Problem(404, f"release {release.name} holds no cross-encoder, which `/rerank` needs; ask `/search`")
+            raise Problem(404, f"release {release.name} has no cross-encoder, which `/rerank` needs; use `/search`")
         self.check_texts([query], "query")
         self.check_texts(texts, "texts")
         return cast("list[float]", await self._answer(Job(release, texts, pairs_with=query)))
@@ -127,11 +127,11 @@ class Service:
             message = f"the queue is full; try again in {full.seconds} s"
             raise Problem(429, message, {"Retry-After": str(full.seconds)}) from None
         except (TooLate, TimeoutError):
-            raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or later") from None
+            raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or try later") from None
         except Ended:
-            raise Problem(503, "the service is ending; ask another one", {"Retry-After": "1"}) from None
+            raise Problem(503, "the service is shutting down; ask another one", {"Retry-After": "1"}) from None
         except InputError as error:
-            self.log(f"release {job.release.name} cannot answer: {error}")  # with a path, which clients need not know
+            self.log(f"release {job.release.name} cannot answer: {error}")  # not for clients: it may contain a path
             raise Problem(503, f"release {job.release.name} cannot answer; the service's log says why") from error
 
 
@@ -140,9 +140,9 @@ def service_of(request: Request) -> Service:
 
 
 def resized(vectors_QD: NDArray[np.float32], width: int | None, normalize: bool) -> NDArray[np.float32]:
-    """The first `width` dimensions, of length 1 with `normalize`. Raises `Problem` where there are fewer."""
+    """The first `width` dimensions, of length 1 with `normalize`. Raises `Problem` if there are fewer."""
     if width is None:
         return vectors_QD
     if not 1 <= width <= vectors_QD.shape[1]:
-        raise Problem(422, f"dimensions is {width} and must be between 1 and {vectors_QD.shape[1]}")
+        raise Problem(422, f"dimensions is {width}, but must be between 1 and {vectors_QD.shape[1]}")
     return cut(vectors_QD, width, normalize)

@@ -1,4 +1,4 @@
-"""What a service allows: how much at once, how long, how large."""
+"""The limits of a service: how much at once, how long, how large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The release that answers, those before it, and the thread that puts the next one in its place."""
+"""The release that answers, the previous ones, and the thread that replaces it with the next."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Opener = Callable[[Source], Release]
 
 @dataclass(frozen=True)
 class Refused:
-    """A release that was not put to use, or a look that failed: why, and when (seconds since 1970)."""
+    """A release that was refused, or a check that failed: why, and when (seconds since 1970)."""
 
     reason: str
     at: float
 
 
 class Shelf:
-    """`current` answers, and `kept` releases before it are still open, so that going back takes no loading.
+    """`current` answers, and `kept` previous releases stay open, so that going back takes no loading.
 
-    `opener` opens, checks and warms what a source holds; `log` gets a line for each change. A release takes another's
-    place within `placing`.
+    `opener` opens, checks and warms up what a source holds; `log` gets a line per change. A release replaces another
+    within `placing`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Shelf:
         self._thread: threading.Thread | None = None
 
     def open_releases(self) -> tuple[Release, ...]:
-        """The release in use, and those that are kept, as they are at one moment."""
+        """The release in use and the kept ones, at one moment."""
         return self._open
 
     @property
@@ -65,21 +65,21 @@ class Shelf:
         return self._open[1:]
 
     def find(self, name: str | None) -> Release | None:
-        """The release of a name among those that are open; the current one for None."""
+        """The open release with a name; the current one for None."""
         releases = self.open_releases()
         return releases[0] if name is None else next((one for one in releases if one.name == name), None)
 
     @property
     def behind(self) -> float:
-        """For how many seconds the source has held another release than the one that answers; 0 where it does not."""
+        """For how many seconds the source has held another release than the current one; 0 if it has not."""
         since = self._behind_since
         return 0.0 if since is None else time.time() - since
 
     def look(self) -> bool:
-        """Opens what the source holds if that has changed, and says whether another release answers now.
+        """Opens what the source holds if it changed, and returns whether another release answers now.
 
-        What cannot be opened is refused, and the current release goes on answering. Where the source does not answer,
-        or cannot give the release now, the next look tries again.
+        A release that cannot be opened is refused, and the current one keeps answering. If the source does not answer,
+        or cannot provide the release now, the next check tries again.
         """
         try:
             state = self._source.state()
@@ -88,7 +88,7 @@ class Shelf:
         except InputError as error:
             reason = " ".join(str(error).split())
             if self.unreachable is None or self.unreachable.reason != reason:
-                self._log(f"{self.current.name} goes on answering: {reason}")
+                self._log(f"{self.current.name} keeps answering: {reason}")
             self.unreachable = Refused(reason, time.time())
             return False
         self.unreachable = None
@@ -113,13 +113,13 @@ class Shelf:
             raise
         except (InputError, OSError) as error:
             if self._source.state() != state:
-                return False  # it is being replaced, part by part: the next look finds it whole
-            if isinstance(error, OSError):  # of this machine, as a full disk: the release may be sound
+                return False  # it is being replaced part by part: the next check finds it complete
+            if isinstance(error, OSError):  # a problem of this machine, such as a full disk: the release may be fine
                 raise Unreachable(f"the release that is there now cannot be opened: {error}") from None
             self._seen = state
             self.refusals += 1
             self.refused = Refused(" ".join(str(error).split()), time.time())
-            self._log(f"a new release was refused, and {self.current.name} goes on answering: {self.refused.reason}")
+            self._log(f"a new release was refused, and {self.current.name} keeps answering: {self.refused.reason}")
             return False
         opened = self._states[release.name] = self._still(state)
         if release.name == self.current.name and _is_as_it_was(self.current):
@@ -131,10 +131,10 @@ class Shelf:
         return self.current is not before
 
     def _still(self, state: Hashable) -> Hashable:
-        """`state`, if what was opened meanwhile is sure to be of it; else what no state equals.
+        """`state`, if what was opened is certain to belong to it; otherwise something that equals no state.
 
-        A link may lead elsewhere between the look at the state and the opening. What was opened then is whole, but of
-        another state: the next look opens what is there.
+        A link may change between the check of the state and the opening. Then the opened release is complete, but
+        belongs to another state; the next check opens what is there.
         """
         try:
             return state if self._source.state() == state else object()
@@ -142,7 +142,7 @@ class Shelf:
             return object()
 
     def _open_in(self, state: Hashable) -> Release | None:
-        """The release that was opened when the source was in this state, if it is still open and as it was."""
+        """The release that was opened in this state of the source, if it is still open and unchanged."""
         for release in self._open:
             if self._states.get(release.name) == state:
                 return release if _is_as_it_was(release) else None
@@ -153,15 +153,15 @@ class Shelf:
         known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
         others = [one for one in self._open if one.name != known.name]
         with self._placing(known):
-            self._open = (known, *others[: self._keep])  # at once, so that one that stays open is always found
+            self._open = (known, *others[: self._keep])  # in one step: a release that stays open is always found
         still_open = {one.name for one in self._open}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None
         self.swaps += 1
-        self._log(f"release {known.name} answers now, in the place of {before.name}")
+        self._log(f"release {known.name} answers now, instead of {before.name}")
 
     def watch(self, seconds: float) -> None:
-        """Looks at intervals, on a thread of its own, until `end`."""
+        """Checks at intervals, on a separate thread, until `end`."""
         self._thread = threading.Thread(target=self._run, args=(seconds,), name="releases", daemon=True)
         self._thread.start()
 
@@ -169,8 +169,8 @@ class Shelf:
         while not self._over.wait(seconds):
             try:
                 self.look()
-            except Exception as error:  # the thread must outlive what nobody thought of
-                self._log(f"looking for a new release failed, and {self.current.name} goes on answering: {error}")
+            except Exception as error:  # the thread must survive unexpected errors
+                self._log(f"looking for a new release failed, and {self.current.name} keeps answering: {error}")
 
     def end(self) -> None:
         self._over.set()
@@ -180,7 +180,7 @@ class Shelf:
 
 
 def _is_as_it_was(release: Release) -> bool:
-    """Whether a release that is open can answer: not where one of its files was overwritten in its place."""
+    """Whether an open release can answer: false if one of its files was overwritten in place."""
     try:
         release.refuse_changed()
     except InputError:

@@ -1,6 +1,6 @@
-"""A bound on how long a client may take to send the head of a request.
+"""A limit on how long a client may take to send the head of a request.
 
-uvicorn has none: a client that sends a header now and then would hold its connection for ever.
+uvicorn has none: a client that sends a header now and then would hold its connection forever.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from stillhouse.serving.errors import error_response
 
 
 def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol, which answers 408 and closes where a head is not whole within `seconds`.
+    """uvicorn's HTTP protocol, which answers 408 and closes if a head is not complete within `seconds`.
 
-    A connection that sends nothing at all is closed after as long.
+    A connection that sends nothing at all is closed after the same time.
     """
 
     class BoundedHeads(H11Protocol):
@@ -33,7 +33,7 @@ def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self.conn.trailing_data[0]:  # a part of the next head came with the last body
+            if self.conn.trailing_data[0]:  # part of the next head arrived with the last body
                 self._watch_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -41,7 +41,7 @@ def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def _watch_head(self) -> None:
-            """Begins to count with a head's first bytes, and stops when it is whole."""
+            """Starts the timer with a head's first bytes, and stops it when the head is complete."""
             if self.conn.our_state is not h11.IDLE or self.conn.their_state is not h11.IDLE:
                 self._stop()
             elif self._head_timer is None and not self.transport.is_closing():
@@ -56,7 +56,7 @@ def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
             self._head_timer = None
             if self.transport.is_closing():
                 return
-            message = f"the head of the request did not come within {seconds:g} seconds; send it faster"
+            message = f"the head of the request did not arrive within {seconds:g} seconds; send it faster"
             answer = error_response("/", 408, message, {"Connection": "close"})
             self._write(h11.Response(status_code=408, headers=answer.raw_headers, reason=b"Request Timeout"))
             self._write(h11.Data(data=bytes(answer.body)))

@@ -1,4 +1,4 @@
-"""Where releases come from: a folder whose content is replaced. `released_source.py` has another source."""
+"""The source of releases: a folder whose content is replaced. `released_source.py` has another source."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ from stillhouse.errors import InputError
 PARTS = ("retriever", "index", "corpus")
 OPTIONAL = ("hybrid", "reranker", "run")
 BESIDE = Path("ingest") / "corpus"
-"""Where a run leaves the corpus, beside the folder of what it chose as best."""
+"""Where a run leaves the corpus, next to the folder of the winner."""
 
 
 class Unreachable(InputError):
-    """The place of the release does not answer, or does not give it now: a later look tries again."""
+    """The source of the release does not answer, or cannot provide it now: a later check tries again."""
 
 
 class Source(Protocol):
-    """Where the release lies that is to be served."""
+    """The source of the release to serve."""
 
     def state(self) -> Hashable:
-        """Cheap to ask for, and another whenever another release may be there."""
+        """A value that is cheap to get, and changes whenever another release may be there."""
 
     def folders(self) -> dict[str, Path]:
-        """The folders of the release by name, here on the disk. Raises `InputError` where one is missing."""
+        """The folders of the release by name, on this disk. Raises `InputError` if one is missing."""
 
     def origin(self) -> Mapping[str, str]:
-        """What is known of the release whose folders were given last: its version, its commit."""
+        """What is known of the release whose folders were returned last: its version, its commit."""
 
     def end(self) -> None:
-        """Lets go of what it holds; what it is at ends soon."""
+        """Releases what it holds; running work ends soon."""
 
 
 class FolderSource:
-    """A folder that holds `retriever/`, `index/` and `corpus/`, and perhaps `hybrid/`,
-    `reranker/` and `run/`.
+    """A folder with `retriever/`, `index/` and `corpus/`, and optionally `hybrid/`, `reranker/` and `run/`.
 
-    `stillhouse release fetch` writes such a folder, and a run leaves one in `artifacts/best`, whose corpus lies in
-    `artifacts/ingest/corpus` and whose run in `artifacts/best_run/run`. It may be a link. `corpus` names another place
+    `stillhouse release fetch` writes such a folder. A run leaves one in `artifacts/best`, with the corpus in
+    `artifacts/ingest/corpus` and the run in `artifacts/best_run/run`. It may be a link. `corpus` names another place
     for the corpus.
     """
 
@@ -48,7 +47,7 @@ class FolderSource:
         self._folder, self._corpus = folder, corpus
 
     def state(self) -> Hashable:
-        """The folder itself, and the manifest or whatever else each part begins with."""
+        """The folder itself, and the manifest of each part, or the part itself if it has none."""
         seen = []
         for path in (self._folder, *self._places().values()):
             for each in (path, path / MANIFEST):
@@ -62,11 +61,11 @@ class FolderSource:
     def folders(self) -> dict[str, Path]:
         found = {name: place for name, place in self._places().items() if name in PARTS or place.is_dir()}
         if "run" in found and found["run"].parent != found["index"].parent and not _is_run_of(found):
-            del found["run"]  # of what was chosen before; `retrieve` has not come to this yet
+            del found["run"]  # it belongs to an earlier winner; `retrieve` has not run for this one yet
         for name in PARTS:
             if not found[name].is_dir():
-                remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus that lies elsewhere"
-                raise InputError(f"{self._folder} is no release: {found[name]} does not exist; {remedy}")
+                remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus elsewhere"
+                raise InputError(f"{self._folder} is not a release: {found[name]} does not exist; {remedy}")
         return found
 
     def origin(self) -> Mapping[str, str]:
@@ -76,7 +75,7 @@ class FolderSource:
         pass
 
     def _places(self) -> dict[str, Path]:
-        # Through a link to one folder, so that no part is taken from the release that the link leads to next.
+        # Resolve a link once, so that no part comes from the release that the link points to next.
         folder = self._folder.resolve()
         corpus = self._corpus or folder / "corpus"
         beside = folder.parent / BESIDE
@@ -89,7 +88,7 @@ class FolderSource:
 
 
 def _is_run_of(folders: dict[str, Path]) -> bool:
-    """Whether a run that lies beside a release was made of its retriever and index."""
+    """Whether a run next to a release was made with its retriever and index."""
     try:
         run = read_manifest(folders["run"], verify=False)
         return all(

@@ -1,4 +1,4 @@
-"""What operators ask: is it alive, what does it serve, how does it do."""
+"""The endpoints for operators: whether it is alive, what it serves, how it is doing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stillhouse.serving.shelf import Refused
 router = APIRouter()
 
 
-@router.get("/health", summary="Whether the process lives")
+@router.get("/health", summary="Whether the process is alive")
 async def health() -> dict[str, str]:
     return {"status": "alive"}
 
@@ -51,7 +51,7 @@ async def info(request: Request) -> Response:
 
 
 def said(refused: Refused | None) -> dict[str, str] | None:
-    """What went wrong and when, as `/info` has it."""
+    """What went wrong and when, for `/info`."""
     if refused is None:
         return None
     return {"reason": refused.reason, "at": datetime.fromtimestamp(refused.at, UTC).isoformat(timespec="seconds")}

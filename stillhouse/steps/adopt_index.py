@@ -1,4 +1,4 @@
-"""Step `adopt-index`: ties an older retriever's index to a newer one, where dev queries find as well in it."""
+"""Step `adopt-index`: ties an older retriever's index to a newer one, if dev queries rank as well in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Config:
 
     least_ratio: float = setting(
         0.99,
-        "refused where dev nDCG@10 of the new queries in the old index is less than this share of what it is in "
-        "--own-index or, without one, of that of the old retriever's queries",
+        "the lowest dev nDCG@10 of the new retriever in the old index, as a share of that in its own (--own-index) or "
+        "else of the old retriever's",
         minimum=0,
     )
 

@@ -1,4 +1,4 @@
-"""Step `average`: a retriever between the one that a training began from and the trained one, chosen on dev queries."""
+"""Step `average`: averages the start and the result of a training, in the proportion that dev queries choose."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DevRankingConfig, EncodingConfig):
-    """Which averages are tried, and how dev queries choose among them."""
+    """Which averages to try, and how dev queries choose among them."""
 
     alphas: tuple[float, ...] = setting(
         (0.25, 0.5, 0.75, 1.0),
-        "shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone",
+        "shares of the trained retriever to try: 1 = it alone, 0 = the start alone",
         minimum=0,
         maximum=1,
         separator="+",
     )
     metric_for_best_model: str = setting(
         "rr10",
-        "what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal ones the larger share",
+        "the metric of dev queries that chooses: rr10 = RR@10, ndcg10 = nDCG@10; ties go to the larger share",
         choices=tuple(RANKINGS),
     )
     seed: int = setting(42, "seed of the sample of dev queries", minimum=0)
@@ -48,7 +48,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.models.tokenizer_files import copy_tokenizers
     from stillhouse.steps.execute import code_digest
 
-    # A start that was saved with its language-model head lacks BERT's pooler, which is drawn anew, as in a training.
+    # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.
     torch.manual_seed(config.seed)
     start, encoder = BiEncoder.load(inputs["start"]), BiEncoder.load(inputs["trained"])
     refuse_unlike(start, encoder, (inputs["start"], inputs["trained"]))

@@ -1,4 +1,4 @@
-"""Step `bm25`: BM25's index and run, and hard negatives for the first retriever."""
+"""Step `bm25`: makes BM25's index and run, and hard negatives for the first retriever."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(NegativesConfig):
     """BM25's parameters and depths."""
 
-    k1: float = setting(1.5, "BM25's saturation of term frequency", minimum=0)
+    k1: float = setting(1.5, "BM25's term frequency saturation", minimum=0)
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
-    depth: int = setting(200, "passages in the run of a query", minimum=1)
-    negatives_depth: int = setting(200, "hard negatives of a query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
-    range_min: int = setting(
-        0, "leave out this many of the best wrong passages: they may be right after all", minimum=0
-    )
+    depth: int = setting(200, "passages per query in the run", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
+    range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -1,5 +1,5 @@
-"""Step `compare-release`: compares a challenger with the champion on the same test queries, and says who is to be
-released."""
+"""Step `compare-release`: compares a challenger with the champion on the same test queries and decides which one to
+release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stillhouse.evaluation.verdict import IndexRecalls
 
 INDEXES = ("champion_index", "challenger_index")
-"""The inputs that are read where both runs are of one retriever."""
+"""The inputs that are read if both runs come from one retriever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +23,16 @@ class Config:
     """When a challenger is refused."""
 
     measure: str = setting("RR@10", "the measure that decides, by its name in ir_measures")
-    alpha: float = setting(0.05, "refused when worse with a p-value of at most this", minimum=0, maximum=1)
+    alpha: float = setting(0.05, "refuse if worse with a p-value of at most this", minimum=0, maximum=1)
     most_loss: float = setting(
         0.02,
-        "refused when the mean falls by more than this, shown or not; of a new index of the same retriever, its recall",
+        "refuse if the mean falls by more than this, significant or not; for a new index of one retriever, its recall",
         minimum=0,
         maximum=1,
     )
-    least_queries: int = setting(1, "refused when there are fewer test queries to compare on", minimum=1)
-    bootstrap_samples: int = setting(2000, "bootstrap samples behind the interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips behind the p-value", minimum=100)
+    least_queries: int = setting(1, "refuse if there are fewer test queries", minimum=1)
+    bootstrap_samples: int = setting(2000, "bootstrap samples for the interval", minimum=100)
+    randomisation_samples: int = setting(10000, "random sign flips for the p-value", minimum=100)
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
 
@@ -47,12 +47,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     measures = parse_measures(config.measure)
     if len(measures) != 1:
-        raise InputError(f"measure: one decides, not {len(measures)}; name RR@10 or another")
+        raise InputError(f"measure must name exactly one measure, such as RR@10, not {len(measures)}")
     runs = {system: inputs[system] for system in ("champion", "challenger")}
     found = measure_runs(Corpus.open(inputs["corpus"]), runs, "test", measures)
     if not found:
         raise InputError(f"{inputs['corpus']} has no judged test query; a challenger cannot be compared without one")
-    test = found[0]  # labelled queries, where there are any; else synthetic ones
+    test = found[0]  # labelled queries if there are any, else synthetic ones
     name = str(measures[0])
     judged = test.judged(name)
     values = {system: table[name].to_numpy()[judged] for system, table in test.values.items()}
@@ -77,7 +77,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 
 def index_recalls(inputs: Paths) -> IndexRecalls | None:
-    """What both indexes find of exact search, where both are given."""
+    """The recall of both indexes, compared with exact search, if both are given."""
     from stillhouse.evaluation.verdict import IndexRecalls
     from stillhouse.retrieval.index.vector_index import DEPTHS, VectorIndex
 

@@ -1,4 +1,4 @@
-"""Step `count`: counts the n-grams of one shard of the passages, on a machine of its own; `importance` takes all."""
+"""Step `count`: counts the n-grams in one shard of the passages, on one machine; `importance` reads all shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ShardConfig, CountingConfig):
-    """Which part of the corpus is counted, and how."""
+    """Which part of the corpus to count, and how."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

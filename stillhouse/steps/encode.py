@@ -1,4 +1,4 @@
-"""Step `encode`: encodes the passages of one shard of a corpus, on a machine of its own; `index` takes all shards."""
+"""Step `encode`: encodes the passages of one shard of a corpus, on one machine; `index` reads all shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ShardConfig, EncodingConfig):
-    """Which part of the corpus is encoded, and how."""
+    """Which part of the corpus to encode, and how."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -25,15 +25,15 @@ class Config:
 
     measures: tuple[str, ...] = setting(
         ("RR@10", "nDCG@10", "R@50", "R@100"),
-        "a list of measures, by the names of ir_measures; Answer@k asks for an answer in the text of a passage",
+        "a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage",
         separator=" ",
     )
-    bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips behind every randomisation test", minimum=100)
+    bootstrap_samples: int = setting(2000, "bootstrap samples per interval", minimum=100)
+    randomisation_samples: int = setting(10000, "random sign flips per randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
     compared: tuple[str, ...] | None = setting(
         None,
-        "the system and the baseline that are shown query by query, as [distilled, bm25]; null = those of the headline",
+        "the system and the baseline to show query by query, as [distilled, bm25]; null = those of the headline",
         former="",
         separator=" ",
     )
@@ -62,7 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not of_test:
         raise InputError(
             f"{inputs['corpus']} has no judged query in its test split (no qrels and, for Answer@k, no answers); give "
-            "`stillhouse ingest` a source with one, or its setting test_queries, or ingest with `queries: pairs`"
+            "`stillhouse ingest` a source with some, set its test_queries, or ingest with `queries: pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
     short = figures.cut_short(of_test, measures, corpus.passage_count)
@@ -71,7 +71,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         context.log(
             f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {shallow}"
         )
-    # Where there are labelled queries, the figures are theirs; the synthetic ones then stand apart.
+    # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
     bounds = figures.intervals(test, config.bootstrap_samples, config.seed)
@@ -89,7 +89,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         write_json(folder / "metrics_synthetic.json", synthetic.means())
     for asked in (measured for measured in of_test if measured.synthetic):
         (folder / SYNTHETIC_RUNS).mkdir()
-        for system, lines in asked.runs.items():  # as they are measured: without the passages that queries are from
+        for system, lines in asked.runs.items():  # as measured: without the passages that the queries come from
             write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
@@ -131,7 +131,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "synthetic_test_queries": sum(measured.queries for measured in of_test if measured.synthetic),
         "systems": list(runs),
         "cut_short": short,
-        # How many queries a measure is over, where they are not the same for all.
+        # How many queries a measure covers, if it does not cover all.
         "judged": {
             measure: int(test.judged(measure).sum()) for measure in test.measures if not test.judged(measure).all()
         },
@@ -140,7 +140,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 
 def _pair(names: tuple[str, ...] | None, systems: list[str]) -> tuple[str, str] | None:
-    """The two systems of the setting `compared`. Raises `InputError` for others than were given."""
+    """The two systems of the setting `compared`. Raises `InputError` for systems that were not given."""
     if names is None:
         return None
     if len(names) != 2 or names[0] == names[1]:
@@ -162,7 +162,7 @@ def _refuse_unjudged(parts: list[Measured], measures: list[Measure], corpus: Pat
 
 
 def _sentence(measured: Measured) -> str:
-    """The first measure of every system on queries of one kind, which is named when it is synthetic."""
+    """The first measure of every system on queries of one kind, which is named if it is synthetic."""
     kind, main = ("SYNTHETIC " if measured.synthetic else ""), measured.measures[0]
     figures = ", ".join(f"{system} {values[main]:.3f}" for system, values in measured.means().items())
     return f"{measured.queries} {kind}test queries, {main}: {figures}"

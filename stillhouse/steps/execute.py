@@ -1,4 +1,4 @@
-"""Runs one step: checks its inputs and their lineage, writes its outputs whole, with manifests."""
+"""Runs one step: checks its inputs and their lineage, and writes its outputs completely, with manifests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from stillhouse.steps.spec import Report, Step
 
 VERDICT = "validation"
 ORDER = "order"
-"""The fact of an output that says in which order the folders of the ports that take many were given."""
+"""The fact of an output with the order of the folders that were given to ports that take many."""
 
 
 def execute(
@@ -52,13 +52,14 @@ def execute(
     """Runs `step` from input folders to output folders.
 
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
-    be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
-    Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
-    what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
-    does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus gets
-    of it where the environment asks for that. While it works, the log is never silent for ten seconds. `note_seconds`
-    is called with the seconds that it took, unless an earlier run had done a part of the work. `shares` is handed to
-    the step as `Context.shares`.
+    be written. Raises `ValidationFailed` after the outputs were written if the step reports the fact `passed` as false.
+
+    Progress that survives a kill is kept in a work folder, which is named by the digest of code, libraries, settings,
+    inputs and the device. It is removed after success, or by a run of the step `DAYS` days later. If another process
+    does the same work, this one waits; if another one writes to one of the outputs, it raises `InputError`. Metrics go
+    to Prometheus if the environment asks for that. The log is never silent for ten seconds. `note_seconds` is called
+    with the seconds that the step took, unless an earlier run had done part of the work. `shares` is passed to the step
+    as `Context.shares`.
     """
     quiet = run_context.quiet() or run_context.rank() > 0
     with watch_step(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
@@ -95,7 +96,7 @@ def _execute(
         monitor=monitor,
         shares=shares,
     )
-    if run_context.rank() > 0:  # works with the first process, which alone writes
+    if run_context.rank() > 0:  # works with the first process; only that one writes
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
@@ -129,30 +130,30 @@ def _execute(
 def work_name(step: Step, config: Any, digests: Mapping[str, str], machine: Sequence[str] = ()) -> str:
     """The name of a step's work folder, the same for the same code, libraries, settings and inputs.
 
-    `digests` are the inputs', and `machine` is what `computed_on` says. Of settings that are places the name has these
-    too, since nothing else distinguishes two sources before they are read.
+    `digests` are those of the inputs, and `machine` is what `computed_on` returns. The name also depends on settings
+    that are places, since nothing else distinguishes two sources before they are read.
     """
     made_of = [step.name, asdict(config), digests, code_digest(), software(), list(machine)]
     return f"{step.name}-{digest_json(made_of)[:20]}"
 
 
 def computed_on(config: Any) -> tuple[str, ...]:
-    """The kind of device that a step with a model computes on, and its precision there; nothing of any other step.
+    """The kind of device that a step with a model computes on, and its precision there; empty for other steps.
 
-    Raises `InputError` where a GPU was asked for and there is none.
+    Raises `InputError` if a GPU was requested and there is none.
     """
     if not hasattr(config, "precision"):
         return ()
     from stillhouse.acceleration.precision import computed_in  # imports torch, as such a step does in any case
 
     device = Context(run_context.work_root(), run_context.device()).torch_device()
-    # Not which GPU, nor how many threads: these show in last digits alone, and a retry is given the node that is free.
-    # A training of days would begin anew for them. `auto` is in the settings; what it comes to here is not.
+    # Neither the GPU's model nor the number of threads: they affect only the last digits, and a retry runs on whatever
+    # node is free, where a training of days would start over. `auto` is in the settings; what it resolves to is not.
     return device.type, str(computed_in(config.precision, device))
 
 
 def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:
-    """Runs a step in a process that is not the first: its outputs are thrown away."""
+    """Runs a step in a process other than the first; its outputs are discarded."""
     with tempfile.TemporaryDirectory() as folder:
         outputs = {port.name: Path(folder) / port.name for port in step.outputs}
         for path in outputs.values():
@@ -173,19 +174,19 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
             manifests[key] = manifest_of(folder, port.kind, verify=True)
             if key == VERDICT and not manifests[key].facts.get("passed"):
                 raise InputError(
-                    f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus"
+                    f"{folder}: the corpus did not pass validation; open its report.html and fix the corpus"
                 )
     return manifests
 
 
 def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
-    """The manifest of an input. A model may come from outside Stillhouse, and has then one of its files' digests."""
+    """The manifest of an input. A model from outside Stillhouse gets one made of its files' digests."""
     foreign = kind == "model" and folder.is_dir() and not (folder / MANIFEST).is_file()
     return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
 
 
 def as_flag(key: str) -> str:
-    """An input or output as a message names it: `--corpus`, or `--run bm25` of a port that takes many."""
+    """The name of an input or output in messages: `--corpus`, or `--run bm25` for a port that takes many."""
     return "--" + key.replace("/", " ")
 
 
@@ -206,7 +207,7 @@ def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
 
 
 def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> None:
-    """Refuses outputs that would replace something no step wrote, and folders that lie inside one another."""
+    """Refuses outputs that would replace something that no step wrote, and folders that lie inside one another."""
     for name, path in outputs.items():
         path = Path(path)
         refuse_foreign(path, f"--{name}")
@@ -220,7 +221,7 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
 def code_digest() -> str:
     """The digest of Stillhouse's own code, so that work begun by other code is not resumed.
 
-    Computed once a process: this is the code that it has loaded, whatever becomes of the files later.
+    Computed once per process: it describes the code that was loaded, even if the files change later.
     """
     package = Path(__file__).resolve().parent.parent
     sources = {path.relative_to(package).as_posix(): digest_file(path) for path in sorted(package.rglob("*.py"))}
@@ -228,7 +229,8 @@ def code_digest() -> str:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Writes what a step says of itself and its outputs do not hold: its summary, its figures, the name of its page."""
+    """Writes the part of a step's report that its outputs do not hold: its summary, metrics and the name of its
+    page."""
     content = {"summary": report.summary, "metrics": report.metrics, "html": report.html}
     write_whole_json(path, content)
 

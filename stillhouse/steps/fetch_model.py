@@ -1,4 +1,4 @@
-"""Step `fetch-model`: freezes the model that training starts from as a folder of its own."""
+"""Step `fetch-model`: saves a fixed copy of the model that training starts from."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which model, how much of it, and how it makes a vector of a text."""
+    """Which model, how much of it, and how it turns a text into a vector."""
 
     model: str = setting(
         "bert-base-uncased",
         "a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator or a "
-        "re-ranker that begins as the model that all else starts from",
+        "re-ranker that starts from the same model as the rest",
         location=True,
     )
     weights: str = setting(
         "own",
-        "own = the model's; random = its configuration and tokenizer with parameters drawn from weights_seed, as a "
-        "model without pre-training begins (Chang et al. 2020 Table 3)",
+        "own = the model's; random = its configuration and tokenizer with random parameters from weights_seed, "
+        "for a model without pre-training (Chang et al. 2020 Table 3)",
         choices=("own", "random"),
     )
-    weights_seed: int = setting(42, "weights random alone: the seed of the parameters", minimum=0, maximum=2**63 - 1)
+    weights_seed: int = setting(42, "seed of the parameters, for weights random", minimum=0, maximum=2**63 - 1)
     layers: int | None = setting(
         None, "keep only this many of the first Transformer layers; null = all", minimum=1, former=0
     )
     pooling: str | None = setting(
         None,
-        "how token states become a vector; null = the model's own, [CLS] if it says nothing",
+        "how token states become a vector; null = the model's own, else [CLS]",
         choices=("cls", "mean"),
         former="own",
     )
@@ -42,13 +42,13 @@ class Config:
     passage_length: int = setting(144, "tokens of a passage, special tokens included (SimLM Table 13)", minimum=3)
     query_prompt: str | None = setting(
         None,
-        "what stands before every query, as 'query: ' for E5, its last space included; null = the model's own, empty = "
+        "text before every query, as 'query: ' for E5, including its last space; null = the model's own, empty = "
         "nothing",
         former="own",
     )
     passage_prompt: str | None = setting(
         None,
-        "what stands before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing",
+        "text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing",
         former="own",
     )
 

@@ -1,4 +1,4 @@
-"""Step `generate-queries`: has a chat model ask questions that passages answer, for a corpus without labels."""
+"""Step `generate-queries`: asks a chat model for questions that passages answer, for a corpus without labels."""
 
 from __future__ import annotations
 
@@ -32,48 +32,48 @@ line and nothing else.
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """Which model is asked what, and how its questions are filtered. The server's key is in $STILLHOUSE_CHAT_KEY."""
+    """Which model to ask for what, and how to filter its questions. The server's key is in $STILLHOUSE_CHAT_KEY."""
 
     base_url: str = setting(
         "http://localhost:11434/v1",
-        "a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants one, comes "
-        "from the environment, $STILLHOUSE_CHAT_KEY",
+        "a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; if it needs a key, set "
+        "$STILLHOUSE_CHAT_KEY",
         location=True,
     )
     model: str = setting("", "the model's name on that server")
     prompt: str | None = setting(
         None,
-        "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; null = the "
-        "built-in prompt, for questions that somebody may type into a search engine",
+        "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; null = the built-in "
+        "prompt, for questions to a search engine",
         former="",
     )
-    queries_per_passage: int = setting(3, "at most this many questions of a passage", minimum=1, maximum=100)
+    queries_per_passage: int = setting(3, "at most this many questions per passage", minimum=1, maximum=100)
     max_passages: int | None = setting(
         None, "ask about at most this many passages, a seeded sample; null = all", minimum=1, former=0
     )
-    temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
+    temperature: float = setting(0.7, "sampling temperature; 0 = always the most likely token", minimum=0)
     max_tokens: int | None = setting(
-        512, "tokens that an answer may have; null = unsaid, for models that know no such setting", minimum=1, former=0
+        512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1, former=0
     )
-    max_concurrency: int = setting(4, "requests side by side", minimum=1, maximum=256)
-    timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
+    max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
+    timeout_s: float = setting(120.0, "seconds before a request is given up", minimum=0.1, maximum=86_400)
     tries: int = setting(
         5,
-        "requests for a passage until there is a usable answer; without one the passage is left out",
+        "requests per passage until there is a usable answer; without one, the passage is left out",
         minimum=1,
         maximum=100,
     )
-    seed: int = setting(42, "seed of the sample and, where the server takes one, of the model", minimum=0)
+    seed: int = setting(42, "seed of the sample and, if the server takes one, of the model", minimum=0)
     round_trip_depth: int = setting(
         10,
-        "with bm25, or a retriever and its index: keep a question if its passage is among this many of the first",
+        "with bm25, or a retriever and its index: keep a question if its passage ranks among the first this many",
         minimum=1,
     )
 
     def __post_init__(self) -> None:
         checked_address(self.base_url)
         if self.prompt and "{text}" not in self.prompt:
-            raise InputError("prompt does not hold {text}, the place of the passage's text; put it in")
+            raise InputError("prompt lacks {text}, the place of the passage's text; add it")
         if not is_unicode((self.prompt or "") + self.model):
             raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
 
@@ -87,7 +87,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.mining.round_trip import comes_back
 
     if not config.model.strip():
-        raise InputError(f"no model is named; give by --model the name that {config.base_url} has for it")
+        raise InputError(f"no model is named; set --model to its name at {config.base_url}")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])
@@ -123,7 +123,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     summary += f", {len(queries) - len(chosen):,} not found again" if filtered else ", none searched for"
     return Report(
         summary,
-        # What an earlier run had answered is no fact: a run that was killed ends with the same bytes.
+        # Answers from an earlier run are not a fact, so that a resumed run ends with the same bytes.
         metrics={"queries": float(len(chosen)), "answered_before": float(found.kept), "broken": float(found.broken)},
         facts={
             "passages_digest": read_manifest(inputs["corpus"], verify=False).files["passages.parquet"],
@@ -141,7 +141,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 def _rankings(
     texts: list[str], corpus: Corpus, config: Config, inputs: Paths, context: Context
 ) -> Iterator[NDArray[np.int32]]:
-    """The rankings of questions by each search that was given, int32 rows [Q, K]."""
+    """The rankings of questions by each given search, int32 rows [Q, K]."""
     if "bm25" in inputs:
         from stillhouse.retrieval.search.bm25 import BM25
 

@@ -1,4 +1,4 @@
-"""Step `hybrid`: fits how BM25 and a retriever rank together, on the dev queries."""
+"""Step `hybrid`: fits the combined ranking of BM25 and a retriever on the dev queries."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """How both are fused."""
+    """How to combine both."""
 
     method: str = setting(
         "auto",
-        "weights = the weighted sum of BM25's score and the vectors' product that makes the dev queries' right answers "
-        "likeliest; convex = a fixed weight of scores that are scaled to lie between 0 and 1; ranks = reciprocal rank "
-        "fusion; auto = weights, or convex where the corpus has no labelled dev queries",
+        "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
+        "queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank fusion; "
+        "auto = weights, or convex if the corpus has no labelled dev queries",
         choices=("auto", "weights", "convex", "ranks"),
     )
-    depth: int = setting(100, "candidates that each of the two brings", minimum=1)
+    depth: int = setting(100, "candidates from each of the two", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

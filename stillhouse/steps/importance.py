@@ -18,16 +18,16 @@ class Config(CountingConfig):
 
     edges: str = setting(
         "equation",
-        "terms of CDMAE eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left out",
+        "terms of CDMAE eq. 8 that are missing at a passage's edges: equation = count as 0, present = leave out",
         choices=("equation", "present"),
     )
     definition: str = setting(
         "tokens",
-        "PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into segments",
+        "PMI of more than two tokens: against the single tokens, or against the most likely segmentation",
         choices=("tokens", "segments"),
     )
-    min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)
-    own: bool = setting(True, "count these passages; false scores them by what --counts brings alone")
+    min_count: int = setting(1, "drop n-grams of two or more that occur less often; their PMI is 0", minimum=1)
+    own: bool = setting(True, "count these passages; false = score them with --counts alone")
     picture_rate: float = setting(
         0.5, "share of tokens masked in the picture of what gets masked (CDMAE's decoder)", minimum=0.01, maximum=0.99
     )
@@ -44,7 +44,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     source = Source.open(inputs["tokens"], read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer", ""))
     scoring = Scoring(config.definition, config.edges, config.min_count)
-    # What shares bring are these passages' own counts.
+    # Shares contain these passages' own counts.
     own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
     plan = Plan(config.window, config.unit, scoring, others, own)
     memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
@@ -78,7 +78,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 
 def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
-    """Writes the picture of what gets masked and returns its name, "" where there is none."""
+    """Writes the picture of what gets masked and returns its name, or "" if there is none."""
     if "tokenizer" not in inputs:
         return ""
     from stillhouse.artifacts import read_manifest
@@ -90,7 +90,7 @@ def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
     tokenizer = load_tokenizer(inputs["tokenizer"])
     made_by = read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer")
     if made_by != vocabulary_digest(tokenizer):
-        raise InputError(f"{inputs['tokenizer']} is not the tokenizer of {inputs['tokens']}; give --tokenizer that one")
+        raise InputError(f"{inputs['tokenizer']} is not the tokenizer of {inputs['tokens']}; pass that as --tokenizer")
     cache = TokenCache.open(inputs["tokens"], SpecialTokens.of(tokenizer), outputs["importance"])
     page = render(cache, tokenizer, config.picture_rate, config.picture_noise)
     if page is None:

@@ -11,7 +11,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(IndexConfig, EncodingConfig):
-    """How passages are encoded, and which index they go into."""
+    """How to encode passages, and which index to build."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -51,7 +51,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     metrics = {"index_bytes": float((outputs["index"] / "index.faiss").stat().st_size), "encoded": encoded.computed}
     facts = {"passages": len(vectors), "width": width, "kind": config.kind, "bytes": int(metrics["index_bytes"])}
     summary = f"{len(vectors)} passages as vectors of width {width}, {encoded.computed} of them encoded now"
-    if config.kind == "flat":  # exact search is what others are measured by; its time is that of any vectors
+    if config.kind == "flat":  # exact search is the reference for other kinds; any vectors do for its time
         some = vectors.rows(np.arange(min(TIMED, len(vectors))))
         metrics["milliseconds_a_query"] = time_searches(VectorIndex(outputs["index"]), some)
         summary += f"; flat: {metrics['milliseconds_a_query']:.2f} ms a query"

@@ -18,7 +18,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 if TYPE_CHECKING:
     from stillhouse.corpus.sources.rows import Source
 
-# Spelled out and not imported, so that the command line need not load the readers; a test holds both together.
+# Listed and not imported, so that the command line need not load the readers; a test compares both.
 FORMATS = (
     "auto",
     "beir",
@@ -39,31 +39,29 @@ DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
 PART_BYTES = 1 << 26
-"""Bytes of a source that one process of an engine reads in a row: some 200,000 passages, a few seconds."""
+"""Bytes of a source that one process of an engine reads at a time: about 200,000 passages, a few seconds."""
 
 
 def _most(of: str, default: int | None = None) -> Any:
     """A setting that limits how many of something are kept."""
-    return setting(default, f"at most this many {of}; null takes all", minimum=1, former=0)
+    return setting(default, f"at most this many {of}; null = all", minimum=1, former=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of `ingest`."""
 
-    source: str = setting(
-        "sample", "a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`", location=True
-    )
+    source: str = setting("sample", "a folder or file, `sample` (built in), or `ir_datasets:<id>`", location=True)
     repo: str | None = setting(
         None,
-        "a DVC repository, a git URL or a folder, in which `source` is a path; null = source lies here",
+        "a DVC repository (a git URL or a folder) that contains `source`; null = source is local",
         location=True,
         former="",
     )
     revision: str | None = setting(
         None, "the repository's branch, tag or commit; null = its default branch", location=True, former=""
     )
-    format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
+    format: str = setting("auto", "source format; `auto` detects and reports it", choices=FORMATS)
     titles: str = setting(
         "space",
         "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text), "
@@ -72,28 +70,28 @@ class Config:
     )
     splits: Mapping[str, str] | None = setting(
         None,
-        "splits of the source renamed, as {dev: test}, where the test labels are not public",
+        "new names of source splits, as {dev: test} if the test labels are not public",
         former="",
         separator=" ",
     )
     columns: Mapping[str, str] | None = setting(
         None,
-        "tables: columns with unusual names, as {passages.text: body, queries.id: number}",
+        "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
         former="",
         separator=" ",
     )
     answer_kind: str = setting(
         "auto",
-        "what an answer is, where its source does not say: a text, or a regular expression; `auto` takes CuratedTREC "
-        "of DPR alone for regular expressions",
+        "what an answer is, if its source does not say: a text, or a regular expression; `auto` = regular expressions "
+        "only in DPR's CuratedTREC",
         choices=ANSWER_KINDS,
     )
     dpr_positives: str = setting(
-        "all", "DPR: whether all positives of a question are relevant, or its first alone", choices=DPR_POSITIVES
+        "all", "DPR: whether all positives of a question are relevant, or only the first", choices=DPR_POSITIVES
     )
     reqa_split: str = setting(
         "80/20",
-        "ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1)",
+        "ReQA: the split of its queries into train and test (Chang et al. 2020 §4.1)",
         choices=REQA_SPLITS,
     )
     distractors: str | None = setting(
@@ -104,48 +102,48 @@ class Config:
     )
     max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
-        0.1, "the part of the train queries that becomes dev, where a source has no dev split", minimum=0, maximum=0.9
+        0.1, "the share of train queries that becomes dev, if a source has no dev split", minimum=0, maximum=0.9
     )
-    max_articles: int | None = _most("articles, a seeded sample for a trial; queries on others leave")
+    max_articles: int | None = _most("articles, a seeded sample; queries about others are dropped")
     max_train_queries: int | None = _most("train queries, a seeded sample")
     max_dev_queries: int | None = _most("dev queries, a seeded sample")
     max_test_queries: int | None = _most("test queries, a seeded sample")
     queries: str = setting(
         "auto",
-        "where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair tasks, "
-        "with held-out articles for dev and test; `auto`, pairs where the source has no train queries and no "
+        "where train queries come from: `source`, its labelled ones; `pairs`, made from the corpus by the pair tasks, "
+        "with held-out articles for dev and test; `auto`, pairs if the source has no train queries and no "
         "generated ones are given",
         choices=QUERIES,
     )
     pair_tasks: tuple[str, ...] | None = setting(
         None,
-        "a list of pair tasks: ict, bfs and wlp ask with sentences, null takes those of them that the corpus supports; "
+        "a list of pair tasks: ict, bfs and wlp ask with sentences, null = those of them that the corpus supports; "
         "`title` (with `titles: left_out`) and `heading` ask for the first passage of an article or section, `span` "
-        "asks with some words in a row for their passage",
+        "asks with consecutive words for their passage",
         former="auto",
         separator="+",
     )
     pair_queries_per_article: int = setting(
         6,
-        "at most this many pair queries of an article, divided evenly among the tasks, at least one each; the "
-        "max_*_queries hold for pair queries and for labelled ones apart",
+        "at most this many pair queries per article, divided evenly among the tasks, at least one each; max_*_queries "
+        "limit pair queries and labelled ones separately",
         minimum=1,
     )
     max_pair_queries: int | None = _most("pair queries in all splits together, a seeded sample", 50_000)
-    pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
+    pair_sentence_words: int = setting(6, "a shorter sentence makes no pair query", minimum=1)
     pair_span_min_words: int = setting(6, "the fewest words of a span; its passage has twice as many", minimum=1)
-    pair_span_max_words: int = setting(20, "the most words of a span; 20 English words are some 27 tokens", minimum=1)
+    pair_span_max_words: int = setting(20, "the most words per span; 20 English words are about 27 tokens", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
-        0.1, "with pairs or generated queries, the part of the articles whose queries are dev", minimum=0, maximum=0.9
+        0.1, "with pairs or generated queries, the share of articles whose queries are dev", minimum=0, maximum=0.9
     )
     heldout_test_articles: float = setting(
-        0.1, "with pairs or generated queries, the part of the articles whose queries are test", minimum=0, maximum=0.9
+        0.1, "with pairs or generated queries, the share of articles whose queries are test", minimum=0, maximum=0.9
     )
     mixed_pairs: float = setting(
         0.0,
-        "sentences of the corpus, each with its own passage, that join the labelled train queries, as a share of "
-        "these: 1 = as many; 0 = none",
+        "sentences of the corpus, each with its own passage, to add to the labelled train queries, as a share of "
+        "these; 0 = none",
         minimum=0.0,
     )
     test_queries: str | None = setting(
@@ -157,7 +155,7 @@ class Config:
     train_queries: str | None = setting(
         None,
         "a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as `stillhouse queries "
-        "export` writes them of clicks; one that repeats a dev or test query is left out",
+        "export` writes them; any that repeats a dev or test query is left out",
         location=True,
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
@@ -165,13 +163,13 @@ class Config:
     def __post_init__(self) -> None:
         refuse_secret(self.repo or "", "repo")
         if not self.source.strip() and not self.repo:
-            raise InputError("source is empty, which would mean the current folder; name a corpus, as `sample`")
+            raise InputError("source is empty, which would mean the current folder; name a corpus, such as `sample`")
         if self.queries == "source" and self.pair_tasks is not None:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
         if "title" in (self.pair_tasks or ()) and self.titles != "left_out":
             raise InputError(
-                f"pair_tasks: title makes no query where every passage begins with its title (titles: {self.titles}), "
-                "since it would ask for its own words; set titles to left_out, or ask for heading in its place"
+                f"pair_tasks: title makes no query if every passage begins with its title (titles: {self.titles}), "
+                "since it would ask for its own words; set titles to left_out, or use heading instead"
             )
         if self.pair_span_min_words > self.pair_span_max_words:
             raise InputError(
@@ -179,7 +177,7 @@ class Config:
                 f"{self.pair_span_max_words}; raise the one or lower the other"
             )
         if self.revision and not self.repo:
-            raise InputError("revision is one of a DVC repository; name it by `repo`, or leave revision out")
+            raise InputError("revision belongs to a DVC repository; set `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
             raise InputError("max_distractors is for `distractors`; leave it out, or name their source")
 
@@ -199,7 +197,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     check_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":
-        raise InputError("--generated brings train queries in the place of `queries: pairs`; leave one of them out")
+        raise InputError("--generated provides train queries instead of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)
     options = Options(
         columns=config.columns,
@@ -255,7 +253,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     for reason, count in facts["left_out"].items():
         context.log(f"[ingest] left out {count:,} × {reason}")
     for reason, count in facts.get("not_added", {}).items():
-        context.log(f"[ingest] of the added train queries left out {count:,} × {reason}")
+        context.log(f"[ingest] left out {count:,} added train queries × {reason}")
     for line in _pair_lines(config, facts):
         context.log(f"[ingest] {line}")
     rejected = sum(facts["rejected"].values())
@@ -265,13 +263,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if any(facts["answers"].values()):
         summary += f", {sum(facts['answers'].values()):,} answers"
     if facts["distractors"]:
-        summary += f", of the passages {facts['distractors']:,} distractors"
+        summary += f", {facts['distractors']:,} of the passages distractors"
     if facts["mixed_pairs"]:
-        summary += f", of the train queries {facts['mixed_pairs']:,} made of the corpus"
+        summary += f", {facts['mixed_pairs']:,} of the train queries made from the corpus"
     if "generated_queries" in facts:
-        summary += f", of the queries {sum(facts['generated_queries'].values()):,} made by a chat model"
+        summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
     if facts.get("added_train_queries"):
-        summary += f", of the train queries {facts['added_train_queries']:,} added"
+        summary += f", {facts['added_train_queries']:,} of the train queries added"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
@@ -282,11 +280,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 def _divided(source: Source) -> str:
     if source.parts:
         return ""
-    return f"; a source of {source.format} with these settings is not divided, so that one process reads all of it"
+    return f"; a {source.format} source with these settings is not divided, so one process reads all of it"
 
 
 def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
-    """Where the source lies on this machine and, of a DVC repository, what it is there."""
+    """Where the source lies on this machine and, for a DVC repository, which version of it."""
     if not config.repo:
         return config.source, {}
     from stillhouse.remote.dvc_source import fetch
@@ -298,10 +296,10 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
 
 
 def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
-    """What a person must know of queries that nobody labelled."""
+    """What people must know about queries that nobody labelled."""
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
-        yield f"NO TRAIN QUERIES: the source has none, and none are made of the corpus: {why}"
+        yield f"NO TRAIN QUERIES: the source has none, and none are made from the corpus: {why}"
     if "mixed_pairs_not_made" in facts:
         yield f"no sentences of the corpus join the train queries: {facts['mixed_pairs_not_made']}"
     for split, count in facts.get("generated_queries", {}).items():
@@ -312,19 +310,19 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     if config.queries == "auto":
         yield (
             "THE SOURCE HAS NO TRAIN QUERIES: they are made from the corpus (`queries: pairs`), and figures on them "
-            "are SYNTHETIC; `queries: source` refrains from that"
+            "are SYNTHETIC; `queries: source` prevents that"
         )
     if facts["labelled_train_left_out"]:
-        yield f"{facts['labelled_train_left_out']:,} labelled train queries are left out, as `queries: pairs` asks"
+        yield f"{facts['labelled_train_left_out']:,} labelled train queries are left out, because of `queries: pairs`"
     for split, counts in facts["pair_queries"].items():
         made = ", ".join(f"{count:,} {task}" for task, count in counts.items())
         yield f"synthetic {split} queries of {facts['articles_of_split'][split]:,} articles: {made}"
     if "span" in facts["pair_tasks"].split("+"):
-        yield "a span stands word for word in the passage to be found: figures on spans show string matching above all"
+        yield "a span stands word for word in the passage to be found: figures on spans mostly show string matching"
     if facts["verbatim"]:
         yield (
             "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "
-            "queries show string matching above all"
+            "queries mostly show string matching"
         )
 
 

@@ -1,5 +1,5 @@
-"""Step `mine`: a retriever's best wrong passages become the next training's hard negatives (SimLM §3.2, retriever
-2)."""
+"""Step `mine`: mines a retriever's top-ranked wrong passages as hard negatives for the next training (SimLM §3.2,
+retriever 2)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(NegativesConfig, InferenceConfig):
     """How deep to mine, what to leave out, and what to mix in."""
 
-    negatives_depth: int = setting(
-        200, "hard negatives of a query (SimLM Table 13; K2 and K3 of CDMAE §3.4)", minimum=1
-    )
-    range_min: int = setting(
-        0, "leave out this many of the best wrong passages: they may be right after all", minimum=0
-    )
+    negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K2 and K3 of CDMAE §3.4)", minimum=1)
+    range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
     margin: str = setting(
         "none",
-        "leave out a passage that the retriever scores above a limit, as likely right; with s the lowest score of the "
+        "leave out passages that the retriever scores above a limit, as probably relevant; s is the lowest score of a "
         "query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|, both = the lower one",
         choices=("none", "absolute", "relative", "both"),
     )
@@ -32,22 +28,22 @@ class Config(NegativesConfig, InferenceConfig):
     relative_margin: float = setting(0.05, "the same as a share of the positive's score", minimum=0, maximum=1)
     margin_on: str = setting(
         "train+dev",
-        "which queries the margin is for: train leaves the dev queries' ranking whole, which a choice by ranking and a "
-        "teacher's measure need, as no wrong passage is left above the right one where a margin took it out",
+        "which queries the margin applies to: train keeps dev rankings whole, as a choice by ranking and a teacher's "
+        "measure need; a margin takes out the wrong passages that rank above the relevant one",
         choices=("train+dev", "train"),
     )
     reranker_margin: float = setting(
-        0.0, "with a filter_reranker: how far below its score of the positive its score of a negative must be"
+        0.0, "with a filter_reranker: how far its score of a negative must be below that of the positive"
     )
     range_max: int | None = setting(
         None,
-        "passages searched for a query, at least negatives_depth; null = enough, or twice as deep where a margin or "
-        "without_answers leaves out some",
+        "passages to search per query, at least negatives_depth; null = enough, or twice as deep if a margin or "
+        "without_answers leaves some out",
         minimum=1,
         former=0,
     )
     others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
-    random_negatives: int = setting(0, "mix in this many random passages a query", minimum=0)
+    random_negatives: int = setting(0, "random passages to mix in per query", minimum=0)
     seed: int = setting(42, "seed of the random passages", minimum=0)
 
     def __post_init__(self) -> None:
@@ -56,8 +52,8 @@ class Config(NegativesConfig, InferenceConfig):
                 raise InputError(f"{name} has no effect with margin {self.margin}; set margin: {' or '.join(kinds)}")
         if self.range_max is not None and self.range_max < self.negatives_depth:
             raise InputError(
-                f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or null "
-                "searches as deep as it needs"
+                f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or set "
+                "it to null to search as deep as needed"
             )
 
 
@@ -75,9 +71,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
 
     if config.reranker_margin and "filter_reranker" not in inputs:
-        raise InputError("reranker_margin is for scores of a cross-encoder: name its folder by --filter-reranker")
+        raise InputError("reranker_margin is for scores of a cross-encoder: name its folder with --filter-reranker")
     if config.others_depth and "others" not in inputs:
-        raise InputError("others_depth mixes in negatives of another origin: name their folder by --others")
+        raise InputError("others_depth mixes in negatives from another source: name their folder with --others")
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)

@@ -1,7 +1,7 @@
-"""Work folders that nobody will go on with: their code, settings or inputs are of the past, or a kill came at the end.
+"""Removes abandoned work folders: their code, settings or inputs are outdated, or a kill came at the very end.
 
-A step looks for those of its own name alone. Each is held while it is looked at and removed, as it is by a process that
-works in it: one that waits for it finds no folder and makes a new one, as for work that was never begun.
+A step looks only for its own folders. Each one is locked while it is checked and removed, as it is by a process that
+works in it. A process that waits for it then finds no folder and makes a new one, as for new work.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stillhouse.errors import InputError
 from stillhouse.lock import only_process
 
 DAYS = 30
-"""How long unfinished work is kept that no process touches: longer than anybody is away from a run."""
+"""How many days unfinished work is kept that no process touches: longer than anybody pauses a run."""
 
 
 def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
-    """Removes what a step has in `root` of old unfinished work, and says which; all but the folder named `keep`.
+    """Removes a step's old unfinished work in `root`, except the folder named `keep`, and returns the names.
 
-    What another process holds, or this user may not remove, stays.
+    Folders that another process holds, or that this user may not remove, stay.
     """
     removed = []
     for folder in sorted(root.glob(f"{step}-*")):
@@ -36,7 +36,7 @@ def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
 
 
 def _removed(folder: Path) -> bool:
-    """Removes a folder unless another process has taken it up meanwhile. Raises `InputError` where one holds it."""
+    """Removes a folder unless another process has resumed it meanwhile. Raises `InputError` if one holds it."""
     with only_process(folder):
         if not _old(folder):
             return False
@@ -45,6 +45,6 @@ def _removed(folder: Path) -> bool:
 
 
 def _old(folder: Path) -> bool:
-    """Whether no file of a folder was written for so long. Raises `OSError` for one that is gone."""
+    """Whether no file of a folder was written in that time. Raises `OSError` for a folder that is gone."""
     limit = time.time() - DAYS * 24 * 3600
     return all(path.stat().st_mtime < limit for path in chain([folder], folder.rglob("*")))

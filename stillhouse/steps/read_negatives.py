@@ -1,4 +1,4 @@
-"""Step `read-negatives`: hard negatives that others made, a TREC run say, for a training."""
+"""Step `read-negatives`: imports hard negatives that were made elsewhere, such as a TREC run, for a training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Config(NegativesConfig):
         "lists of negatives (JSON lines), or DPR's biencoder-*.json",
         location=True,
     )
-    negatives_depth: int = setting(200, "hard negatives of a query, the first of its list (SimLM Table 13)", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives per query, the first of its list (SimLM Table 13)", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -33,18 +33,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.mining.negatives import Negatives, describe
 
     if not config.file.strip():
-        raise InputError("name the file that holds the negatives: `file`")
+        raise InputError("name the file with the negatives in `file`")
     corpus = Corpus.open(inputs["corpus"])
     asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
-    # A list may hold right answers, which are no negatives; how many hold an answer in their text is not known.
+    # A list may hold relevant passages, which are not negatives; how many contain an answer is not known.
     deepest = asked.most_answers + config.negatives_depth * (1 if config.negatives_among == "corpus" else 2)
     deepest += config.negatives_depth if config.without_answers else 0
     lists = read_negatives(Path(config.file), asked.queries["query_id"], deepest)
     rows_QD, unknown = lists.rows(corpus.passage_ids.find)
     if not (rows_QD >= 0).any():
         raise InputError(
-            f"{config.file} names no passage of {inputs['corpus']} for any of its train and dev queries; are its ids "
-            "those of the corpus?"
+            f"{config.file} names no passage of {inputs['corpus']} for any of its train and dev queries; do its ids "
+            "match the corpus?"
         )
     kept_QD, _ = best_of(asked, rows_QD, config.negatives_depth)
     negatives = Negatives(asked.queries[["query_id", "split"]], kept_QD)

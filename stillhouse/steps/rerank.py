@@ -1,4 +1,4 @@
-"""Step `rerank`: the cross-encoder re-orders the best passages of a run; the others follow in their old order."""
+"""Step `rerank`: re-orders a run's best passages with the cross-encoder; the others follow in their old order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(InferenceConfig):
     """How deep to re-order."""
 
-    depth: int = setting(200, "re-rank this many of the best passages of a query (SimLM Table 13)", minimum=1)
+    depth: int = setting(200, "re-rank this many of the best passages per query (SimLM Table 13)", minimum=1)
     dev_depth: int | None = setting(
         None,
-        "the same for dev queries, which only choices are read from; null = as deep as the others",
+        "the same for dev queries, which are only used to choose; null = as deep as the others",
         minimum=1,
         former=0,
     )

@@ -14,10 +14,10 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(InferenceConfig):
     """How deep a run is, and its name."""
 
-    depth: int = setting(200, "passages in the run of a query", minimum=1)
+    depth: int = setting(200, "passages per query in the run", minimum=1)
     latency_queries: int = setting(
         0,
-        "time this many test queries one by one; 0 = none, for a time differs from run to run and machine to machine",
+        "time this many test queries one by one; 0 = none, since times differ between runs and machines",
         minimum=0,
     )
     system: str = setting("dense", "the name in the run file's last column")

@@ -1,4 +1,4 @@
-"""Step `score-pairs`: a teacher's scores of positives and negatives, the soft labels of distillation (SimLM §3.2)."""
+"""Step `score-pairs`: a teacher's scores of positives and negatives, as soft labels for distillation (SimLM §3.2)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _refuse_inputs(config: Config, inputs: Paths) -> None:
 def _scores(
     config: Config, inputs: Paths, corpus: Corpus, pairs: ScoredPairs, context: Context
 ) -> dict[str, NDArray[np.float32]] | None:
-    """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None for all processes of
+    """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None in every process of
     torchrun but the first."""
     from stillhouse.context import rank
     from stillhouse.retrieval.fine_tuning import fused_teacher

@@ -1,4 +1,4 @@
-"""Step `score-shard`: the cross-encoder's scores of one shard of the pairs; `score-pairs` takes all shards."""
+"""Step `score-shard`: scores one shard of the pairs with the cross-encoder; `score-pairs` reads all shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ShardConfig, ScoredPairsConfig):
-    """Which part of the pairs is scored, and which pairs there are."""
+    """Which part of the pairs to score, and which pairs there are."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

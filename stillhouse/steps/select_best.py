@@ -1,4 +1,4 @@
-"""Step `select-best`: the retriever that the dev queries show to be best, alone or with BM25, ready to be searched."""
+"""Step `select-best`: chooses the best retriever on the dev queries, alone or with BM25, ready for search."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Config(InferenceConfig):
 
     standard_errors: float = setting(
         0.0,
-        "a later system replaces an earlier one where its mean on the dev queries leads by more than this many "
+        "a later system replaces an earlier one if its mean on the dev queries leads by more than this many "
         "standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md)",
         minimum=0,
     )
     metric_for_best_model: str = setting(
         "log_likelihood",
-        "what chooses: log_likelihood = how likely the scores make the right passages, which few dev queries show more "
-        "surely; rr10 = RR@10",
+        "what chooses: log_likelihood = how likely the scores make the relevant passages, more reliable on few dev "
+        "queries; rr10 = RR@10",
         choices=("log_likelihood", "rr10"),
     )
     fusion: str = setting(
@@ -31,7 +31,7 @@ class Config(InferenceConfig):
         "auto = each retriever competes alone and with BM25; never = alone",
         choices=("auto", "never"),
     )
-    depth: int = setting(100, "candidates that BM25 and the retriever each bring", minimum=1)
+    depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -78,7 +78,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
         if config.fusion == "auto":
             both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
-            # Fitted weights and convex combinations go by scores alone.
+            # Fitted weights and convex combinations use only scores.
             candidates = Candidates(rows_QU, both_QUF, np.zeros(both_QUF.shape, np.int32))
             systems["hybrid"] = found.fusion, fused_scores(found.fusion, candidates)
         for ranked, (fusion, scores_QU) in systems.items():

@@ -1,4 +1,4 @@
-"""Which part of a corpus, or of its pairs, a step takes, for the steps that many machines share."""
+"""The part of a corpus, or of its pairs, that a step takes, for steps that several machines share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from stillhouse.config import setting
 from stillhouse.errors import InputError
 
 DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count", "score-pairs": "score-shard"}
-"""The steps whose work several machines may share, and the step that does the part of one of them."""
+"""The steps whose work several machines may share, and the step that does one part of it."""
 
 SHARDS = "STILLHOUSE_SHARDS"
-"""Environment variable: in how many shards a task on this machine divides such a step; absent for none."""
+"""Environment variable with the number of shards into which a task on this machine divides such a step; unset for
+none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """One of several parts. Raises `InputError` for one beyond the last."""
+    """One of several parts. Raises `InputError` for a part beyond the last."""
 
     shard: int = setting(1, "which of the shards, from 1", minimum=1)
     shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)

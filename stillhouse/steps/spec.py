@@ -1,6 +1,6 @@
-"""What a step declares of itself; the command line, dvc.yaml and the Kubeflow components are derived from it.
+"""What a step declares; the command line, dvc.yaml and the Kubeflow components are derived from it.
 
-A step module stays cheap to import (no torch, pandas or faiss at its top), because every surface reads all of them:
+A step module is cheap to import (no torch, pandas or faiss at the top), because every interface imports all of them:
 
     @dataclass(frozen=True, kw_only=True)
     class Config: ...
@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def named(folders: Mapping[str, T], port: str) -> dict[str, T]:
-    """What the folders of a port that takes many map to, by their names, in the order given."""
+    """The values of the folders of a port that takes many, by their names, in the order given."""
     return {key.partition("/")[2]: value for key, value in folders.items() if key.startswith(f"{port}/")}
 
 
@@ -36,14 +36,13 @@ def named(folders: Mapping[str, T], port: str) -> dict[str, T]:
 class Port:
     """An input or output folder of a step.
 
-    `kind` "data" is tied to the corpus it came from: a step refuses it when it was made from something other than the
-    step's other inputs. `kind` "model" is free to be used with any corpus, and may come from outside Stillhouse.
-    `agrees_on` names the inputs that a data port must share with the step where these are not all: negatives that
-    another retriever mined are of the same corpus. `holds` is "Model" or "Dataset", what Kubeflow shows it as.
-    An output may belong `beside` outputs declared before it. Their digests are then recorded among its inputs, so that
-    an index stays tied to its model.
-    An input port may take `many` folders, each with a name: the key of one among a step's inputs is `port/NAME`
-    (`run/bm25`), there is at least one unless the port is optional, and their order is the order given.
+    `kind` "data" is tied to the corpus that it came from: a step refuses it if it was made from something other than
+    the step's other inputs. `kind` "model" works with any corpus, and may come from outside Stillhouse. `agrees_on`
+    names the inputs that a data port must share with the step, if not all: negatives that another retriever mined
+    belong to the same corpus. `holds` is "Model" or "Dataset", the type that Kubeflow shows. An output may belong
+    `beside` outputs declared before it. Their digests are then recorded among its inputs, which ties an index to its
+    model. An input port may take `many` folders, each with a name. The key of one among a step's inputs is `port/NAME`
+    (`run/bm25`). There is at least one unless the port is optional, and they keep the order given.
     """
 
     name: str
@@ -65,11 +64,11 @@ class Port:
 
     @property
     def component_input(self) -> str:
-        """The name of a component's input: of a port that takes many, a folder that holds them all."""
+        """The name of a component's input; for a port that takes many, the folder that holds them all."""
         return self.name if not self.many or self.name.endswith("s") else f"{self.name}s"
 
     def keys(self, folders: Iterable[str]) -> list[str]:
-        """The keys of this port among those of folders, in their order."""
+        """The keys of this port among those of folders, in order."""
         return [key for key in folders if (key.startswith(f"{self.name}/") if self.many else key == self.name)]
 
 
@@ -84,7 +83,7 @@ class Step:
     outputs: tuple[Port, ...]
     run: Callable[[Any, Paths, Paths, Context], Report]
     parallel: bool = False
-    """Whether several processes may work on it, started by torchrun."""
+    """Whether several processes, started by torchrun, may work on it."""
     divided: bool = False
     """Whether it divides its work among the processes of an engine (`stillhouse.engine`)."""
 
@@ -101,12 +100,12 @@ class Step:
         raise KeyError(key)
 
     def argument(self, key: str, folder: str) -> tuple[str, str]:
-        """The flag of a folder and what follows it: `--corpus`, FOLDER or `--run`, NAME=FOLDER."""
+        """The flag of a folder and its value: `--corpus`, FOLDER or `--run`, NAME=FOLDER."""
         name = key.partition("/")[2]
         return self.port_of(key).flag, f"{name}={folder}" if name else folder
 
     def order_of(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """The names of the folders of each port that takes many, in order; manifests sort what they record."""
+        """The folder names of each port that takes many, in order; manifests sort what they record."""
         keys = list(folders)
         given = {port.name: [key.partition("/")[2] for key in port.keys(keys)] for port in self.inputs if port.many}
         return {name: names for name, names in given.items() if names}

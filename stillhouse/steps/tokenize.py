@@ -1,4 +1,4 @@
-"""Step `tokenize`: cuts every passage into tokens once, as flat arrays."""
+"""Step `tokenize`: tokenizes every passage once, into flat arrays."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ TEXTS_AT_ONCE = 2048
 
 
 ROWS = 1 << 17
-"""Passages that one process of an engine tokenizes in a row, those of a row group: half a minute of one processor."""
+"""Passages that one process of an engine tokenizes at a time, a row group: half a minute on one processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of `tokenize`."""
 
-    max_length: int = setting(
-        144, "tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11)", minimum=3
-    )
-    language: str = setting("en", "ISO 639-1 code of the passages' language, by whose rules sentences are split")
+    max_length: int = setting(144, "tokens to keep per passage, including [CLS] and [SEP] (SimLM Table 11)", minimum=3)
+    language: str = setting("en", "ISO 639-1 code of the passages' language, for splitting sentences")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

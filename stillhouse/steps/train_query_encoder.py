@@ -1,4 +1,4 @@
-"""Step `train-query-encoder`: trains the query tower alone, so that an index that is there need not be made again."""
+"""Step `train-query-encoder`: trains only the query tower, so that an existing index stays valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QueryTrainingConfig):
-    """The loss over the index, and what chooses the step that is kept."""
+    """The loss over the index, and what chooses the step to keep."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -39,7 +39,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config,
         context,
     )
-    if not found.kept_step:  # as it was, with one tower for both where it had one
+    if not found.kept_step:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
     ignored = shutil.ignore_patterns(MANIFEST)
@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 
 def refuse_another_model(inputs: Paths) -> None:
-    """Refuses an index that another model made than the one to start from."""
+    """Refuses an index that was made by another model than the one to start from."""
     from stillhouse.errors import InputError
     from stillhouse.steps.execute import manifest_of
 

@@ -1,4 +1,4 @@
-"""Step `train-reranker`: a cross-encoder, the teacher of the distilled retriever (SimLM §3.2)."""
+"""Step `train-reranker`: trains a cross-encoder, the teacher of the distilled retriever (SimLM §3.2)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Config(GroupTrainingConfig):
 
     loss: str = setting(
         "listwise",
-        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair "
-        "by itself, where a positive counts as often as its query has negatives",
+        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
+        "in which a positive counts as often as its query has negatives",
         choices=("listwise", "bce"),
     )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
-    negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
+    negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
     negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
     forward_per_query: int | None = setting(
         None,
-        "draw this many negatives instead, and train on the negatives_per_query that the re-ranker, as it is by then, "
-        "scores highest (63 and 15 in the code of SimLM); null = draw no more",
+        "draw this many negatives instead, and train on the negatives_per_query that the re-ranker currently scores "
+        "highest (63 and 15 in SimLM's code); null = draw no more",
         minimum=1,
         former=0,
     )
@@ -42,7 +42,7 @@ class Config(GroupTrainingConfig):
     )
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
     layers: int | None = setting(
-        None, "keep this many of the first layers of the model it starts from; null = all of them", minimum=1, former=0
+        None, "keep only this many of the first layers of the starting model; null = all", minimum=1, former=0
     )
 
     def __post_init__(self) -> None:

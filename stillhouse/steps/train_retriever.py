@@ -1,4 +1,5 @@
-"""Step `train-retriever`: a bi-encoder from positives and hard negatives; with a teacher, the distilled retriever."""
+"""Step `train-retriever`: trains a bi-encoder on positives and hard negatives; with a teacher, the distilled
+retriever."""
 
 from __future__ import annotations
 
@@ -14,24 +15,24 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(RetrieverConfig):
     """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
 
-    negatives_per_query: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
+    negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
     negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
     towers: str = setting(
         "as_is",
-        "as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate = one each, "
-        "which start from the same parameters where the encoder has one",
+        "as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one each, "
+        "with the same initial parameters if the encoder has one",
         choices=("as_is", "shared", "separate"),
     )
     similarity: str = setting(
         "cosine",
-        "how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = unchanged, "
+        "how vectors are compared: cosine = normalized, with a temperature of 0.01 to 0.05; dot = unchanged, "
         "with temperature 1 (CDMAE)",
         choices=("cosine", "dot"),
     )
     weak_teacher: str = setting(
         "distil",
-        "a teacher that `score-pairs` found to rank the dev queries no better than its student: distil = learn from it "
-        "all the same; ignore = train without it; skip = keep the encoder unchanged",
+        "for a teacher that `score-pairs` found to rank dev queries no better than its student: distil = learn from it "
+        "anyway; ignore = train without it; skip = keep the encoder unchanged",
         choices=("distil", "ignore", "skip"),
     )
 
@@ -48,7 +49,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.encoder import BiEncoder
 
-    # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
+    # An encoder saved with its language-model head lacks BERT's pooler, which is initialised at random and saved.
     torch.manual_seed(config.seed)
     if config.similarity == "dot" and config.temperature < 0.5:
         context.log(

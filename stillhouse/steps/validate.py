@@ -1,4 +1,4 @@
-"""Step `validate`: checks the corpus with Great Expectations and stops the run when it breaks a threshold."""
+"""Step `validate`: checks the corpus with Great Expectations and stops the run if it violates a threshold."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ class Config:
 
     max_rejected_fraction: float = setting(
         0.01,
-        "at most this part of all rows, and of each kind of them, was rejected (links apart)",
+        "the largest share of rejected rows, overall and of each kind (links apart)",
         minimum=0,
         maximum=1,
     )
-    max_rejected_link_fraction: float = setting(
-        1.0, "at most this part of the links was rejected", minimum=0, maximum=1
-    )
+    max_rejected_link_fraction: float = setting(1.0, "the largest share of rejected links", minimum=0, maximum=1)
     min_passages: int = setting(1, "at least this many passages", minimum=0)
     min_train_queries: int = setting(0, "at least this many train queries", minimum=0)
     min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)
     min_test_queries: int = setting(0, "at least this many test queries", minimum=0)
     max_passage_words: int = setting(
-        110, "a passage of more words counts as cut off by the model; 110 words are some 144 tokens", minimum=1
+        110, "a longer passage counts as truncated by the model; 110 words are about 144 tokens", minimum=1
     )
     max_truncated_fraction: float = setting(
-        1.0, "at most this part of the passages is cut off by the model; 1 warns only", minimum=0, maximum=1
+        1.0, "the largest share of truncated passages; 1 = only warn", minimum=0, maximum=1
     )
     max_duplicate_text_fraction: float = setting(
-        0.1, "at most this part of the passages repeats the title and text of another", minimum=0, maximum=1
+        0.1, "the largest share of passages that repeat another's title and text", minimum=0, maximum=1
     )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    """The fact `passed` is false when a check fails; the report is written all the same."""
+    """The fact `passed` is false if a check fails; the report is written in any case."""
     from stillhouse.artifacts import write_json
     from stillhouse.corpus.checks import Thresholds, queries_of_origins, run_checks
     from stillhouse.corpus.expectations import run_suites
@@ -64,7 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if values["truncated_fraction"] > 0:
         context.log(
             f"[validate] {values['truncated_fraction']:.1%} of the passages have more than "
-            f"{config.max_passage_words} words; a model of that length reads their beginning only"
+            f"{config.max_passage_words} words; a model of that length reads only their beginning"
         )
     for check in failed:
         context.log(f"[validate] failed: {check.sentence()}")

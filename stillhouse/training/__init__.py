@@ -1,1 +1,1 @@
-"""What every training shares: the loop, the schedule, checkpoints and curves."""
+"""The parts shared by all training: the loop, the schedule, checkpoints and curves."""

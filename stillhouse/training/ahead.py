@@ -1,7 +1,7 @@
-"""What comes next is made in another thread while what is there is computed, so that no GPU waits for Python.
+"""Prepares the next item in another thread while the current one is computed, so no GPU waits for Python.
 
-Texts are read, drawn, tokenized and masked one step ahead: all that a step needs and that needs no model. Nothing of
-the results changes, as everything is made from its number alone.
+Texts are read, drawn, tokenized and masked one step ahead: everything a step needs that needs no model. Results do not
+change, because every item is made from its number alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Made = TypeVar("Made")
 
 
 class Ahead(Generic[Made]):
-    """`ahead(number)` is `make(number)`, which another thread has begun when the number before was asked for.
+    """`ahead(number)` is `make(number)`, which another thread starts when the previous number is requested.
 
-    Numbers end before `end`; one at a time is made, and at most one waits. Other than the next number may be asked for.
-    What `make` raises is raised where its number is asked for. Use it as a context, whose end waits for the thread.
+    Numbers are below `end`. One item is made at a time, and at most one waits. Any number may be requested. Exceptions
+    of `make` are raised when its number is requested. Use it as a context manager, which waits for the thread.
     """
 
     def __init__(self, make: Callable[[int], Made], end: int) -> None:

@@ -1,4 +1,4 @@
-"""Which examples a training step sees: a function of the step alone, so that a resumed run sees what it would have."""
+"""Which examples a training step sees: a function of the step alone, so a resumed run sees the same ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 from stillhouse.errors import InputError
 
 BUCKETS = 2**32
-"""The second part of the seeds of `length_buckets`, which no epoch reaches."""
+"""The second part of the seeds of `length_buckets`; larger than any epoch."""
 LENGTHS_ALIKE = 8
-"""Texts whose lengths reach the same multiple of this are never parted by `cheapest_parts`."""
+"""`cheapest_parts` never separates texts with lengths that round up to the same multiple of this."""
 
 
 def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.ndarray]:
-    """Gives `batch(step) -> int64 [batch_size]`: example numbers of shuffled epochs laid end to end.
+    """Return `batch(step) -> int64 [batch_size]`: example numbers from shuffled epochs, one after another.
 
-    Every epoch is its own permutation of `range(count)`, drawn from (seed, epoch). A batch may straddle two epochs, so
-    all batches have the same size and no example is left out; a set smaller than the batch is taken whole.
+    Every epoch is a permutation of `range(count)`, drawn from (seed, epoch). A batch may straddle two epochs, so all
+    batches have the same size and no example is left out. If there are fewer examples than `batch_size`, a batch has
+    all of them.
     """
     assert count > 0, "no examples to make batches of"
     batch_size = min(batch_size, count)
@@ -40,19 +41,19 @@ def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.
 
 
 def times_seen(count: int, batch_size: int) -> Callable[[int], np.ndarray]:
-    """Gives `times(step) -> int64 [batch_size]`: how often each example of `epoch_batches` was seen before."""
+    """Return `times(step) -> int64 [batch_size]`: how often each example of `epoch_batches` was seen before."""
     batch_size = min(batch_size, count)
     return lambda step: np.arange(step * batch_size, (step + 1) * batch_size) // count
 
 
 def steps_for(count: int, batch_size: int, epochs: float | None, max_steps: int | None) -> int:
-    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps`.
+    """The number of training steps: `epochs` passes over `count` examples, at most `max_steps`.
 
-    Either may be None, which leaves it to the other. Raises `InputError` where both are.
+    Either may be None; the other then decides. Raises `InputError` if both are.
     """
     if not epochs:
         if not max_steps:
-            raise InputError("epochs and max_steps are both null; set one of them, so that the training ends")
+            raise InputError("epochs and max_steps are both null; set one of them, so that training ends")
         return max_steps
     steps = max(1, round(epochs * count / min(batch_size, count)))
     return min(steps, max_steps) if max_steps else steps
@@ -64,23 +65,24 @@ def chunks(count: int, size: int) -> list[np.ndarray]:
 
 
 def length_parts(lengths: np.ndarray, size: int) -> list[np.ndarray]:
-    """The numbers 0..N-1 in parts of at most `size`, all about equally large: in order where one part holds them all,
-    else texts of like length together, longest first, so that little is padding."""
+    """The numbers 0..N-1 in parts of at most `size` and about equal size.
+
+    A single part keeps their order. Otherwise similar lengths go together, longest first, to keep padding low."""
     parts = -(-len(lengths) // size)
     order = np.argsort(-lengths, kind="stable") if parts > 1 else np.arange(len(lengths))
     return np.array_split(order, parts)
 
 
 def cheapest_parts(lengths: np.ndarray, part_cost: int) -> list[np.ndarray]:
-    """The numbers 0..N-1 in the parts that cost least, where a part costs its padded tokens and `part_cost` more.
+    """The numbers 0..N-1 in the cheapest parts, where a part costs its padded tokens plus `part_cost`.
 
-    In order where one part costs least, else texts of like length together, longest first.
+    A single part keeps their order. Otherwise texts of similar length go together, longest first.
     """
     order = np.argsort(-lengths, kind="stable")
     classes = -(-lengths[order] // LENGTHS_ALIKE)
     starts = np.append(np.flatnonzero(np.diff(classes, prepend=-1)), len(order))
     longest = lengths[order[starts[:-1]]]
-    # cost[i] is the least that the texts from starts[i] on cost, where ends[i] ends the first of their parts.
+    # cost[i] is the least cost of the texts from starts[i] on; ends[i] is the end of their first part.
     cost, ends = np.zeros(len(starts)), np.zeros(len(starts), dtype=np.int64)
     for first in reversed(range(len(longest))):
         costs = (starts[first + 1 :] - starts[first]) * longest[first] + part_cost + cost[first + 1 :]
@@ -95,11 +97,11 @@ def cheapest_parts(lengths: np.ndarray, part_cost: int) -> list[np.ndarray]:
 def length_buckets(
     batch: Callable[[int], np.ndarray], lengths: np.ndarray, steps: int, window: int, seed: int
 ) -> Callable[[int], np.ndarray]:
-    """The examples of `batch`, dealt out anew so that those of a batch are about equally long and need little padding.
+    """Regroup the examples of `batch` so that those of a batch have similar lengths and need little padding.
 
-    Within each `window` of steps the examples are sorted by `lengths` (of ties, drawn at random), cut into batches and
-    these put in random order, drawn from (seed, window). Every example is seen in the window in which it would have
-    been; the batches of one window have their own sizes, as `batch` gives them.
+    Within each `window` of steps the examples are sorted by `lengths` (ties at random) and cut into batches, which are
+    put in random order, drawn from (seed, window). Every example stays in its window, and batches keep the sizes that
+    `batch` gives.
     """
     assert window > 0
     dealt: dict[int, list[np.ndarray]] = {}

@@ -1,4 +1,4 @@
-"""The checkpoint of a training: everything that a resumed run needs, in one file that is known to be whole."""
+"""The checkpoint of a training: everything that a resumed run needs, in one verified file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")
 
 
 class _Hashed:
-    """A file to write to that knows the digest of what was written."""
+    """A writable file that computes the digest of what is written."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -37,13 +37,13 @@ class _Hashed:
 
 
 def _write(content: dict[str, Any], path: Path) -> str:
-    """Writes a file to the disk, and not only to the system; its digest."""
+    """Write a file, flush it to disk and return its digest."""
     with path.open("wb") as file:
         hashed = _Hashed(file)
         try:
             torch.save(content, cast(IO[bytes], hashed))
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # PyTorch says something of positions where the disk is full
+            if isinstance(error.__context__, OSError):  # PyTorch reports a full disk as an error about positions
                 raise error.__context__ from None
             raise
         file.flush()
@@ -55,7 +55,7 @@ def _write(content: dict[str, Any], path: Path) -> str:
 class Checkpoint:
     """Keeps a training's state in `folder` as `checkpoint-<step>-<SHA-256>.pt`, replaced at every `save`.
 
-    A file whose bytes do not have the digest in its name is named to `log`, removed and never read.
+    A file that does not match the digest in its name is reported to `log`, removed and never read.
     """
 
     folder: Path
@@ -66,7 +66,7 @@ class Checkpoint:
 
     @doing("writing a checkpoint")
     def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> Path:
-        """Writes the state after `step` steps and removes the one before."""
+        """Write the state after `step` steps and remove the previous one."""
         content = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -83,7 +83,7 @@ class Checkpoint:
             path = self.folder / f"checkpoint-{step}-{digest}.pt"
             partial.replace(path)
         finally:
-            partial.unlink(missing_ok=True)  # where a full disk ended it, which needs the room
+            partial.unlink(missing_ok=True)  # frees the space if the disk was full
         for old in before:
             if old != path:
                 old.unlink()
@@ -91,18 +91,18 @@ class Checkpoint:
 
     @doing("reading the checkpoint")
     def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
-        """The curves so far, the best parameters, the losses since the last row and the number of steps done.
+        """The curves so far, the best parameters, the losses since the last row and the number of completed steps.
 
-        All empty where there is no checkpoint. Of several processes the first one chooses the file. Raises
-        `RuntimeError` where another does not find it.
+        All are empty if there is no checkpoint. With several processes, the first one chooses the file. Raises
+        `RuntimeError` if another one does not find it.
         """
         whole = None if rank() else next(filter(self._whole, self._files()), None)
         name = agreed(whole and whole.name)
         if name is None:
             return [], {}, [], 0
         path = self.folder / name
-        if not path.is_file():  # a shared volume may show a node what was there a minute ago
-            raise RuntimeError(f"this process does not see {path}, from which the first one goes on; try again")
+        if not path.is_file():  # a shared volume may show a node an old state
+            raise RuntimeError(f"this process does not see {path}, which the first process resumes from; try again")
         content = torch.load(path, map_location="cpu", weights_only=True)
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
@@ -114,7 +114,7 @@ class Checkpoint:
         return next(iter(self._files()), None)
 
     def _files(self) -> list[Path]:
-        """The checkpoints there are, the newest first: two when a run was killed between writing and removing."""
+        """All checkpoints, newest first; there are two if a run was killed between writing and removing."""
         found = {path: NAME.fullmatch(path.name) for path in self.folder.glob("checkpoint-*.pt")}
         return sorted((path for path in found if found[path]), key=lambda path: -int(path.name.split("-")[1]))
 
@@ -124,6 +124,6 @@ class Checkpoint:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if named and named[2] == digest:
             return True
-        self.log(f"{path} is damaged: its bytes are not those that were written; it is removed and not used")
+        self.log(f"{path} is damaged: its bytes are not what was written; it is removed and not used")
         path.unlink()
         return False

@@ -1,10 +1,10 @@
-"""One loss over the vectors of a whole batch, whose texts are encoded in parts: by several processes, or in turn.
+"""One loss over the vectors of a whole batch that is encoded in parts, by several processes or one after another.
 
-The loss of a part alone would miss the negatives of the others. So every process encodes its own parts, all exchange
-the vectors without their history, each computes the loss of all of them and its gradient with respect to the vectors,
-and takes that gradient back through its own parts alone. The sum over the processes is the gradient of the batch, for
-every loss. With `again` a part keeps nothing between its two encodings (gradient caching, Gao et al. 2021), so that
-the memory of a batch is that of its largest part.
+The loss of a single part would miss the negatives of the others. So every process encodes its own parts and all
+exchange the vectors without their graphs. Each process computes the loss of all vectors and its gradient with respect
+to them, and back-propagates that gradient through its own parts alone. The sum over the processes is the gradient of
+the batch, for any loss. With `again`, a part keeps nothing between its two encodings (gradient caching, Gao et al.
+2021), so a batch needs only the memory of its largest part.
 
 The bi-encoder's training and the pair tasks of pre-training use it.
 
@@ -28,13 +28,13 @@ from stillhouse.training.processes import add_up, own_parts
 from stillhouse.training.random_state import seed_torch
 
 PART_COST = {"cpu": 128, "cuda": 4096}
-"""The tokens that are computed in the time that one part more takes, whatever is in it."""
+"""The fixed cost of one more part, as a number of tokens computed in the same time."""
 
 
 @dataclass(frozen=True)
 class BatchTexts:
-    """The queries or the passages of a batch: `lengths` int64 [N] in tokens, and `encode(rows)`, the vectors [P, D] of
-    those of the given numbers, int64 [P]."""
+    """The queries or the passages of a batch: `lengths` int64 [N] in tokens, and `encode(rows)`, which gives vectors
+    [P, D] for the numbers `rows`, int64 [P]."""
 
     lengths: NDArray[np.int64]
     encode: Callable[[NDArray[np.int64]], Tensor]
@@ -44,7 +44,7 @@ class BatchTexts:
 class Part:
     """Texts that are encoded together: `encode()` gives vectors [P, D] for the `places` int64 [P] among the batch's N.
 
-    `seed` is that of the part's dropout; without one it goes on with the step's random numbers.
+    `seed` seeds the part's dropout; without it, dropout continues the step's random numbers.
     """
 
     places: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Part:
     seed: int | None = None
 
     def vectors(self) -> Tensor:
-        """The vectors [P, D], with the same dropout at every call where there is a seed."""
+        """The vectors [P, D]; with a seed, every call uses the same dropout."""
         if self.seed is not None:
             seed_torch(self.seed)
         return self.encode()
@@ -61,11 +61,11 @@ class Part:
 def make_parts(
     kinds: Sequence[BatchTexts], mini_batch_size: int | None, *, unpadded: bool, device: torch.device, training: bool
 ) -> list[Part]:
-    """The parts of a batch; the places of a kind's texts follow those of the kind before.
+    """The parts of a batch; the places of a kind's texts follow those of the previous kind.
 
-    A part has at most `mini_batch_size` texts of one kind, of like length. Without it, each process has one part of
-    each kind; a process alone has one too where no padding is computed (`unpadded`), else the parts that cost least.
-    With `training` a part has its own dropout wherever other processes or sizes of parts could change it.
+    A part has at most `mini_batch_size` texts of one kind and similar length. Without it, each of several processes has
+    one part per kind. A single process has one part per kind if no padding is computed (`unpadded`), else the cheapest
+    parts. With `training`, a part gets its own dropout seed wherever processes or part sizes could change the dropout.
     """
     several = mini_batch_size is not None or world_size() > 1
     cut = []
@@ -78,25 +78,25 @@ def make_parts(
             groups = [np.arange(count)] if unpadded else cheapest_parts(kind.lengths, PART_COST[device.type])
         cut += [(first + rows, partial(kind.encode, rows)) for rows in groups]
         first += count
-    # Without a size of parts, one process goes on with the random numbers of the step.
+    # Without a part size, a single process continues the random numbers of the step.
     seeds = part_seeds(len(cut)) if training and several else [None] * len(cut)
     return [Part(*part, seed) for part, seed in zip(cut, seeds)]
 
 
 def part_seeds(count: int) -> list[int]:
-    """The seed of every part's dropout, whichever process encodes it: of the step's random numbers, the same in all."""
+    """Draw a dropout seed for every part from the step's random numbers, which are the same in all processes."""
     return [int(seed) for seed in torch.randint(2**62, (count,))]
 
 
 def joint_losses(
     parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor], again: bool
 ) -> Iterator[Tensor]:
-    """What this process back-propagates of `loss(vectors_ND)`, a scalar that all compute alike, outside autocast.
+    """Yield this process's share of `loss(vectors_ND)`, a scalar that all processes compute alike, without autocast.
 
-    The losses that all processes yield add up to its value, their gradients to its gradient. `vectors_ND` is filled
-    here: its shape, dtype and device are those of all vectors together. With `again`, each part is encoded without
-    gradients first and with them when its turn comes, which needs a seed in every part; a loss must be back-propagated
-    before the next is asked for.
+    The losses of all processes add up to its value, and their gradients to its gradient. `vectors_ND` is filled here;
+    it has the shape, dtype and device of all vectors together. With `again`, each part is first encoded without
+    gradients, and with them in its turn, which needs a seed in every part. A loss must be back-propagated before the
+    next is requested.
     """
     assert not again or all(part.seed is not None for part in parts), "a part would get another dropout"
     own = [parts[number] for number in own_parts(len(parts))]
@@ -111,7 +111,7 @@ def joint_losses(
     with torch.autocast(vectors_ND.device.type, enabled=False):
         value = loss(leaf_ND)
         (gradient_ND,) = torch.autograd.grad(value, leaf_ND)
-    # The value counts once, beside the first part, which the first process has.
+    # The value counts once, with the first part, which belongs to the first process.
     counts = value.detach() if 0 in own_parts(len(parts)) else torch.zeros_like(value)
     if kept:
         places = np.concatenate([part.places for part in own])
@@ -123,7 +123,7 @@ def joint_losses(
 
 @torch.no_grad()
 def joint_loss(parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """`loss(vectors_ND)` alone, the same in every process; each encodes its own parts."""
+    """`loss(vectors_ND)`, the same in every process; each encodes its own parts."""
     for number in own_parts(len(parts)):
         vectors_ND[_at(parts[number], vectors_ND)] = parts[number].vectors()
     add_up(vectors_ND)
@@ -136,6 +136,6 @@ def _at(part: Part, vectors_ND: Tensor) -> Tensor:
 
 
 def _with_gradient(vectors_PD: Tensor, gradient_PD: Tensor, value: Tensor) -> Tensor:
-    """A scalar of the given value whose gradient with respect to the vectors is the given one."""
+    """A scalar with the given value and the given gradient with respect to the vectors."""
     product = (vectors_PD * gradient_PD).sum()
     return product - product.detach() + value

@@ -1,8 +1,8 @@
-"""The training loop that every training shares: AdamW, linear schedule, held-out loss, exact resume.
+"""The shared training loop: AdamW, linear schedule, held-out loss, exact resume.
 
-A training gives two functions: `batch_loss(step)`, the loss of the step's batch, and `heldout_loss()`, the loss of
-fixed held-out examples. Everything random is drawn from (seed, step), so a run that was killed goes on from its last
-checkpoint to the same parameters that an unbroken run reaches. A `Watch` adds signals to the held-out losses.
+A training supplies two functions: `batch_loss(step)`, the loss of the step's batch, and `heldout_loss()`, the loss of
+fixed held-out examples. All random numbers are drawn from (seed, step), so a killed run continues from its last
+checkpoint to the same parameters as an uninterrupted run. A `Watch` adds signals to the held-out losses.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def train(
     watch: Watch | None = None,
     examples: Callable[[int], np.ndarray] | None = None,
 ) -> list[CurveRow]:
-    """Trains `model` in place and leaves it with the parameters of the best row of its curves (`best_row`).
+    """Train `model` in place and leave it with the parameters of the best row of its curves (`best_row`).
 
-    `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients. Where
-    `batch_loss` gives several losses, their sum is the step's: each is back-propagated before the next is made, so that
-    a large batch needs the memory of a small one. `examples(step)` names a batch's examples, for messages.
-    Raises `FloatingPointError` when a loss or gradient is not finite, naming the step, the examples and the last
+    `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients. If
+    `batch_loss` gives several losses, the step's loss is their sum. Each is back-propagated before the next is
+    computed, so a large batch needs the memory of a small one. `examples(step)` names a batch's examples in messages.
+    Raises `FloatingPointError` if a loss or gradient is not finite; it names the step, the examples and the last
     checkpoint, which stays in `context.work`.
     """
     watch = watch or Watch()
@@ -64,8 +64,8 @@ def train(
     last = min(steps, config.last_step or steps)
     if config.warmup_steps and config.warmup_steps >= steps > 0:
         context.log(
-            f"warmup_steps {config.warmup_steps} is no fewer than the {steps} steps of this training: the learning "
-            f"rate rises to its end, to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
+            f"warmup_steps {config.warmup_steps} is not below the {steps} steps of this training: the learning rate "
+            f"rises to the end, up to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
         )
 
     def measure(step: int) -> float:
@@ -113,9 +113,9 @@ def train(
                 total = _back_propagate(batch_loss, step, config.precision, device)
                 add_up(total)
                 add_gradients(parameters)
-                # An infinite limit leaves gradients unchanged and gives their norm all the same.
+                # An infinite limit leaves gradients unchanged but still gives their norm.
                 length = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
-                # The only wait for the device in a step, when all of its work has been handed over.
+                # The only wait for the device in a step, after all of its work has been queued.
                 loss, norm = torch.stack([total, length.to(total)]).tolist()
                 context.monitor.trained(loss, norm, float(schedule.get_last_lr()[0]), config.batch_size)
                 if not math.isfinite(loss):
@@ -140,7 +140,7 @@ def train(
                     if stopped(rows, watch):
                         context.log(f"stopped after step {step + 1} of {last}: no better {watch.stop_on} since")
                         break
-                # When a checkpoint is written has no bearing on the result, so the clock may decide.
+                # The time of a checkpoint does not affect the result, so the clock may decide.
                 if not rank() and step + 1 < last and time.monotonic() - saved >= pause:
                     begun = time.monotonic()
                     checkpoint.save(rows, best, losses, step + 1)
@@ -154,7 +154,7 @@ def train(
 def seconds_between_checkpoints(took: float) -> float:
     """The seconds of training before the next checkpoint, given the time that the last one took to write.
 
-    One that takes longer than a second is written more seldom, to stay below 2 % of the time.
+    Checkpoints that take longer than a second are written less often, to stay below 2 % of the time.
     """
     return SECONDS_BETWEEN_CHECKPOINTS * max(1.0, took)
 
@@ -169,7 +169,7 @@ def learning_rate_factor(step: int, steps: int, rise: int) -> float:
 def _back_propagate(
     batch_loss: Callable[[int], Tensor | Iterable[Tensor]], step: int, precision: str, device: torch.device
 ) -> Tensor:
-    """Adds the gradients of a step's losses and gives their sum, a float64 scalar on the device."""
+    """Add up the gradients of a step's losses and return the sum of the losses, a float64 scalar on the device."""
     total = torch.zeros((), dtype=torch.float64, device=device)
     with autocast(precision, device):
         made = batch_loss(step)

@@ -1,7 +1,7 @@
-"""How often a training measures itself and on how many held-out queries: a function of counts, never of a clock.
+"""How often training is measured and on how many held-out queries: a function of counts, never of a clock.
 
-Held-out queries are read without a backward pass, so that a text that is trained on costs about three that are only
-read. What all measurements read is held against what the training reads, and bounded by a share of it.
+Held-out queries are read without a backward pass, so a text that is trained on costs about as much as three that are
+only read. All measurements together read at most a given share of what training reads.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 READS_OF_TRAINING = 3
-"""The texts that are read in the time in which one is trained on: a backward pass takes two forward passes."""
+"""Texts read in the time of training on one: a backward pass takes as long as two forward passes."""
 MOST, FEWEST = 10, 5
-"""Measurements after the start. Fewer leave room for more queries, as long as there are enough to choose from."""
+"""Measurements after the start. Fewer measurements leave room for more queries in each."""
 ENOUGH = 50
-"""Queries below which moments are given up, down to the end alone, before more queries are: a few say nothing."""
+"""With fewer queries, the number of measurements is reduced first, down to one at the end: few queries say little."""
 SHARE = 0.1
-"""The part of a training that its measurements take where a ranking chooses."""
+"""The share of training that measurements may take if a ranking chooses the step."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """A training is measured before its first step, then after every `every` steps and the last, on `queries` each."""
+    """Training is measured at the start, after every `every` steps and at the end, on `queries` queries each time."""
 
     every: int
     queries: int
 
     def count(self, steps: int) -> int:
-        """How many measurements a training of this many steps has, that of its start included."""
+        """The number of measurements of a training with this many steps, including the start."""
         return 1 + -(-steps // self.every)
 
 
 def within(share: float, trained: float, steps: int, queries: int, reads: Callable[[int], int]) -> Measurements:
-    """The measurements of a training of `steps` steps whose texts are at most `share` of those that it reads.
+    """Plan measurements for a training of `steps` steps that read at most `share` of what the training reads.
 
-    `trained` is what the training reads, in texts that are only read; `queries` is how many held-out ones there are,
-    and `reads(n)` what a measurement of n of them reads, which never falls. All queries are measured on, at ten moments
-    or down to five, where these are within the share; else as many as five moments leave room for. Where that is fewer
-    than `ENOUGH`, there are fewer moments, down to the end alone; one query at least is measured on.
+    `trained` is what the training reads, in texts that are only read. `queries` is the number of held-out queries, and
+    `reads(n)`, which never decreases, is what measuring n of them reads. All queries are used, in ten down to five
+    measurements, if that is within the share. Otherwise five measurements use as many queries as fit. If these are
+    fewer than `ENOUGH`, the measurements are reduced, down to the end alone. At least one query is used.
     """
     assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained

@@ -1,4 +1,4 @@
-"""Memory between batches: what one batch frees, the next one takes again."""
+"""Memory between batches: the next batch reuses what the previous one frees."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
-"""Options of glibc's mallopt; its own values are 65,536 blocks and 128 KiB."""
+"""Options of glibc's mallopt; the defaults are 65,536 blocks and 128 KiB."""
 
 _lock = threading.Lock()
 _blocks = 0
-"""How many blocks of `freed_memory_kept` have begun and not ended: they may lie in each other."""
+"""The number of open `freed_memory_kept` blocks, which may be nested."""
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Lets glibc keep freed blocks for the next batch, until the block ends; elsewhere nothing changes.
+    """Let glibc keep freed memory for the next batch until the block ends; without glibc nothing changes.
 
-    By itself it maps every block of 32 MiB and more anew, and the system fills each page with zeros when it is touched:
-    at every step for the gradients of the word embeddings, which took 11 to 13 % of a step on the CPU, and in every
-    batch of texts that are encoded for the states of the widest layer, 14 %. Afterwards what was kept goes back, or the
-    next work in the same process would add its own to it.
+    By default glibc maps every allocation of 32 MiB or more anew, and the system fills each page with zeros on first
+    use. For the gradients of the word embeddings this took 11 to 13 % of every training step on the CPU, and for the
+    states of the widest layer 14 % of every encoded batch. When the block ends, the kept memory is released, because
+    later work in the same process would add to it.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
@@ -36,7 +36,7 @@ def freed_memory_kept() -> Iterator[None]:
 
 
 def _count(library: ctypes.CDLL, change: int) -> None:
-    """Takes note of a block that begins or ends; the first to begin and the last to end call glibc."""
+    """Count a block that begins or ends; the first to begin and the last to end call glibc."""
     global _blocks
     with _lock:
         before, _blocks = _blocks, _blocks + change

@@ -1,7 +1,7 @@
-"""Several processes on one training, started by `torchrun`: which one this is, and what they add up.
+"""Training with several processes, started by `torchrun`: sharing parts and adding up results.
 
-Every process computes some parts of a step's batch; the sum of their gradients is the gradient of the whole batch, so
-that results do not depend on how many processes share the parts.
+Every process computes some parts of a step's batch. The sum of their gradients is the gradient of the whole batch, so
+results do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from stillhouse.context import rank, world_size
 T = TypeVar("T")
 
 PATIENCE = timedelta(hours=2)
-"""How long a process waits for the others, who may be measuring."""
+"""How long a process waits for the others, which may be measuring."""
 
 
 def join(device: torch.device) -> None:
-    """Finds the other processes, once; nothing to do for one alone."""
+    """Connect to the other processes, once; a single process does nothing."""
     if world_size() > 1 and not distributed.is_initialized():
-        if device.type == "cuda":  # where objects are exchanged: without it, all processes would use the first GPU
+        if device.type == "cuda":  # or all processes would exchange objects through the first GPU
             torch.cuda.set_device(device)
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
 
 
 def wait_for_all() -> None:
-    """Waits until every process of torchrun is here."""
+    """Wait until every process of torchrun gets here."""
     if world_size() > 1:
         distributed.barrier()
 
@@ -41,9 +41,9 @@ def own_parts(parts: int) -> range:
 
 
 def add_gradients(parameters: Sequence[Tensor]) -> None:
-    """Adds up the gradients of all processes, in place; a parameter without one counts as 0 there.
+    """Add up the gradients of all processes in place; a missing gradient counts as 0.
 
-    One that has a gradient in no process stays without, so that weight decay passes it by as in one process alone.
+    A parameter without a gradient in any process stays without one, so weight decay skips it as in a single process.
     """
     if world_size() == 1 or not parameters:
         return
@@ -60,13 +60,13 @@ def add_gradients(parameters: Sequence[Tensor]) -> None:
 
 
 def add_up(value: Tensor) -> None:
-    """Makes values of any shape the sum over all processes, in place and without waiting for the device."""
+    """Sum values of any shape over all processes, in place and without waiting for the device."""
     if world_size() > 1:
         distributed.all_reduce(value)
 
 
 def agreed(found: T) -> T:
-    """What the first process measured or found, for all to go by."""
+    """The value of the first process, for all processes."""
     if world_size() == 1:
         return found
     box = [found]

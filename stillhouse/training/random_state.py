@@ -1,4 +1,4 @@
-"""Sets PyTorch's random state, as often as a training does."""
+"""Sets PyTorch's random state, fast enough for every training step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 
 
 def seed_torch(seed: int) -> None:
-    """Sets the state of the processor's random numbers, and that of every GPU where CUDA has begun.
+    """Seed the CPU's random numbers and, if CUDA is initialized, those of every GPU.
 
-    `torch.manual_seed` draws the same numbers, but formats the call stack three times for devices that have not begun:
-    milliseconds, which a training would spend in every step.
+    `torch.manual_seed` draws the same numbers, but it formats the call stack three times for devices that are not
+    initialized, which would cost milliseconds in every training step.
     """
     if torch.cuda.is_initialized():
         torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The settings that every training has. No torch here: step modules read it to declare their flags."""
+"""The settings shared by all training. No torch here, because step modules read them to declare their flags."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from stillhouse.errors import InputError
 
 
 def precision_setting() -> Any:
-    """The precision of a training, and of encoding and scoring."""
+    """The precision of training, encoding and scoring."""
     return setting(
-        "auto", "auto = bf16 where the processor or GPU is faster in it, else fp32", choices=("auto", "fp32", "bf16")
+        "auto", "auto = bf16 if it is faster on the processor or GPU, else fp32", choices=("auto", "fp32", "bf16")
     )
 
 
 def mini_batch_setting(of: str = "") -> Any:
-    """How many texts are encoded together; `of` says for what alone."""
+    """How many texts are encoded together; `of` restricts it in the help text."""
     return setting(
         None,
-        f"{of}queries or passages of a batch encoded together, texts of like length; null = all of them, or those of "
-        "like length where that is faster",
+        f"{of}queries or passages encoded together, grouped by length; null = the whole batch, or groups of similar "
+        "length if faster",
         minimum=1,
         former=0,
     )
 
 
 def gradient_cache_setting(of: str = "") -> Any:
-    """Whether a batch's texts are encoded twice; `of` says for what alone."""
-    return setting(False, f"{of}encode every text twice, so that a batch takes the memory of mini_batch_size texts")
+    """Whether a batch's texts are encoded twice; `of` restricts it in the help text."""
+    return setting(False, f"{of}encode every text twice, so a batch needs the memory of mini_batch_size texts")
 
 
 def patience_setting() -> Any:
-    """When a training that measures itself gives up."""
+    """When to stop without improvement."""
     return setting(
         None,
-        "stop after this many measurements in a row without a better one; null = never",
+        "stop after this many measurements in a row without improvement; null = never",
         minimum=1,
         former=0,
     )
@@ -48,39 +48,37 @@ class TrainingConfig:
     """Length, batch, optimiser and precision of a training."""
 
     epochs: float | None = setting(
-        3.0, "passes over the training examples, at least one step; null = max_steps alone decides", minimum=0, former=0
+        3.0, "passes over the training examples, at least one step; null = only max_steps counts", minimum=0, former=0
     )
     max_steps: int | None = setting(None, "stop after this many steps; null = after the epochs", minimum=1, former=0)
-    batch_size: int = setting(64, "training examples a step", minimum=1)
+    batch_size: int = setting(64, "examples per step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
-    warmup_ratio: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)
+    warmup_ratio: float = setting(0.1, "fraction of steps with a rising learning rate", minimum=0, maximum=1)
     warmup_steps: int | None = setting(
-        None, "the same as a number of steps; null = as warmup_ratio says", minimum=1, former=0
+        None, "the same as a number of steps; null = use warmup_ratio", minimum=1, former=0
     )
     last_step: int | None = setting(
         None,
-        "stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go to the end",
+        "stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the end",
         minimum=1,
         former=0,
     )
-    weight_decay: float = setting(0.0, "weight decay of AdamW, which leaves out biases and layer norms", minimum=0)
-    max_grad_norm: float | None = setting(
-        1.0, "gradients are scaled down to this norm; null = never", minimum=0, former=0
-    )
+    weight_decay: float = setting(0.0, "weight decay of AdamW, except for biases and layer norms", minimum=0)
+    max_grad_norm: float | None = setting(1.0, "scale gradients down to this norm; null = never", minimum=0, former=0)
     eval_steps: int | None = setting(
-        None, "steps between two held-out losses; null = ten times a training", minimum=1, former=0
+        None, "steps between held-out losses; null = ten per training", minimum=1, former=0
     )
     precision: str = precision_setting()
     padding: str = setting(
         "auto",
-        "none = no padding is computed, attention is within each text; kept = texts are padded to the longest of their "
-        "batch; auto = none on a CPU, kept on a GPU",
+        "none = compute no padding, with attention within each text; kept = pad texts to the longest in the batch; "
+        "auto = none on a CPU, kept on a GPU",
         choices=PADDING,
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
 
 def require_parts(gradient_cache: bool, mini_batch_size: int | None) -> None:
-    """Raises `InputError` for gradient caching of a batch that is one part."""
+    """Raises `InputError` for gradient caching of a batch with a single part."""
     if gradient_cache and not mini_batch_size:
-        raise InputError("gradient_cache saves no memory without mini_batch_size; set that, to 64 for instance")
+        raise InputError("gradient_cache saves no memory without mini_batch_size; set it, for example to 64")

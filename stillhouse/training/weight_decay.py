@@ -1,4 +1,4 @@
-"""Which parameters weight decay shrinks: neither biases nor those of normalisation layers."""
+"""Selects the parameters for weight decay: all except biases and those of normalisation layers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ NORMALISATION = (nn.LayerNorm, nn.RMSNorm)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The trainable parameters as two groups for an optimiser: with `weight_decay`, and without any.
+    """The trainable parameters as two groups for an optimiser: with `weight_decay` and without.
 
-    Without are parameters whose name ends in `bias` and all of LayerNorm and RMSNorm modules, as in BERT (Devlin et al.
-    2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers, with which the code
-    of SimLM trains. Within a group parameters keep the model's order. A group may be empty.
+    The second group has all parameters with names that end in `bias` and those of LayerNorm and RMSNorm modules, as in
+    BERT (Devlin et al. 2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers,
+    which SimLM's code uses. Within a group, parameters keep the model's order. A group may be empty.
     """
     of_norms = {
         id(parameter)

@@ -1,4 +1,4 @@
-"""The time that a search counts: the processor's, so that a busy machine gives the same search."""
+"""The clock of a search: it measures processor time, so that the load of the machine does not change the search."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 Clock = Callable[[], float]
-"""Seconds since some moment."""
+"""Seconds since an arbitrary moment."""
 
 
 def search_clock(device: str) -> Clock:
-    """Seconds of this process's processor time, divided by the threads that compute; on a GPU, seconds of the clock.
+    """This process's processor time in seconds, divided by the number of computing threads; on a GPU, elapsed time.
 
     With one thread these are the seconds of one core. `device` is "cpu" or "cuda".
     """

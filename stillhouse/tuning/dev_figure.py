@@ -1,4 +1,4 @@
-"""What a trial is judged by: how its retriever ranks the dev questions among all passages. Test is never read."""
+"""The figure of a trial: how well its retriever ranks all passages for the dev questions. Never reads test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stillhouse.retrieval.settings import InferenceConfig
 MEASURE = "RR@10"
 SPLIT = "dev"
 DEPTH = 100
-"""Passages that are searched: more than 10, as those that are neither right nor wrong are skipped."""
+"""Passages to retrieve: more than 10, because passages that are neither right nor wrong are skipped."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class DevFigure:
 
 
 def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) -> DevFigure:
-    """Ranks the judged dev questions. Raises `InputError` where there is none."""
+    """Rank passages for the judged dev questions. Raises `InputError` if there are none."""
     opened, encoder, vectors = Corpus.open(corpus), BiEncoder.load(retriever), VectorIndex(index)
     check_index(vectors, opened)
     judged = JudgedQueries(opened, SPLIT)
     if not len(judged):
-        raise InputError(f"{corpus} has no judged dev questions to search by; ingest with a dev_fraction above 0")
+        raise InputError(f"{corpus} has no judged dev questions for the search; ingest with a dev_fraction above 0")
     vectors_QD = query_vectors(encoder, vectors, judged.texts, context, InferenceConfig())
     rows_QK, _ = vectors.search(vectors_QD, DEPTH, gpu=searches_on_gpu(vectors, DEPTH, context))
     return DevFigure(tuple(judged.query_ids), judged.reciprocal_ranks(rows_QK))

@@ -1,7 +1,7 @@
-"""The search as a Katib Experiment, as a function of the space and the pods; nothing here talks to a cluster.
+"""The search as a Katib Experiment, built from the space and the pods; nothing here talks to a cluster.
 
-A plain mapping and not the Kubeflow SDK's optimizer: that names no metrics collector, takes TrainJobs alone, and makes
-the Experiment at once instead of writing it. Tests read what is made here with Katib's own API models.
+It is a plain mapping because the Kubeflow SDK's optimizer sets no metrics collector, supports only TrainJobs, and
+creates the Experiment immediately instead of writing it. Tests read the result with Katib's own API models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stillhouse.setting_kinds import as_flag
 from stillhouse.tuning.space import Choices, Parameter, Space
 
 OBJECTIVE, GAIN = "dev_rr10", "dev_gain"
-"""What a trial reports: RR@10 on the dev questions at its end, and the gain over its start as it trains."""
+"""A trial's metrics: RR@10 on the dev questions at its end, and the gain since its start during training."""
 METRICS = "/var/log/katib/metrics.log"
 CONTAINER = "trial"
 VOLUME = "/volume"
@@ -26,14 +26,14 @@ SCRATCH = "/scratch"
 USER = 10001
 MOST_FAILED = 3
 PLAIN = re.compile(r"[A-Za-z0-9.,_+/:@-]+")
-"""What a word of a trial's command may be: Katib joins the words with spaces and gives them to a shell."""
+"""Valid words of a trial's command: Katib joins the words with spaces and passes them to a shell."""
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods of trials. `claim` is the volume that holds the `workspace`, and `folder` the search's within that."""
+    """The pods of trials. `claim` is the volume with the `workspace`; `folder` is the search's folder in it."""
 
     image: str
     claim: str
@@ -47,9 +47,9 @@ class Pods:
 
 
 class MetricsFile:
-    """The file that Katib's collector reads while a trial writes it: `TIME name=value` lines.
+    """The file of `TIME name=value` lines that Katib's collector reads while a trial writes it.
 
-    Raises `InputError` where the file exists.
+    Raises `InputError` if the file exists.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,20 +60,20 @@ class MetricsFile:
         try:
             self._file = self._path.open("x", encoding="utf-8", buffering=1)
         except FileExistsError:
-            raise InputError(f"--metrics {self._path} exists; remove it, or name another file") from None
+            raise InputError(f"--metrics {self._path} exists; remove it, or choose another file") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
 
     def write(self, name: str, value: float) -> None:
-        """Adds a line, at once."""
+        """Append a line and flush it."""
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._file.write(f"{moment} {name}={value:.6f}\n")
 
 
 def experiment(space: Space, pods: Pods, *, trials: int, parallel: int, seed: int) -> Plain:
-    """The Experiment, TPE over the space. Raises `InputError` for a value that cannot stand in a pod's command."""
+    """The Experiment: TPE over the space. Raises `InputError` for a value that is not valid in a pod's command."""
     names = {parameter.key: parameter_name(parameter) for parameter in space.parameters}
     return {
         "apiVersion": "kubeflow.org/v1beta1",
@@ -118,7 +118,7 @@ def experiment(space: Space, pods: Pods, *, trials: int, parallel: int, seed: in
 
 
 def parameter_name(parameter: Parameter) -> str:
-    """A parameter's name in placeholders of the trial, where a dot would separate words."""
+    """A parameter's name in the trial's placeholders, which must not contain dots."""
     return f"{parameter.section}-{parameter.field}".replace("_", "-")
 
 
@@ -129,7 +129,7 @@ def parameter_type(parameter: Parameter) -> str:
 
 
 def feasible_space(parameter: Parameter) -> Plain:
-    """Where Katib looks for values, all of them texts."""
+    """The values that Katib searches, all as text."""
     domain = parameter.domain
     if isinstance(domain, Choices):
         texts = [_text(value) for value in domain.values]
@@ -139,7 +139,7 @@ def feasible_space(parameter: Parameter) -> Plain:
 
 
 def trial_job(space: Space, names: dict[str, str], pods: Pods) -> Plain:
-    """The Job of a trial, whose pod the `restricted` Pod Security Standard admits."""
+    """The Job of a trial; its pod conforms to the `restricted` Pod Security Standard."""
     words = ["tune", "--params", pods.params, "--space", pods.space, "--retriever", space.retriever]
     words += ["--folder", pods.folder]
     for key, name in names.items():
@@ -157,7 +157,7 @@ def trial_job(space: Space, names: dict[str, str], pods: Pods) -> Plain:
     container = {
         "name": CONTAINER,
         "image": pods.image,
-        # Named here: Katib wraps the command, and would ask the registry for one that the image alone knows.
+        # Set explicitly: Katib wraps the command and would otherwise look up the image's entrypoint in the registry.
         "command": ["stillhouse"],
         "args": words,
         "workingDir": f"{VOLUME}/{pods.workspace}".rstrip("/"),
@@ -202,13 +202,13 @@ def trial_job(space: Space, names: dict[str, str], pods: Pods) -> Plain:
 
 
 def threads(cpu: str) -> str:
-    """The threads that compute in a pod of so much of a processor, as Kubernetes writes it.
+    """The number of computing threads for a pod's CPU quantity in Kubernetes notation.
 
-    Raises `InputError` for what is no number of processors.
+    Raises `InputError` for an invalid quantity.
     """
     match = re.fullmatch(r"([0-9]+)(m?)", cpu)
     if not match:
-        raise InputError(f"--cpu {cpu}: write whole processors or thousandths, as 2 or 1500m")
+        raise InputError(f"--cpu {cpu}: write whole processors or thousandths, for example 2 or 1500m")
     return str(max(1, int(match[1]) // (1000 if match[2] else 1)))
 
 
@@ -219,7 +219,7 @@ def _text(value: object) -> str:
 def _plain(text: str, where: str) -> str:
     if not PLAIN.fullmatch(text):
         raise InputError(
-            f"{where}: {text!r} cannot stand in a trial's command, which Katib gives to a shell; use letters, digits "
+            f"{where}: {text!r} is not valid in a trial's command, which Katib passes to a shell; use letters, digits "
             "and . , _ + / : @ -"
         )
     return text

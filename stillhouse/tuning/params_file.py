@@ -1,4 +1,4 @@
-"""The lines of params.yaml that a setting changes: the file's text with new values in it, all else as it was."""
+"""Edits settings in the text of params.yaml and leaves everything else unchanged."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UNKNOWN: Any = object()
 
 
 def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Settings]:
-    """A recipe's text with `section.setting` values put in, and all values that were put in; it else says the same.
+    """A recipe's text with `section.setting` values inserted, and all inserted values; nothing else changes meaning.
 
-    A section that would take a changed value from another one, by a merge key, gets its old value as a line of its own.
-    Raises `InputError` for a file that is written in a way that this cannot change.
+    A section that would inherit a changed value through a merge key gets its old value as an explicit line. Raises
+    `InputError` for a file that cannot be edited this way.
     """
     wanted = merged(_recipe(text, where), settings)
     edits = dict(settings)
@@ -37,12 +37,12 @@ def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Setti
                 text = _put(text, section, field, before)
     if _recipe(text, where) != merged(wanted, edits):
         lines = ", ".join(f"{key}: {_written(value)}" for key, value in settings.items())
-        raise InputError(f"{where} is written in a way that cannot be changed here; set {lines} by hand")
+        raise InputError(f"{where} cannot be edited automatically; set {lines} by hand")
     return text, edits
 
 
 def _default(recipe: Recipe, section: str, field: str) -> Any:
-    """What a setting is where its section leaves it out; `UNKNOWN` for a section that is no use's."""
+    """The value of a setting that its section leaves out; `UNKNOWN` if no use has this section."""
     if section == STAGES:
         return UNKNOWN
     configs = (use.step.config for use in known_uses(recipe).values() if use.section == section)
@@ -55,7 +55,7 @@ def _recipe(text: str, where: str) -> Recipe:
 
 
 def _put(text: str, section: str, field: str, value: Any) -> str:
-    """The text with one value replaced, or written as the first line of its section."""
+    """The text with one value replaced, or inserted as the first line of its section."""
     top = yaml.compose(text, Loader=yaml.SafeLoader)
     written = _written(value)
     node = _child(top, section)
@@ -71,7 +71,7 @@ def _put(text: str, section: str, field: str, value: Any) -> str:
             return f"{text[:place]}{field}: {written}{comma}{text[place:]}"
         first = node.value[0][0].start_mark
         return f"{text[: first.index]}{field}: {written}\n{' ' * first.column}{text[first.index :]}"
-    return text  # an alias of a whole section, or nothing: refused by who compares
+    return text  # an alias of a whole section, or an empty one: the caller's comparison refuses it
 
 
 def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
@@ -81,7 +81,7 @@ def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
 
 
 def _written(value: Any) -> str:
-    """A value as this project writes it: a number with a dot, so that YAML reads it as one."""
+    """A value in this project's notation: floats have a dot, so that YAML reads them as numbers."""
     if isinstance(value, float):
         text = repr(value)
         mantissa, e, power = text.partition("e")

@@ -1,8 +1,8 @@
-"""When a trial is given up: once it has gained less than half of the finished ones had by the same part of theirs.
+"""The pruning rule: a trial stops when its gain is below the median gain of the finished trials at the same part.
 
-Optuna's median rule compares trials at equal steps. Trainings of other lengths are measured at other parts, and a short
-one often at its end alone, so curves are compared where they are measured and in between along straight lines. A
-training gains most at its beginning, so a straight line asks for less than was there, and few good ones are given up.
+Optuna's median rule compares trials at equal steps. Trainings of different lengths are measured at different parts, and
+a short one often only at its end, so curves are interpolated linearly between measurements. A training gains most at
+its beginning, so interpolation underestimates the finished trials, and few good trials are pruned.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import pairwise
 from statistics import median
 
 WARM_UP = 30
-"""Hundredths of a trial before which none is given up: the learning rate has only just risen."""
+"""Percentage of a trial before which it is not pruned: the learning rate has only just warmed up."""
 Curve = Mapping[int, float]
-"""Hundredths of a trial's trainings that were done -> the gain in its dev figure since its start."""
+"""Percentage of a trial's training that is done -> the gain in its dev figure since its start."""
 
 
 def is_behind(curve: Curve, finished: Sequence[Curve]) -> bool:
@@ -25,7 +25,7 @@ def is_behind(curve: Curve, finished: Sequence[Curve]) -> bool:
 
 
 def gain_at(curve: Curve, part: int) -> float:
-    """A curve's gain at a part, on the straight line between the points beside it; it begins at 0."""
+    """A curve's gain at a part, interpolated between the neighbouring points; it begins at 0."""
     points = sorted({0: 0.0, **curve}.items())
     for (before, low), (after, high) in pairwise(points):
         if before <= part <= after:

@@ -1,4 +1,4 @@
-"""The search on this machine: trials one after another, the hopeless ones given up early, within a time budget."""
+"""The local search: runs trials one after another within a time budget and stops hopeless ones early."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.errors import InputError
 from stillhouse.monitoring.duration import in_words
+from stillhouse.monitoring.watch import reason
 from stillhouse.tuning.clock import Clock
 from stillhouse.tuning.pruning import is_behind
 from stillhouse.tuning.space import Settings
-from stillhouse.tuning.study import FIGURE, NUMBER, SECONDS, SETTINGS, distributions, nearest_within, proposed, sampler
+from stillhouse.tuning.study import (
+    FIGURE,
+    NUMBER,
+    SECONDS,
+    SETTINGS,
+    distributions,
+    nearest_within,
+    proposed,
+    sampler,
+    stored,
+)
 from stillhouse.tuning.trial import Place, read_figure, run_trial
 from stillhouse.tuning.trial_graph import TrialGraph, differing, remove_trial
 
@@ -21,7 +31,9 @@ if TYPE_CHECKING:
     from stillhouse.tuning.dev_figure import DevFigure
 
 DRAWS = 100
-"""Proposals in a row that were tried before, after which every setting counts as tried."""
+"""After this many consecutive proposals that were tried before, the space counts as exhausted."""
+OF_SETTINGS = ("bad_input", "not_finite", "out_of_memory")
+"""Why a trial may fail that other settings would not."""
 Log = Callable[[str], None]
 
 
@@ -30,12 +42,12 @@ class _GivenUp(Exception):
 
 
 class _OutOfTime(Exception):
-    """The search's time is over."""
+    """The search's time is up."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A trial that came to its end: its number (0 = the recipe's own settings), settings that differ, and figure."""
+    """A finished trial: its number (0 = the recipe's own settings), its changed settings and its figure."""
 
     number: int
     settings: Settings
@@ -44,9 +56,9 @@ class Finished:
 
 @dataclass
 class Search:
-    """Runs trials of `graph` in `place` and keeps account of them in `study`.
+    """Runs trials of `graph` in `place` and records them in `study`.
 
-    `seconds` of `clock` are what all trials together may take, those of earlier runs of the search included.
+    All trials together may take `seconds` of `clock`, including those from earlier runs of the search.
     """
 
     graph: TrialGraph
@@ -62,7 +74,7 @@ class Search:
         self.default = self.graph.default()
 
     def run(self, most: int = 0) -> None:
-        """Tries the recipe's own settings, then others until the time is over or all are tried; `most` at most."""
+        """Try the recipe's own settings, then at most `most` others, until the time is up or all are tried."""
         self._take_up()
         while not most or self.tried() <= most:
             if self.tried() and self.left() <= self._least():
@@ -75,39 +87,39 @@ class Search:
                 return
 
     def tried(self) -> int:
-        """The trials that came to an end or were given up."""
+        """The number of finished and pruned trials."""
         return len(self._in_states("COMPLETE", "PRUNED"))
 
     def given_up(self) -> int:
         return len(self._in_states("PRUNED"))
 
     def left(self) -> float:
-        """The seconds that are left."""
+        """The remaining seconds."""
         return self.seconds - sum(trial.user_attrs.get(SECONDS, 0.0) for trial in self.study.trials)
 
     def finished(self) -> list[Finished]:
-        """The trials that came to their end, the recipe's own settings first."""
+        """The finished trials, with the recipe's own settings first."""
         return [
             Finished(attrs[NUMBER], attrs[SETTINGS], read_figure(self.place.folder / attrs[FIGURE]))
             for attrs in (trial.user_attrs for trial in self._in_states("COMPLETE"))
         ]
 
     def best(self) -> Finished | None:
-        """The finished trial with the highest figure, of equal ones the first."""
+        """The finished trial with the highest figure, the first of equal ones."""
         return max(self.finished(), key=lambda one: (one.figure.mean, -one.number), default=None)
 
     def _take_up(self) -> None:
-        """Puts what a killed run of the search was trying first."""
+        """Queue the trial that a killed run was working on to run first."""
         states = _states()
         for trial in self._in_states("RUNNING"):
             self.study.tell(trial.number, state=states.FAIL)
             self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: trial.user_attrs.get(SETTINGS)})
         if not self.study.trials:
-            own = {one.key: nearest_within(one, self.default[one.key]) for one in self.graph.space.parameters}
+            own = {one.key: stored(nearest_within(one, self.default[one.key])) for one in self.graph.space.parameters}
             self.study.enqueue_trial(own, user_attrs={SETTINGS: {}})
 
     def _next(self) -> optuna.Trial | None:
-        """The next trial, whose settings were not tried before; None where there is none."""
+        """The next trial with new settings, or None if there is none."""
         known = [trial.user_attrs.get(SETTINGS) for trial in self._in_states("COMPLETE", "PRUNED")]
         for draw in range(DRAWS):
             number = self.tried()
@@ -125,7 +137,7 @@ class Search:
         return None
 
     def _try(self, trial: optuna.Trial) -> bool:
-        """Runs a trial; False once the time is over."""
+        """Run a trial. Returns False once the time is up."""
         settings: Settings = trial.user_attrs[SETTINGS]
         curve: dict[int, float] = {}
         others = [one.intermediate_values for one in self._in_states("COMPLETE") if one.intermediate_values]
@@ -158,10 +170,10 @@ class Search:
             note()
             self.study.tell(trial, state=states.FAIL)
             self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: settings})
-            self._say(trial, settings, "stopped, as the time is over; more --minutes go on with it")
+            self._say(trial, settings, "stopped because the time is up; raise --minutes to continue it")
             return False
-        except (InputError, FloatingPointError) as error:
-            if not settings:
+        except Exception as error:
+            if not settings or reason(error) not in OF_SETTINGS:
                 raise
             note()
             self.study.tell(trial, state=states.PRUNED)
@@ -181,11 +193,11 @@ class Search:
     def _say(self, trial: optuna.Trial, settings: Settings, what: str) -> None:
         named = ", ".join(f"{key} {value}" for key, value in settings.items()) or "the default"
         best = self.best()
-        so_far = f"best so far {best.figure.mean:.4f} (trial {best.number})" if best else "none finished yet"
+        so_far = f"best so far {best.figure.mean:.4f} (trial {best.number})" if best else "none has finished yet"
         self.log(f"trial {trial.user_attrs[NUMBER]}: {named}: {what}; {so_far}, {in_words(max(0.0, self.left()))} left")
 
     def _least(self) -> float:
-        """The seconds below which no other trial is begun: a third of what a finished one took on average."""
+        """The least remaining time for a new trial: a third of a finished trial's average time, in seconds."""
         took = [trial.user_attrs.get(SECONDS, 0.0) for trial in self._in_states("COMPLETE")]
         return sum(took) / len(took) / 3 if took else 0.0
 

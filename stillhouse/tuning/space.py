@@ -1,14 +1,14 @@
-"""A search space: which settings of a recipe are searched and where, from one YAML file.
+"""A search space: the settings of a recipe to search and their ranges, from one YAML file.
 
     retriever: retriever_1
     settings:
       retriever_1.learning_rate: {min: 1.0e-5, max: 1.0e-4, scale: log}
       retriever_1.epochs: {choices: [4.0, 8.0]}
 
-    always:                             # optional: settings of every trial but the recipe's own
+    always:                             # optional: settings of every trial except the recipe's own
       retriever_1.eval_steps: 25
 
-What kind of value a setting takes is known from its step, and every bound and choice is checked as in params.yaml.
+The step defines the type of a setting, and every bound and choice is checked as in params.yaml.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPACES = SHIPPED / "spaces"
 KEYS = ("retriever", "always", "settings")
 SCALES = ("linear", "log")
 DIGITS = 2
-"""Significant digits of a drawn number: more say nothing, and a person has to read them in params.yaml."""
+"""Significant digits of a drawn number: more are meaningless, and people read these numbers in params.yaml."""
 
 Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 Settings = dict[str, Value]
@@ -39,7 +39,7 @@ Settings = dict[str, Value]
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; `log` spreads them evenly in their logarithm."""
+    """Numbers from `low` to `high`, inclusive; `log` samples them uniformly in their logarithm."""
 
     low: float
     high: float
@@ -47,7 +47,7 @@ class Range:
     whole: bool
 
     def rounded(self, value: float) -> int | float:
-        """A drawn number as a trial uses it: a whole one, or one of few digits, within the bounds."""
+        """Round a drawn number to a whole number or a few digits, within the bounds."""
         if self.whole:
             return min(max(round(value), int(self.low)), int(self.high))
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -55,14 +55,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values of one kind."""
+    """A list of values of one kind."""
 
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting that is searched; `kind` is the type of its value: of a range the scalar, of choices the field's."""
+    """A setting to search; `kind` is the type of its values: the scalar for a range, the field's type for choices."""
 
     section: str
     field: str
@@ -74,7 +74,7 @@ class Parameter:
         return f"{self.section}.{self.field}"
 
     def read(self, text: str) -> Value:
-        """A value from a command line, rounded as a trial uses it. Raises `InputError` for what is no such value."""
+        """Read a value from a command line, rounded as for a trial. Raises `InputError` for an invalid value."""
         value: Value = plain(from_text(text, float if self.kind is int else self.kind, self.key))
         if isinstance(self.domain, Range) and isinstance(value, (int, float)):
             return self.domain.rounded(value)
@@ -85,7 +85,7 @@ class Parameter:
 class Space:
     """Parameters in the file's order, and the use whose retriever a trial measures.
 
-    All trials but that of the recipe's own settings have what is `always` so too.
+    The settings in `always` apply to all trials except the one with the recipe's own settings.
     """
 
     retriever: str
@@ -97,23 +97,23 @@ class Space:
         return {parameter.section for parameter in self.parameters} | {key.partition(".")[0] for key in self.always}
 
     def within(self, sections: set[str], retriever: str) -> Space:
-        """The space of the parameters in these sections, for a retriever that depends on no others."""
+        """The space restricted to these sections, for a retriever that depends only on them."""
         kept = tuple(parameter for parameter in self.parameters if parameter.section in sections)
         always = {key: value for key, value in self.always.items() if key.partition(".")[0] in sections}
         return Space(retriever, kept, always)
 
 
 def find_space(name: str) -> Path:
-    """The file of a space. A name without a suffix means a shipped one. Raises `InputError` when there is none."""
+    """The file of a space. A name without a suffix means a shipped one. Raises `InputError` if there is none."""
     return find_file(name, SPACES, "search space")
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
-    """Reads a space over a recipe. Raises `InputError` with the remedy for whatever cannot be searched."""
+    """Read a space over a recipe. Raises `InputError`, with a remedy, for anything that cannot be searched."""
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict) or not content["settings"]:
         raise InputError(
-            f"{path} must have `settings`, which map section.setting to where values are looked for, as "
+            f"{path} must have `settings`, which map section.setting to a range or choices, for example "
             "`retriever_1.learning_rate: {min: 1.0e-5, max: 1.0e-4, scale: log}`"
         )
     for key in content:
@@ -128,13 +128,13 @@ def read_space(path: Path, recipe: Recipe) -> Space:
     uses = known_uses(recipe)
     parameters = tuple(_parameter(key, domain, uses, str(path)) for key, domain in content["settings"].items())
     for key in {parameter.key for parameter in parameters} & set(always):
-        raise InputError(f"{path}: {key} stands under settings and under always; keep one of the two")
+        raise InputError(f"{path}: {key} is in both settings and always; keep one of the two")
     checked = {str(key): _checked(key, value, uses, str(path)) for key, value in always.items()}
     return Space(retriever, parameters, checked)
 
 
 def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, Any, Mapping[str, Any]]:
-    """The section, name, kind and rules of a setting that may differ between trials."""
+    """The section, name, kind and rules of a setting that trials may change."""
     section, _, field = str(key).partition(".")
     by_section = {use.section: use for use in uses.values()}
     if section not in by_section:
@@ -144,7 +144,7 @@ def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, 
     if field not in rules:
         raise InputError(f"{where}: section {section} has no setting {field!r}; {nearest(field, rules)}")
     if rules[field].get("location"):
-        raise InputError(f"{where} says where something lies, which cannot be searched; leave it out")
+        raise InputError(f"{where} is a location, which cannot be searched; leave it out")
     return section, field, field_types(config)[field], rules[field]
 
 
@@ -164,17 +164,17 @@ def _parameter(key: object, domain: object, uses: Mapping[str, Use], path: str) 
         return Parameter(section, field, kind, _choices(domain, kind, rules, where))
     known = kind_of(kind)
     if known.base not in (int, float) or known.shape != "one":
-        raise InputError(f"{where} is no number: name its values by {{choices: […]}}")
+        raise InputError(f"{where} is not a number: list its values with {{choices: […]}}")
     return Parameter(section, field, known.base, _range(domain, known.base, rules, where))
 
 
 def _choices(domain: Mapping[str, Any], kind: Any, rules: Mapping[str, Any], where: str) -> Choices:
     _refuse_unknown(domain, ("choices",), where)
     if not isinstance(domain["choices"], list) or not domain["choices"]:
-        raise InputError(f"{where}: choices must be a list of values, as [4, 8]")
+        raise InputError(f"{where}: choices must be a list of values, for example [4, 8]")
     values = tuple(plain(check_value(value, kind, rules, where)) for value in domain["choices"])
     if any(values.count(value) > 1 for value in values):
-        raise InputError(f"{where}: choices name a value twice; keep one of the two")
+        raise InputError(f"{where}: choices contain a value twice; keep one of the two")
     return Choices(values)
 
 
@@ -183,13 +183,13 @@ def _range(domain: Mapping[str, Any], kind: type, rules: Mapping[str, Any], wher
     for bound in ("min", "max"):
         if bound not in domain:
             raise InputError(f"{where} has no {bound}; write {{min: …, max: …}} or {{choices: […]}}")
-    rules = {**rules, "former": None}  # a bound is a number, whatever earlier versions meant by it
+    rules = {**rules, "former": None}  # a bound is a plain number, even if earlier versions used it for null
     low, high = (check_value(domain[bound], kind, rules, f"{where}.{bound}") for bound in ("min", "max"))
     scale = domain.get("scale", "linear")
     if scale not in SCALES:
         raise InputError(f"{where}: scale {shown(scale)}; {nearest(str(scale), SCALES)}")
     if low >= high:
-        raise InputError(f"{where}: min {low} must be below max {high}; exchange them, or leave the setting out")
+        raise InputError(f"{where}: min {low} must be below max {high}; swap them, or leave out the setting")
     if scale == "log" and low <= 0:
         raise InputError(f"{where}: scale log needs a min above 0, not {low}; raise it, or use scale linear")
     return Range(low, high, scale == "log", kind is int)

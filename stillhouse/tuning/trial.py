@@ -1,4 +1,4 @@
-"""One trial: what a setting of the recipe gives, from its own steps to the figure on the dev questions."""
+"""One trial: runs the recipe with changed settings and measures the result on the dev questions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIGURES = Path("figures")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a search keeps its things: `folder` is its own, `workspace` the artifacts of the recipe's own run."""
+    """The folders of a search: `folder` is its own, `workspace` has the artifacts of the recipe's own run."""
 
     folder: Path
     workspace: Path
@@ -45,11 +45,11 @@ class Place:
         return self.folder / SHARED
 
     def trial(self, settings: Settings) -> Path:
-        """The folder of a trial, the same whenever its settings are tried again."""
+        """The folder of a trial, which depends only on its settings."""
         return self.folder / TRIALS / self._name(settings)
 
     def figure(self, settings: Settings) -> Path:
-        """The file with a trial's figures, which stays when the rest of it goes."""
+        """The file with a trial's figures, which stays when the trial is removed."""
         return self.folder / FIGURES / f"{self._name(settings)}.json"
 
     def _name(self, settings: Settings) -> str:
@@ -57,10 +57,10 @@ class Place:
 
 
 def run_trial(graph: TrialGraph, place: Place, settings: Settings, report: Report) -> DevFigure:
-    """Runs a trial and returns its figure, which also stays in a file.
+    """Run a trial and return its figure, which is also saved to a file.
 
-    `settings` are those that differ from the recipe's. What is done is not done again, and a training that was ended
-    goes on from its checkpoint. Whatever `report` raises ends the trial there. Raises what the steps raise.
+    `settings` are those that differ from the recipe's. Finished work is not repeated, and an interrupted training
+    resumes from its checkpoint. An exception from `report` ends the trial. Errors in the steps are raised.
     """
     from stillhouse.tuning.dev_figure import measure_dev
 
@@ -94,7 +94,7 @@ def run_trial(graph: TrialGraph, place: Place, settings: Settings, report: Repor
 
 
 def read_figure(path: Path) -> DevFigure:
-    """A trial's figure as `run_trial` wrote it."""
+    """Read a trial's figure as written by `run_trial`."""
     import numpy as np
 
     from stillhouse.tuning.dev_figure import DevFigure
@@ -104,7 +104,7 @@ def read_figure(path: Path) -> DevFigure:
 
 
 def followed(use: Use, curve: TrialCurve) -> Step:
-    """The step of a training whose curve a trial follows."""
+    """The step of a training with a monitor that reports its curve to the trial."""
 
     def run(config: Any, inputs: Paths, outputs: Paths, context: Context) -> StepReport:
         heard = dataclasses.replace(context, monitor=CurveMonitor(context.monitor, curve, use.name))
@@ -115,7 +115,7 @@ def followed(use: Use, curve: TrialCurve) -> Step:
 
 @contextmanager
 def work_in(folder: Path) -> Iterator[None]:
-    """Keeps unfinished work there for as long as the block runs, so that it goes with the trial."""
+    """Keep unfinished work in `folder` while the block runs, so that it is removed with the trial."""
     before: Mapping[str, str] = dict(os.environ)
     os.environ[environment.WORK_ROOT] = str(folder)
     try:
@@ -128,5 +128,5 @@ def work_in(folder: Path) -> Iterator[None]:
 
 
 def _is_done(use: Use, config: Any, workspace: Path, root: Path) -> bool:
-    """Whether a use of a trial need not run: the workspace has its outputs, as of the default, or an earlier try."""
+    """Whether a use of a trial need not run: the workspace or an earlier try has its outputs."""
     return link_made(use, config, workspace, root) or up_to_date(use, config, root)

@@ -1,7 +1,7 @@
-"""How far a trial has come and what it has gained so far, from the held-out measurements of its trainings.
+"""The progress and the gain of a trial so far, from the held-out measurements of its trainings.
 
-A training measures itself on a part of the dev questions that depends on its length, so its figure is held against that
-of its own start on the same questions: a gain, which adds up over the trainings of a trial.
+A training measures itself on a subset of the dev questions that depends on its length, so its figure is compared with
+its own start on the same questions. These gains add up over the trainings of a trial.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from stillhouse.curves import DEV, CurveRow
 from stillhouse.monitoring.monitor import TRAINING, Monitor
 
 Report = Callable[[float, float], None]
-"""`report(part, gain)`: the part of the trial's trainings that is done, 0 to 1, and the gain in the dev figure so far.
+"""`report(part, gain)`: the part of the trial's training that is done, 0 to 1, and the gain in the dev figure so far.
 
-It may raise to end the trial.
+It may raise an exception to end the trial.
 """
 
 
@@ -29,23 +29,23 @@ class TrialCurve:
         self._far: dict[str, tuple[int, int]] = {}
 
     def begin(self, training: str, steps: int, done: int) -> None:
-        """A training of `steps` steps begins, `done` of them by an earlier run."""
+        """A training of `steps` steps begins; an earlier run did `done` of them."""
         self._far[training] = done, steps
 
     def advance(self, training: str, steps: int) -> None:
-        """More of its steps are done."""
+        """`steps` more steps are done."""
         done, total = self._far.get(training, (0, 0))
         self._far[training] = done + steps, total
 
     def how_far(self) -> str:
-        """The steps of the training at hand, for the log."""
+        """The progress of the current training, for the log."""
         if not self._far:
-            return "getting ready to train"
+            return "preparing to train"
         training, (done, total) = list(self._far.items())[-1]
         return f"{training}: {done} of {total} steps"
 
     def follow(self, training: str, rows: Sequence[CurveRow], steps: int) -> None:
-        """Hears of a training's curve so far. One that is not chosen by a ranking of dev questions says nothing."""
+        """Record a training's curve so far. A training that does not rank dev questions is ignored."""
         signal = next((name for name in rows[0].signals if name.startswith(DEV)), "")
         if not signal:
             return
@@ -61,7 +61,7 @@ class TrialCurve:
 
 
 class CurveMonitor(Monitor):
-    """A step's own monitor, and the curve of its training to a trial."""
+    """Forwards to a step's own monitor and reports its training curve to a trial."""
 
     def __init__(self, inner: Monitor, curve: TrialCurve, training: str) -> None:
         self._inner, self._curve, self._training = inner, curve, training
@@ -91,7 +91,7 @@ class CurveMonitor(Monitor):
 
 
 def written_rows(folder: Path) -> list[CurveRow]:
-    """The curve of a training that was done before, with the ranking of dev questions where there is one."""
+    """The curve of a finished training, with the ranking of dev questions if there is one."""
     from stillhouse.evaluation.report.curves import ranking_of, read_curves
 
     table = read_curves(folder)

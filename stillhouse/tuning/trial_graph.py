@@ -1,4 +1,4 @@
-"""What a trial makes anew and what all trials share: the graph of a recipe, cut at the settings that are searched."""
+"""Splits the graph of a recipe at the searched settings: uses that all trials share, and uses that each trial runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from stillhouse.workflow.run_progress import made_of
 
 @dataclass(frozen=True)
 class TrialGraph:
-    """`shared` uses no searched setting changes, `own` are each trial's; both inputs first.
+    """`shared` uses do not depend on searched settings, `own` uses do; both are in running order.
 
-    `retriever` is the `use/output` that is measured by its index, the output of the use `index`.
+    `retriever` is the `use/output` to measure, with the index from the use `index`.
     """
 
     recipe: Recipe
@@ -37,31 +37,31 @@ class TrialGraph:
     index: str
 
     def configs(self, settings: Settings) -> dict[str, Any]:
-        """The settings of every use in a trial. Raises `InputError` for values that do not go together."""
+        """The settings of every use in a trial. Raises `InputError` for incompatible values."""
         return configs(merged(self.recipe, settings), self.where)
 
     def base_configs(self) -> list[tuple[str, Any]]:
-        """The recipe's own settings of every use that a trial needs, in their order."""
+        """The recipe's own settings for every use that a trial needs, in running order."""
         found = self.configs({})
         return [(use.name, found[use.name]) for use in (*self.shared, *self.own)]
 
     @property
     def trainings(self) -> list[str]:
-        """The trainings of a trial, in their order."""
+        """The trainings of a trial, in running order."""
         return [use.name for use in self.own if any(port.name == "curves" for port in use.step.outputs)]
 
     def default(self) -> Settings:
-        """The searched settings as the recipe has them."""
+        """The recipe's own values of the searched settings."""
         found = self.configs({})
         uses = {use.section: use.name for use in self.own}
         return {one.key: plain(getattr(found[uses[one.section]], one.field)) for one in self.space.parameters}
 
 
 def trial_graph(recipe: Recipe, where: str, space: Space, retriever: str = "") -> TrialGraph:
-    """The graph of the trials over a recipe, measured at `retriever`, or at what the space names.
+    """The graph of the trials over a recipe, measured at `retriever` or at the space's retriever.
 
-    Parameters that the retriever does not depend on are left out. Raises `InputError` where it depends on none, where
-    the recipe has no such retriever or no index of it.
+    Parameters that the retriever does not depend on are left out. Raises `InputError` if it depends on none, or if the
+    recipe has no such retriever or no index of it.
     """
     graph = graph_of(recipe, where)
     name = retriever or space.retriever
@@ -71,22 +71,20 @@ def trial_graph(recipe: Recipe, where: str, space: Space, retriever: str = "") -
         if use.step_name == "index" and use.inputs.get("retriever")
     }
     if name not in indexes:
-        raise InputError(
-            f"{where} has no retriever {name!r} with an index, to be measured by; {nearest(name, indexes)}"
-        )
+        raise InputError(f"{where} has no retriever {name!r} with an index to measure it; {nearest(name, indexes)}")
     index = indexes[name]
     uses = needed(graph, [index.name])
     sections = {use.section for use in uses}
     kept = space.within(sections, name)
     if not kept.parameters:
         raise InputError(
-            f"{name} depends on none of the searched settings, which are of {', '.join(sorted(space.sections))}; "
+            f"{name} depends on none of the searched settings ({', '.join(sorted(space.sections))}); "
             f"search settings of {', '.join(sorted(sections))}, or choose another --retriever"
         )
     varying = below({use.name for use in uses if use.section in kept.sections}, uses)
     outside = [use.name for use in uses if use.name in varying and location_fields(use.step)]
     if outside:
-        raise InputError(f"settings of {', '.join(outside)} cannot be searched, as it reads a source; leave them out")
+        raise InputError(f"{', '.join(outside)} reads a source, so its settings cannot be searched; leave them out")
     return TrialGraph(
         recipe,
         where,
@@ -99,9 +97,9 @@ def trial_graph(recipe: Recipe, where: str, space: Space, retriever: str = "") -
 
 
 def make_shared(graph: TrialGraph, workspace: Path, root: Path, log: Callable[[str], None]) -> dict[str, str]:
-    """Makes below `root` what all trials share, once; what `workspace` has of it already is linked, not made.
+    """Run the shared uses once below `root`; outputs that `workspace` already has are linked.
 
-    Returns the digests of what trials read of it, by `use/output`.
+    Returns the digests of the shared outputs that trials read, by `use/output`.
     """
     from stillhouse.artifacts import read_manifest
 
@@ -111,7 +109,7 @@ def make_shared(graph: TrialGraph, workspace: Path, root: Path, log: Callable[[s
             continue
         if is_made(use, settings[use.name], root, root):
             continue
-        log(f"{use.name}: made once for all trials")
+        log(f"{use.name}: runs once for all trials")
         execute(use.step, settings[use.name], use.input_paths(root), use.output_paths(root))
     shared = {use.name for use in graph.shared}
     read = {source for use in graph.own for source in use.inputs.values() if source.partition("/")[0] in shared}
@@ -119,9 +117,9 @@ def make_shared(graph: TrialGraph, workspace: Path, root: Path, log: Callable[[s
 
 
 def link_made(use: Use, config: Any, workspace: Path, root: Path) -> bool:
-    """Whether `workspace` has the outputs of a use as they would be made from the inputs below `root`.
+    """Link the outputs of a use from `workspace` if they match the inputs below `root`; return whether they do.
 
-    They are then linked from there; a link that leads to other outputs goes.
+    A link to other outputs is removed.
     """
     link = root / use.name
     if link.is_symlink():
@@ -134,9 +132,9 @@ def link_made(use: Use, config: Any, workspace: Path, root: Path) -> bool:
 
 
 def is_made(use: Use, config: Any, outputs: Path, inputs: Path) -> bool:
-    """Whether the outputs of a use lie whole below one folder, made with these settings from what lies below another.
+    """Whether `outputs` has all outputs of a use, made with these settings from the inputs below `inputs`.
 
-    Of what a step reads outside the graph, the source that `dvc repro` read counts as the one of now.
+    For a source outside the graph, the version that `dvc repro` read counts as current.
     """
     try:
         return made_of(use, config, outputs, open_inputs(use.step, use.input_paths(inputs)))
@@ -145,7 +143,7 @@ def is_made(use: Use, config: Any, outputs: Path, inputs: Path) -> bool:
 
 
 def link_shared(graph: TrialGraph, shared: Path, root: Path) -> None:
-    """Links what all trials share into the folder of one."""
+    """Link the shared outputs into the folder of a trial."""
     root.mkdir(parents=True, exist_ok=True)
     for use in graph.shared:
         link = root / use.name
@@ -154,10 +152,10 @@ def link_shared(graph: TrialGraph, shared: Path, root: Path) -> None:
 
 
 def remove_trial(folder: Path) -> None:
-    """Removes what a trial made, its checkpoints too. Links go, and what they lead to stays."""
+    """Remove a trial's outputs and checkpoints. Links are removed, but not their targets."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def differing(settings: Mapping[str, object], default: Mapping[str, object]) -> Settings:
-    """The settings that are not the recipe's own."""
+    """The settings that differ from the recipe's own."""
     return {key: value for key, value in settings.items() if key not in default or value != default[key]}  # type: ignore[misc]

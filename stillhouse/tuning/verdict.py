@@ -1,6 +1,6 @@
-"""What a search found, in one sentence: by how much dev is better than with the default, and how certain that is.
+"""The result of a search in one sentence: the gain on dev over the default, and its uncertainty.
 
-Shapes: Q dev questions, C finished trials beside the default.
+Shapes: Q dev questions, C finished trials besides the default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEED = 42
 
 @dataclass(frozen=True)
 class Verdict:
-    """The best finished trial beside the default. `p` counts that it is the best of all that finished."""
+    """The best finished trial besides the default. `p` accounts for choosing the best of all finished trials."""
 
     best: Finished
     difference: float
@@ -33,7 +33,7 @@ class Verdict:
 
 
 def judge(default: Finished, others: Sequence[Finished]) -> Verdict | None:
-    """The best of the others held against the default on the same questions; None where none has finished."""
+    """Compare the best of the others with the default on the same questions; None if no other has finished."""
     if not others:
         return None
     best = max(others, key=lambda one: (one.figure.mean, -one.number))
@@ -44,10 +44,10 @@ def judge(default: Finished, others: Sequence[Finished]) -> Verdict | None:
 
 
 def best_of_p(differences_QC: NDArray[np.float64], samples: int, seed: int) -> float:
-    """The chance that the best of C settings that are no better than the default leads by so much.
+    """The probability that the best of C settings that are no better than the default leads by at least this much.
 
-    A question's differences change their sign together, as if default and trials were exchanged in it; p is the share
-    of arrangements whose highest mean reaches the observed one, which is counted too (Westfall and Young's maximum).
+    A question's differences change sign together, as if default and trials were swapped for it. p is the share of
+    arrangements whose highest mean reaches the observed one, which is included (Westfall and Young's maximum).
     """
     rng = np.random.default_rng([seed, 2])
     reached = differences_QC.sum(axis=0).max() - 1e-9 * np.abs(differences_QC).sum()
@@ -57,8 +57,8 @@ def best_of_p(differences_QC: NDArray[np.float64], samples: int, seed: int) -> f
 
 
 def sentence(default: Finished, verdict: Verdict | None, tried: int, given_up: int) -> str:
-    """The end of a search. `tried` are the trials beside the default, `given_up` of these early."""
-    trials = f"{tried} trial{'' if tried == 1 else 's'} beside the default, {given_up} of them given up early"
+    """The summary of a search. `tried` counts the trials besides the default; `given_up` of these stopped early."""
+    trials = f"{tried} trial{'' if tried == 1 else 's'} besides the default, {given_up} of them stopped early"
     start = f"RR@10 {default.figure.mean:.4f} on the {len(default.figure.query_ids)} dev questions"
     if verdict is None:
         return f"No trial has finished ({trials}): the default has {start}; give the search more --minutes."
@@ -70,7 +70,7 @@ def sentence(default: Finished, verdict: Verdict | None, tried: int, given_up: i
             f"{interval}; leave params.yaml unchanged."
         )
     return (
-        f"Trial {verdict.best.number} is the best of {trials}: RR@10 {other:.4f} where the default has {start}, "
-        f"{interval}; p = {verdict.p:.3f}, counting that it was chosen as the best. It was chosen by these questions, "
-        "so expect less on others, and measure it on the test questions once."
+        f"Trial {verdict.best.number} is the best of {trials}: RR@10 {other:.4f}; the default has {start}, "
+        f"{interval}; p = {verdict.p:.3f}, which accounts for choosing the best. It was chosen on these questions, so "
+        "expect less on others, and measure it on the test questions once."
     )

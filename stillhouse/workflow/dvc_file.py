@@ -1,9 +1,9 @@
-"""Renders dvc.yaml from the graph: one stage a use of a step.
+"""Renders dvc.yaml from the graph, with one stage per use of a step.
 
     python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml
 
-The stages come from the recipe's graph; its settings only say which locations are paths on this machine, because DVC
-can watch those and no others. Such a path is written as `${use.field}`, so a change of it in params.yaml is followed.
+The stages come from the recipe's graph. Its settings only decide which locations are paths on this machine, because DVC
+can watch no others. Such a path is written as `${use.field}`, so that DVC follows a change in params.yaml.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ HEADER = """\
 
 
 ENVIRONMENT = f"{ARTIFACTS}/environment.json"
-"""What every stage depends on beside its folders: the code and the libraries."""
+"""What every stage depends on besides its folders: the code and the libraries."""
 ENVIRONMENT_STAGE = {
-    # It takes no time, and DVC runs a stage anew only where this file's content changed.
+    # It is quick, and DVC reruns other stages only if this file's content changed.
     "environment": {"cmd": f"stillhouse environment {ENVIRONMENT}", "always_changed": True, "outs": [ENVIRONMENT]}
 }
 
 
 def render(recipe: Recipe, folder: Path) -> str:
-    """The text of dvc.yaml for a recipe that lies in `folder`."""
+    """The text of dvc.yaml for a recipe in `folder`."""
     uses = graph_of(recipe)
     evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
     content = {
@@ -47,18 +47,18 @@ def render(recipe: Recipe, folder: Path) -> str:
 
 
 def report_path(use: Use) -> Path:
-    """Where a stage leaves the step's report, so that a Kubeflow component that restores it can show what it shows."""
+    """Where a stage writes the step's report, which a Kubeflow component shows when it restores the stage."""
     return ARTIFACTS / use.name / "report.json"
 
 
 def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> dict[str, Any]:
-    """One stage, with the step's report as one more output where it is `reported`.
+    """One stage; if `reported`, the step's report is an additional output.
 
-    All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache. A stage without any
-    dependency is never restored either; all have one in `ENVIRONMENT`.
+    All outputs are cached, since DVC restores a stage elsewhere only if every output is in the cache. DVC never
+    restores a stage without dependencies, so all depend on `ENVIRONMENT`.
     """
     settings = recipe.get(use.section, {})
-    elsewhere = settings.get("repo")  # `source` is then a path there, and `revision` says which
+    elsewhere = settings.get("repo")  # `source` is then a path in it, at `revision`
     sources = [
         f"${{{use.section}.{field}}}"
         for field in location_fields(use.step)

@@ -1,8 +1,8 @@
-"""How long a use of a step takes that never ran here: its arithmetic by the speed of this machine.
+"""Estimates how long a use of a step takes that never ran here, from its arithmetic and this machine's speed.
 
-Counted are the products of the transformer's weights with tokens, which is where the time goes: two operations a weight
-and token forwards, twice as many again backwards. The speed is that of a product of two matrices, measured in a
-moment. Right within a factor of two or so on a processor; nothing is said about a GPU.
+It counts the products of the transformer's weights with tokens, which take most of the time: two operations per weight
+and token in the forward pass, and twice as many again in the backward pass. The speed is measured on a short matrix
+product. Estimates are right within a factor of about two on a processor; there are none for a GPU.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from stillhouse.errors import InputError
 from stillhouse.workflow.recipe_choice import TOKENS_A_WORD
 
 TRAINED = 3.0
-"""A training step's operations, as a multiple of the way forwards."""
+"""The operations of a training step, as a multiple of a forward pass."""
 SHARE_OF_SPEED = 0.7
-"""Of a matrix product's speed, what a model reaches."""
+"""The share of a matrix product's speed that a model reaches."""
 OVERHEAD = 5.0
 """Seconds to start a process, import PyTorch and load what a step reads."""
 QUERY_TOKENS = 20
 PASSAGES_READ = 1000
-"""Of which the mean length is taken."""
+"""The passages that the mean length is computed from."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What sets the time of a run. `weights` are those of the encoder's layers, `tokens` of a passage as it is cut."""
+    """What determines the time of a run. `weights` counts the encoder layers' weights, `tokens` those of a truncated
+    passage."""
 
     passages: int
     queries: Mapping[str, int]
@@ -43,7 +44,7 @@ class Scale:
 
 
 def scale_of(corpus: Path, encoder: Path) -> Scale | None:
-    """The scale of a run by its corpus and its starting model; None before these are there."""
+    """The scale of a run, from its corpus and its starting model; None before both exist."""
     import pyarrow.parquet as pq
 
     with suppress(InputError, OSError, KeyError, ValueError, TypeError):
@@ -57,14 +58,14 @@ def scale_of(corpus: Path, encoder: Path) -> Scale | None:
 
 
 def mean_tokens(words: Sequence[int], cut: int) -> float:
-    """The tokens of passages with these numbers of words, cut at `cut` tokens, on average."""
+    """The mean number of tokens of passages with these numbers of words, truncated at `cut` tokens."""
     return sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
 
 
 def layer_weights(config: Mapping[str, Any]) -> int:
-    """The weights of a transformer's layers: four square matrices of attention and two of the feed-forward part.
+    """The number of weights in a transformer's layers: four square matrices of attention, two of the feed-forward part.
 
-    A gated feed-forward part, which ModernBERT has, is of three.
+    A gated feed-forward part, as in ModernBERT, has three.
     """
     width = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
@@ -74,20 +75,20 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
-    """Seconds of a step with these settings on this machine's processor."""
+    """The seconds of a step with these settings on this machine's processor."""
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
     return OVERHEAD + 2.0 * scale.weights * tokens / (SHARE_OF_SPEED * speed())
 
 
 def on_processor() -> bool:
-    """Whether steps compute on the processor: asked for, or there is no GPU of NVIDIA's."""
+    """Whether steps compute on the processor, because that was requested or there is no NVIDIA GPU."""
     return device() == "cpu" or not Path("/dev/nvidia0").exists()
 
 
 @cache
 def speed() -> float:
-    """Operations a second of a product of two float32 matrices, the best of a few."""
+    """Operations per second of a product of two float32 matrices; the best of a few runs."""
     import numpy as np
 
     left, right = np.ones((1024, 384), np.float32), np.ones((384, 1536), np.float32)
@@ -112,36 +113,36 @@ def _queries(*splits: str) -> Callable[[Any, Scale], float]:
 
 
 def steps_of(step: str, config: Any, scale: Scale) -> int:
-    """The steps of a training."""
+    """The number of steps of a training."""
     from stillhouse.training.batches import steps_for
 
     return steps_for(TRAININGS[step](scale), config.batch_size, config.epochs, config.max_steps)
 
 
 def _examples(step: str, config: Any, scale: Scale) -> float:
-    """The examples of all steps of a training, three times."""
+    """The examples of all steps of a training, times three."""
     return TRAINED * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
 
 
 def _groups(config: Any, scale: Scale) -> float:
-    """A training on a query, its positive and its negatives."""
+    """A training on queries with their positives and negatives."""
     read = QUERY_TOKENS + (1 + config.negatives_per_query) * scale.tokens
     return _examples("train-retriever", config, scale) * read
 
 
 def _pairs(config: Any, scale: Scale) -> float:
-    """A training of a cross-encoder on the same groups, each candidate read with the query."""
+    """A training of a cross-encoder on the same groups, which reads each candidate with its query."""
     read = (1 + config.negatives_per_query) * min(config.max_length, QUERY_TOKENS + scale.tokens)
     return _examples("train-reranker", config, scale) * read
 
 
 def _pretraining(config: Any, scale: Scale) -> float:
-    """Half as much again for the decoder and the head."""
+    """Pre-training, with 50 % more for the decoder and the head."""
     return 1.5 * _examples("pretrain", config, scale) * min(config.max_length, scale.tokens)
 
 
 def _scored(*splits: str) -> Callable[[Any, Scale], float]:
-    """Each query with its candidates; a teacher that is fused may have none."""
+    """Each query with its candidates; a fused teacher may need no cross-encoder."""
 
     def tokens(config: Any, scale: Scale) -> float:
         if getattr(config, "kind", "") == "best":
@@ -152,7 +153,7 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
 
 
 def _averages(config: Any, scale: Scale) -> float:
-    """The dev queries' candidates, once for each share; the vectors of both ends are known from their indexes."""
+    """The dev queries' candidates, once per share; the vectors of both ends are known from their indexes."""
     between = [alpha for alpha in config.alphas if 0 < alpha < 1]
     dev = min(config.eval_queries or _asked(scale, "dev"), _asked(scale, "dev"))
     read = min(scale.passages, dev * config.eval_depth) * scale.tokens + dev * QUERY_TOKENS
@@ -180,4 +181,4 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "hybrid": _queries("dev"),
     "select-best": _queries("dev"),
 }
-"""Tokens that a step's model reads, those of a training counted three times; other steps read none."""
+"""The tokens that a step's model reads; trainings count three times, and other steps read none."""

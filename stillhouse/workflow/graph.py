@@ -2,7 +2,7 @@
 
 `dvc.yaml` and the Kubeflow pipeline are both made from this table, so they cannot drift apart. The name of a use is its
 section in `params.yaml`, its DVC stage and its Kubeflow task; its outputs lie in `artifacts/<use>/<output>`. A recipe
-may leave uses out, change what they read and add others (`graph_of`).
+may leave uses out, change their inputs and add others (`graph_of`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _mine(name: str, system: str) -> Use:
 
 
 def _best(systems: Mapping[str, str]) -> tuple[Use, Use]:
-    """The choice among retrievers, by the names of their systems, and the run of what was chosen."""
+    """The choice among retrievers, by the names of their systems, and the run of the winner."""
     candidates = {f"candidates/{system}": retriever for system, retriever in systems.items()}
     indexes = {f"indexes/{system}": f"{system}_index/index" for system in systems}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
@@ -48,7 +48,7 @@ def _best(systems: Mapping[str, str]) -> tuple[Use, Use]:
 
 
 def _evaluate(runs: Mapping[str, str], trainings: Iterable[str]) -> Use:
-    """The evaluation of runs, by the names of systems, with the loss curves of trainings."""
+    """The evaluation of runs, by system name, with the loss curves of trainings."""
     curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
     return Use("evaluate", "evaluate", CORPUS | {f"run/{system}": run for system, run in runs.items()} | curves)
 
@@ -148,7 +148,7 @@ REFRESHED: tuple[Use, ...] = (
         CORPUS | {"encoder": "champion/retriever", "old_index": "champion_index/index"},
     ),
 )
-"""Uses that a refresh alone has (`releases/refresh/graph.py`), whose settings a recipe may hold."""
+"""Uses that only a refresh has (`releases/refresh/graph.py`), for which a recipe may hold settings."""
 
 APART: tuple[Use, ...] = (
     Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
@@ -183,7 +183,7 @@ APART: tuple[Use, ...] = (
         CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"},
     ),
 )
-"""Uses of steps that a whole run has no need of: examples for the command line."""
+"""Uses of steps that a whole run does not need: examples for the command line."""
 
 
 def find_uses() -> dict[str, Use]:
@@ -191,15 +191,15 @@ def find_uses() -> dict[str, Use]:
 
 
 def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...]:
-    """The uses of a recipe's run, inputs first: those of the papers' run, changed by its section `stages`.
+    """The uses of a recipe's run, inputs first: the papers' run, changed by the recipe's section `stages`.
 
-    Raises `InputError` for a stage, step, input or output that there is not, and for stages that go round in a circle;
+    Raises `InputError` for a stage, step, input or output that does not exist, and for stages that form a cycle;
     `where` names the recipe in messages.
     """
     return changed(USES, recipe.get(STAGES), where, frozenset(recipe))
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:
-    """Every use that a recipe may have a section for: those of the papers' run, left out or not, its own, and those of
-    a refresh."""
+    """Every use that a recipe may have a section for: the papers' run, whether left out or not, the recipe's own uses,
+    and those of a refresh."""
     return find_uses() | {use.name: use for use in (*REFRESHED, *graph_of(recipe, where))}

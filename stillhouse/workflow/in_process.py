@@ -1,4 +1,4 @@
-"""Runs the whole graph in one process, for tests and notebooks: same steps, same folders, no DVC."""
+"""Runs the whole graph in one process, for tests and notebooks: the same steps and folders, without DVC."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from stillhouse.workflow.run_times import note_seconds
 def run_graph(
     configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None, uses: Iterable[Use] = USES
 ) -> dict[str, Report | None]:
-    """Runs the uses of a graph, by default those of the papers' run, in `folder`/artifacts, as `run_uses` does."""
+    """Runs the uses of a graph, by default the papers' run, in `folder`/artifacts, as `run_uses` does."""
     return run_uses(uses, configs, folder / ARTIFACTS, log)
 
 
 def run_uses(
     uses: Iterable[Use], configs: Mapping[str, Any], root: Path, log: Callable[[str], None] = lambda line: None
 ) -> dict[str, Report | None]:
-    """Runs uses in their order below `root` and returns the report of each, None for one that was skipped.
+    """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
-    `log` gets a line before each: which step of how many it is, and how long the rest will take.
+    `log` gets a line before each use with its position in the run and the estimated time left.
 
-    `configs` maps every use to its settings. A use is skipped when its outputs are whole and record the same settings
-    and inputs; they do not record code, so after a change of code the folder is to be removed.
+    `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same settings
+    and inputs. They do not record the code, so remove the folder after a change of code.
     """
     uses, reports = list(uses), dict[str, Report | None]()
     for number, use in enumerate(uses, start=1):
@@ -49,22 +49,22 @@ def run_uses(
 
 
 def expected(uses: Sequence[Use], configs: Mapping[str, Any], root: Path) -> list[Use]:
-    """The uses that `run_uses` will execute: those that are still to do, and those that it never skips."""
+    """The uses that `run_uses` will execute: those still to do, and those that it never skips."""
     left = still_to_do(uses, configs, root)
     return [use for use in uses if use in left or location_fields(use.step)]
 
 
 def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:
-    """Raises `InputError` where uses would write below `root` over what no step wrote: before hours of work."""
+    """Raises `InputError` if uses would overwrite something below `root` that no step wrote, before hours of work."""
     for use in uses:
         for path in use.output_paths(root).values():
             refuse_foreign(path, use.name)
 
 
 def up_to_date(use: Use, config: Any, root: Path) -> bool:
-    """Whether the outputs of a use exist, whole, and were made from the inputs and settings of now.
+    """Whether the outputs of a use are complete and were made from the current inputs and settings.
 
-    Never true of a use that reads something outside the graph, since its settings do not say what lies there.
+    Never true for a use that reads something outside the graph, since its settings do not say what lies there.
     """
     if location_fields(use.step):
         return False

@@ -1,4 +1,4 @@
-"""A folder to work in: a recipe that fits its source, and the time that the run will take."""
+"""Creates a workspace with a recipe that fits its source, and forecasts how long the run will take."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NOTHING: Settings = {}
 
 
 def make(folder: Path, source: str | None, recipe: str | None, hours: float | None) -> str:
-    """Makes the folder, shows what was seen of the source, and returns a line on the time that the run will take.
+    """Makes the folder, shows what was found in the source, and returns a line with the run's expected time.
 
-    Raises `InputError` as `make_workspace` does, and for hours that do not suffice.
+    Raises `InputError` as `make_workspace` does, and if the hours do not suffice.
     """
     own, time = NOTHING, ""
     if not recipe or hours:
@@ -38,7 +38,7 @@ def make(folder: Path, source: str | None, recipe: str | None, hours: float | No
 
 
 def first_look(source: str | None) -> FirstLook | None:
-    """What can be seen of a source in a few seconds; None of a data set of ir_datasets, which `ingest` fetches."""
+    """What a few seconds show of a source; None for a data set of ir_datasets, which `ingest` fetches."""
     from stillhouse.corpus.first_look import look_at
 
     if source is not None and source.startswith(SCHEME):
@@ -49,7 +49,7 @@ def first_look(source: str | None) -> FirstLook | None:
 
 
 def timed(recipe: str, own: Settings, look: FirstLook | None, hours: float | None) -> tuple[Settings, str]:
-    """The settings, `own` among them, with which a run fits into `hours`, and a line on the time that it will take."""
+    """The settings, including `own`, with which a run fits into `hours`, and a line with its expected time."""
     from stillhouse.workflow.recipes import find_recipe, load_recipe
     from stillhouse.workflow.run_forecast import fit_into, forecast, with_settings
 

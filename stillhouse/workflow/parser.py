@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """The parsed arguments. Raises `InputError` for an unknown flag, a missing or an ill-placed value."""
+        """The parsed arguments. Raises `InputError` for an unknown flag and for a missing or misplaced value."""
         namespace, unknown = self.parse_known_args(argv)
         for word in unknown:
             if word.startswith("-"):
@@ -69,15 +69,15 @@ def _place(text: str, kind: str, fits: Callable[[Path], bool]) -> Path:
         path.stat()
     except FileNotFoundError:
         if path.is_symlink():
-            raise argparse.ArgumentTypeError(f"{text} is a link to what does not exist; name another place") from None
+            raise argparse.ArgumentTypeError(f"{text} is a link to nowhere; name another place") from None
         return path
-    except PermissionError:  # said where it is written to
+    except PermissionError:  # reported when it is written to
         return path
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise argparse.ArgumentTypeError(f"{text!a} cannot be a {kind} ({why}); name another") from None
     if not fits(path):
-        raise argparse.ArgumentTypeError(f"{text} is no {kind}; name another place")
+        raise argparse.ArgumentTypeError(f"{text} is not a {kind}; name another place")
     return path
 
 
@@ -86,11 +86,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 120))
 
     def _expand_help(self, action: argparse.Action) -> str:
-        """The text as it stands: a `%` in it is no format."""
+        """The text unchanged: a `%` in it is not a format specifier."""
         return self._get_help_string(action) or ""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        """Keeps the line breaks of a help text, as in a list of choices."""
+        """Keeps the line breaks of a help text, for example in a list of choices."""
         lines = []
         for part in text.splitlines():
             indent = part[: len(part) - len(part.lstrip())]

@@ -1,4 +1,4 @@
-"""All steps of a recipe in this process, as `stillhouse run` and the Python function `run` start them."""
+"""Runs all steps of a recipe in this process, for `stillhouse run` and the Python function `run`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stillhouse.workflow.run_times import estimate
 
 
 def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
-    """The use `until` and all that it needs; without it all uses. Raises `InputError` for a use that does not exist."""
+    """The use `until` and everything it needs, or all uses without it. Raises `InputError` if it does not exist."""
     names = [use.name for use in uses]
     if until and until not in names:
         raise InputError(f"--until {until}: no such use; {nearest(until, names)}")
@@ -26,10 +26,10 @@ def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
 
 
 def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> None:
-    """Runs uses in their order below `root`; what is up to date is skipped. Logs the time that is left.
+    """Runs uses in order below `root`, skips those that are up to date, and logs the time left.
 
-    `settings` maps every use to its config. Raises what the steps raise, and `InputError` before any work where an
-    output would replace what no step wrote.
+    `settings` maps every use to its config. Raises what the steps raise, and, before any work, `InputError` if an
+    output would replace something that no step wrote.
     """
     refuse_foreign_outputs(uses, root)
     with only_process(root):

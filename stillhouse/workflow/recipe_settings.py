@@ -1,7 +1,7 @@
-"""Single settings in the place of a recipe's: of a command line, `retriever_1.learning_rate=1e-5`, or of a run form.
+"""Single settings that replace a recipe's: from a command line, `retriever_1.learning_rate=1e-5`, or a run form.
 
-The form of a Kubeflow run has one field for all that has none of its own: JSON with sections and settings as they stand
-in `params.yaml`, `{"retriever_1": {"epochs": 8}}`.
+The form of a Kubeflow run has one field for all settings without a field of their own: JSON with sections and settings
+as in `params.yaml`, `{"retriever_1": {"epochs": 8}}`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stillhouse.setting_kinds import from_text, plain
 from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import Recipe, configs
 
-EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as they stand in params.yaml'
+EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as in params.yaml'
 
 
 def add_set_flag(parser: ArgumentParser) -> None:
-    """`--set`, whose values `with_settings` takes as `arguments.settings`."""
+    """Adds `--set`, whose values `with_settings` takes as `arguments.settings`."""
     parser.add_argument(
         "--set",
         metavar="USE.SETTING=VALUE",
@@ -33,9 +33,9 @@ def add_set_flag(parser: ArgumentParser) -> None:
 
 
 def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:
-    """The recipe with settings of `words`, each `USE.SETTING=VALUE`; `where` names the recipe in messages.
+    """The recipe with the settings in `words`, each `USE.SETTING=VALUE`; `where` names the recipe in messages.
 
-    Raises `InputError` that names the nearest use, setting or value, and for settings that do not go together.
+    Raises `InputError` with the nearest use, setting or value, and for settings that do not go together.
     """
     changed = {name: dict(values) for name, values in recipe.items()}
     uses = known_uses(recipe, where)
@@ -44,7 +44,7 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         place, equals, text = word.partition("=")
         name, dot, setting = place.partition(".")
         if not (equals and dot and setting) or place in given:
-            raise InputError(f"--set {word}: write USE.SETTING=VALUE, as retriever_1.learning_rate=1e-5, each once")
+            raise InputError(f"--set {word}: write USE.SETTING=VALUE, like retriever_1.learning_rate=1e-5, each once")
         given.add(place)
         if name not in uses:
             raise InputError(f"--set {word}: {where} has no use {name!r}; {nearest(name, uses)}")
@@ -59,19 +59,19 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
 
 
 def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, Any]]:
-    """The sections and settings that the field of a run form names; none of an empty one.
+    """The sections and settings in the field of a run form; empty for an empty field.
 
-    Raises `InputError` for what is no JSON of sections, that names the nearest section, setting or value, and for
-    settings that do not go together with those of `recipe`, which `where` names in messages.
+    Raises `InputError` for anything but JSON with sections, with the nearest section, setting or value for an unknown
+    one, and for settings that do not go together with `recipe`, which `where` names in messages.
     """
     if not text.strip():
         return {}
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise InputError(f"settings is no JSON: {error}; {EXAMPLE}") from None
+        raise InputError(f"settings is not valid JSON: {error}; {EXAMPLE}") from None
     if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
-        raise InputError(f"settings must name sections, and in each of them settings; {EXAMPLE}")
+        raise InputError(f"settings must be sections that contain settings; {EXAMPLE}")
     known = {use.section for use in known_uses(recipe, where).values()}
     for section, values in found.items():
         if section not in known:
@@ -83,13 +83,13 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
 
 
 def with_sections(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The recipe with these settings in the place of its own."""
+    """The recipe with these settings in place of its own."""
     names = [*recipe, *(name for name in sections if name not in recipe)]
     return {name: {**recipe.get(name, {}), **sections.get(name, {})} for name in names}
 
 
 def _refuse_measures(setting: str, value: Any) -> None:
-    """Raises `InputError` for measures that do not exist, which the step itself would notice at the run's end."""
+    """Raises `InputError` for measures that do not exist; the step would notice only at the end of the run."""
     if setting == "measures":
         from stillhouse.evaluation.measures import parse_measures
 

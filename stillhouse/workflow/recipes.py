@@ -1,4 +1,4 @@
-"""Recipes: YAML files that give each use of a step its settings, by name (shipped with the package) or by path."""
+"""Recipes: YAML files with the settings of each use of a step, found by name (shipped) or by path."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ SHIPPED = Path(__file__).resolve().parent.parent / "recipes"
 
 
 def shipped_files(folder: Path) -> dict[str, Path]:
-    """The YAML files of a folder of the package, by name without suffix."""
+    """The YAML files in a folder of the package, by name without suffix."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def find_file(name: str, folder: Path, what: str) -> Path:
-    """The file of a name: one that `folder` of the package holds, or a person's own, given by its path.
+    """The file with a name: a shipped one from `folder`, or a user's own, given by its path.
 
-    Raises `InputError` when there is none; `what` says in its sentence what is looked for.
+    Raises `InputError` if there is none; `what` names the kind of file in the message.
     """
     shipped = shipped_files(folder)
     if name in shipped:
         return shipped[name]
     if Path(name).is_file():
         return Path(name)
-    raise InputError(f"there is no {what} {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+    raise InputError(f"there is no {what} {name!r}, neither shipped nor a file; {nearest(name, shipped)}")
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe. A name without a suffix means a shipped one. Raises `InputError` when there is none."""
+    """The file of a recipe. A name without a suffix means a shipped one. Raises `InputError` if it does not exist."""
     return find_file(name, SHIPPED, "recipe")
 
 
 def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads the recipe of a whole run. Raises `InputError` for a section that is no use, and for wrong `stages`."""
+    """Reads the recipe of a whole run. Raises `InputError` for a section that names no use, and for invalid
+    `stages`."""
     recipe = read_recipe(path)
     refuse_unknown_sections(recipe, [*known_uses(recipe, str(path)), STAGES], str(path))
     return recipe
 
 
 def configs(recipe: Recipe, where: str) -> dict[str, Any]:
-    """The settings of every use, checked; one without a section has its defaults.
+    """The checked settings of every use; a use without a section has its defaults.
 
-    Those of the papers' run are there even where the recipe's `stages` leave them out: its `graph_of` says what is run.
-    Raises `InputError` that names the nearest section, setting or value. `where` names the recipe in messages.
+    Includes the uses of the papers' run that the recipe's `stages` leave out; its `graph_of` says which ones run.
+    Raises `InputError` with the nearest section, setting or value. `where` names the recipe in messages.
     """
     uses = known_uses(recipe, where)
     refuse_unknown_sections(recipe, [*uses, STAGES], where)
@@ -69,14 +70,14 @@ def sections(recipe: Recipe) -> list[str]:
 
 
 def location_fields(step: Step) -> list[str]:
-    """The settings of a step that say where something lies."""
+    """The settings of a step that name a location."""
     return [field.name for field in dataclasses.fields(step.config) if field.metadata.get("location")]
 
 
 def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]]:
-    """The recipe with its relative locations, usable from folder `start`, made usable from folder `target`.
+    """The recipe with its relative locations changed from folder `start` to folder `target`.
 
-    A location that is no existing path (the name of a model on a hub, say) stays unchanged.
+    A location that is not an existing path, such as the name of a model on a hub, stays unchanged.
     """
     result = {name: dict(values) for name, values in recipe.items()}
     uses = known_uses(recipe)

@@ -1,4 +1,4 @@
-"""How long a whole run will take before it starts, by a first look at its source; and a run that fits into a time."""
+"""Forecasts the time of a whole run from a first look at its source, and fits a run into a given time."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
 FEWEST_STEPS = 10
-"""A training of fewer steps is not worth its measurements."""
+"""A training with fewer steps is not worth its measurements."""
 NEAR = 1.05
-"""A run that takes so much longer than asked still fits: a forecast is no better."""
+"""A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
 PAIRS_A_PASSAGE = 2
-"""Sentences of a passage, about, that become train queries where there are no others."""
+"""The approximate number of sentences per passage that become train queries if there are no others."""
 NAMED = 4
-"""The uses that a forecast names, those that take longest."""
+"""How many uses a forecast names: those that take longest."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """The seconds of every use of a run, and the steps of its trainings. `more` where the source was not read whole."""
+    """The seconds of every use of a run, and the steps of its trainings. `more` if only part of the source was read."""
 
     seconds: Mapping[str, float]
     steps: Mapping[str, int]
@@ -61,7 +61,7 @@ class Forecast:
 def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
     """The time of a recipe's run on a source.
 
-    None with a GPU, for a source that nobody looked at, and for a starting model that is not on this machine.
+    None with a GPU, without a look at the source, and if the starting model is not on this machine.
     """
     settings = configs(recipe, "recipe")
     weights = _weights(settings["fetch_model"].model)
@@ -75,13 +75,13 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
 
 
 def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) -> Scale:
-    """What sets the time of a run, as far as a first look and the settings of `ingest` show."""
+    """What determines the time of a run, from a first look and the settings of `ingest`."""
     tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
     return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
 
 
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
-    """The queries of each split after `ingest`."""
+    """The number of queries in each split after `ingest`."""
     found = dict(look.questions)
     if ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled):
         made = PAIRS_A_PASSAGE * look.passages
@@ -99,7 +99,7 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
 
 
 def _weights(model: str) -> int | None:
-    """The weights of a starting model's layers; None for a model that is not here."""
+    """The number of weights in a starting model's layers; None if the model is not on this machine."""
     from stillhouse.retrieval.models.model_place import locate
 
     try:
@@ -109,14 +109,14 @@ def _weights(model: str) -> int | None:
 
 
 def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A recipe with settings, by section, in the place of its own."""
+    """A recipe with these settings, by section, in place of its own."""
     return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}
 
 
 def fit_into(hours: float, recipe: Recipe, look: FirstLook | None) -> dict[str, dict[str, int]]:
-    """Settings, by section, with which a run takes `hours` at most: its trainings get fewer steps.
+    """Settings, by section, with which a run takes at most `hours`: its trainings get fewer steps.
 
-    Raises `InputError` where what is no training takes longer than that, and where no forecast can be made.
+    Raises `InputError` if the other steps alone take longer, and if no forecast can be made.
     """
     expected = forecast(recipe, look)
     if expected is None:

@@ -1,7 +1,7 @@
-"""Which step of a run is at hand, of how many, and how long the rest will take: for `stillhouse run` and `dvc repro`.
+"""Which step of how many a run is at, and how long the rest will take: for `stillhouse run` and `dvc repro`.
 
-DVC starts every stage as a process of its own. Such a process knows its place from what the others have left: outputs
-that were made of today's settings, inputs and code are done, all others are still to do.
+DVC starts every stage as a separate process. Such a process infers its position from the outputs of the others: those
+made from the current settings, inputs and code are done, all others are still to do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stillhouse.workflow.run_times import estimate
 from stillhouse.yaml_file import read_yaml
 
 STAGE = "DVC_STAGE"
-"""Environment variable in which DVC names the stage that it runs, as `retriever_1` or `dvc.yaml:retriever_1`."""
+"""Environment variable with the stage that DVC runs, as `retriever_1` or `dvc.yaml:retriever_1`."""
 ENVIRONMENT = ARTIFACTS / "environment.json"
 
 
@@ -33,18 +33,18 @@ def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str
 
 
 def made_of(use: Use, config: Any, root: Path, inputs: Mapping[str, Manifest], *, verify: bool = True) -> bool:
-    """Whether the outputs of a use are there and were made from these settings and inputs.
+    """Whether the outputs of a use exist and were made from these settings and inputs.
 
-    With `verify` their files must be whole too.
+    With `verify`, their files must be undamaged too.
     """
     digests = {name: manifest.digest for name, manifest in inputs.items()}
     ports = {port.name: port for port in use.step.outputs}
     for name, path in use.output_paths(root).items():
         try:
             manifest = read_manifest(path, verify=verify)
-        except InputError:  # missing or damaged: made anew
+        except InputError:  # missing or damaged: to be made again
             return False
-        if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
+        if manifest.facts.get("passed") is False:  # so that a failed validation is reported every time
             return False
         made_from = {key: digest for key, digest in manifest.inputs.items() if key not in ports[name].beside}
         if (manifest.step, manifest.config, made_from) != (use.step_name, recorded(config), digests):
@@ -57,9 +57,9 @@ def made_of(use: Use, config: Any, root: Path, inputs: Mapping[str, Manifest], *
 def still_to_do(
     uses: Iterable[Use], settings: Mapping[str, Any], root: Path, of_this_code: Callable[[Use], bool] = lambda use: True
 ) -> list[Use]:
-    """The uses whose outputs are missing or of the past, and those that depend on them.
+    """The uses whose outputs are missing or outdated, and those that depend on them.
 
-    It reads manifests alone, so a damaged file is not seen; nor is what lies outside the graph, as a source.
+    Reads only manifests, so it notices neither damaged files nor changes outside the graph, such as in a source.
     """
     left: list[Use] = []
     for use in uses:
@@ -85,13 +85,13 @@ def dvc_stage(params: Path) -> Use | None:
     name = os.environ.get(STAGE, "").rpartition(":")[2]
     if not name:
         return None
-    with suppress(InputError):  # which the stages that it concerns say
+    with suppress(InputError):  # the stages that it concerns report it
         return next((use for use in graph_of(load_recipe(params), str(params)) if use.name == name), None)
     return None
 
 
 def position_in_dvc(use: Use, params: Path) -> str | None:
-    """The line about a stage of `dvc repro`, in whose folder this process is; None where the recipe cannot be read."""
+    """The line about a stage of `dvc repro`, run in the workspace's folder; None if the recipe cannot be read."""
     try:
         recipe = load_recipe(params)
         settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
@@ -102,7 +102,7 @@ def position_in_dvc(use: Use, params: Path) -> str | None:
 
 
 def _of_this_code() -> Callable[[Use], bool]:
-    """Whether DVC's lock says that a stage ran with the code and libraries of now; manifests do not record these."""
+    """Whether, by dvc.lock, a stage ran with the current code and libraries, which manifests do not record."""
     try:
         now = hashlib.md5(ENVIRONMENT.read_bytes(), usedforsecurity=False).hexdigest()
         stages = read_yaml(Path("dvc.lock"))["stages"]

@@ -1,10 +1,11 @@
-"""How long uses of steps took on this machine, and what is left of a run by that.
+"""How long uses of steps took on this machine, and the time left of a run estimated from that.
 
-What never ran here is reckoned from its arithmetic (`first_run_times`) once corpus and starting model are there.
+For uses that never ran here, the time is computed from their arithmetic (`first_run_times`) once corpus and starting
+model exist.
 
-Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings
-to [seconds, passages of the corpus]. They are a convenience; a file that is damaged, that others wrote, or that cannot
-be written changes nothing but the estimates.
+Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings to
+[seconds, passages of the corpus]. They are a convenience: a file that is damaged, foreign or not writable affects only
+the estimates.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from stillhouse.workflow.graph import CORPUS, START, Use
 
 Times = dict[str, dict[str, list[float]]]
 KEPT = 10
-"""Settings of a use whose seconds are kept."""
+"""For how many settings of a use the seconds are kept."""
 
 
 def note_seconds(use: Use, config: Any, root: Path, seconds: float) -> None:
-    """Keeps what a use took, for later runs."""
+    """Records the seconds of a use, for later runs."""
     times = _read(use.step_name)
     known = times.setdefault(use.name, {})
     known.pop(_digest(config), None)
     known[_digest(config)] = [round(seconds, 1), _passages(root)]
     times[use.name] = dict(list(known.items())[-KEPT:])
     with suppress(OSError, InputError), own_file(_path(use.step_name)) as path:
-        path.write_text(json.dumps(times, indent=2) + "\n", encoding="utf-8")  # in their order: the last one last
+        path.write_text(json.dumps(times, indent=2) + "\n", encoding="utf-8")  # in order, the newest last
 
 
 def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
-    """What a use will take by what it, or else another use of its step, took with these settings; None for unknown.
+    """The seconds that a use, or else another use of its step, took with these settings; None if unknown.
 
-    It grows with the corpus, except for a training whose number of steps is a setting.
+    They are scaled with the corpus, except for a training whose number of steps is a setting.
     """
     times, digest = _read(use.step_name), _digest(config)
     for known in (times.get(use.name, {}), *times.values()):
@@ -55,7 +56,7 @@ def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
 
 
 def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path, left: str = "") -> str:
-    """The time that uses will take together, as "about 12 min" and the word `left`, or that it is not known."""
+    """The total time of uses, as "about 12 min" and the word `left`, or a note that it is not known."""
     uses = list(uses)
     expected = [expected_seconds(use, configs[use.name], root) for use in uses]
     known = [seconds for seconds in expected if seconds is not None]
@@ -67,9 +68,9 @@ def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path, left: 
             predicted_seconds(use.step_name, configs[use.name], scale) if seconds is None else seconds
             for use, seconds in zip(uses, expected)
         ]
-        return f"about {in_words(sum(reckoned))}{left}, reckoned from the speed of this machine"
+        return f"about {in_words(sum(reckoned))}{left}, estimated from the speed of this machine"
     if not known:
-        return "no estimate yet, as nothing like it has run here"
+        return "no estimate yet, because nothing like it has run here"
     new = f"{len(expected) - len(known)} of {len(expected)}"
     return f"more than {in_words(sum(known))}{left} ({new} steps run here for the first time)"
 
@@ -79,7 +80,7 @@ def _digest(config: Any) -> str:
 
 
 def _passages(root: Path) -> float:
-    """How many passages the corpus has; 0 where there is none yet."""
+    """The number of passages in the corpus; 0 if there is none yet."""
     with suppress(InputError):
         return float(read_manifest(root / CORPUS["corpus"], verify=False).facts.get("passages", 0))
     return 0.0

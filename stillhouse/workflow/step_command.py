@@ -1,4 +1,4 @@
-"""`stillhouse <step>`: the flags of a step come from its declaration, its settings from a recipe and from flags."""
+"""`stillhouse <step>`: flags come from the declaration of the step, settings from a recipe and from flags."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
             if line and context.rank() == 0:
                 context.say(line)
             report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
-    if context.rank() > 0:  # one of several processes writes, as of the outputs
+    if context.rank() > 0:  # only the first process writes, as with the outputs
         return 0
     if arguments.metrics:
         with own_file(arguments.metrics) as path:
@@ -63,7 +63,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
 
 
 def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
-    """The input folders of a command line. Raises `InputError` for a `NAME=FOLDER` that is ill-formed or repeated."""
+    """The input folders of a command line. Raises `InputError` for a malformed or repeated `NAME=FOLDER`."""
     found: dict[str, Path] = {}
     for port in step.inputs:
         given = getattr(arguments, port.name)
@@ -74,7 +74,7 @@ def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
             name, equals, folder = text.partition("=")
             if not equals or not folder or not NAME.fullmatch(name):
                 raise InputError(
-                    f"{port.flag} {text}: write NAME=FOLDER, the name of letters, digits, _ and -, as "
+                    f"{port.flag} {text}: write NAME=FOLDER, a name of letters, digits, _ and -, as in "
                     f"{port.flag} bm25=artifacts/bm25/{port.name}"
                 )
             if f"{port.name}/{name}" in found:
@@ -89,7 +89,7 @@ def flag_of(name: str) -> str:
 
 
 def step_parser(step: Step) -> Parser:
-    """The parser of one step: a flag for every input, output and setting, and the common ones."""
+    """The parser of one step, with a flag for every input, output and setting, and the common flags."""
     names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config)) + list(COMMON_FLAGS)
     twice = sorted({name for name in names if names.count(name) > 1})
     assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
@@ -109,7 +109,7 @@ def step_parser(step: Step) -> Parser:
     kinds = field_types(step.config)
     for field in own_first(step.config):
         known = kind_of(kinds[field.name])
-        # A switch may be given bare: `--normalize` says `--normalize true`.
+        # A switch needs no value: `--normalize` means `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
         group.add_argument(flag_of(field.name), dest=field.name, metavar=_metavar(known), help=_describe(field), **bare)
     add_common_flags(parser, step.divided)
@@ -117,14 +117,14 @@ def step_parser(step: Step) -> Parser:
 
 
 def own_first(config: type) -> list[dataclasses.Field[Any]]:
-    """The settings of a class in the order in which a person reads them: its own, then those that it shares."""
+    """The settings of a class in reading order: its own first, then inherited ones."""
     by_name = {field.name: field for field in dataclasses.fields(config)}
     order = [name for cls in config.__mro__ for name in inspect.get_annotations(cls)]
     return [by_name[name] for name in dict.fromkeys(order)]
 
 
 def add_common_flags(parser: Parser, divided: bool) -> None:
-    """Flags that every step has beside its own; one that is divided has that of the engine too."""
+    """Flags that every step has besides its own; a step that is divided also gets the engine's."""
     group = parser.add_argument_group("how it runs")
     group.add_argument(
         "--params",
@@ -148,7 +148,7 @@ def add_engine_flag(group: argparse._ActionsContainer) -> None:
 
 
 def add_context_flags(group: argparse._ActionsContainer) -> None:
-    """Flags for what is not data: where unfinished work lives, the device, progress bars."""
+    """Flags for everything but data: where unfinished work is kept, the device, progress bars."""
     group.add_argument(
         "--work",
         metavar="FOLDER",
@@ -165,9 +165,9 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
 
 @contextmanager
 def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Iterator[None]:
-    """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs.
+    """Sets the environment variables of `stillhouse.context` from the context flags until the block ends.
 
-    A command that writes all it makes into one `folder` keeps unfinished work there, unless it is given another place.
+    A command that writes everything to one `folder` keeps unfinished work there, unless another place is given.
     """
     work = arguments.work
     if folder is not None and work is None and not os.environ.get(context.WORK_ROOT):
@@ -215,7 +215,7 @@ def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
 
 
 def split_section(text: str, default: str) -> tuple[Path, str]:
-    """`params.yaml:retriever_1` as a path and a section; the path itself may hold colons."""
+    """Splits `params.yaml:retriever_1` into a path and a section; the path itself may contain colons."""
     path, colon, section = text.rpartition(":")
     if colon and path and "/" not in section and not Path(text).is_file():
         return Path(path), section
@@ -223,10 +223,10 @@ def split_section(text: str, default: str) -> tuple[Path, str]:
 
 
 def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
-    """The settings that a recipe gives one step; none when it leaves the section out.
+    """The settings that a recipe gives one step; empty if the recipe leaves the section out.
 
     The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
-    is no use stands in a file written for that step alone.
+    is not a use belongs to a file for that step alone.
     """
     recipe = read_recipe(path)
     uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
@@ -240,12 +240,12 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
 
 
 def example_of(step: Step) -> Use:
-    """The use of the step that its example shows: the first in the graph, or one apart from it."""
+    """The use that the step's example shows: the first in the graph, or one outside it."""
     return next(use for use in (*USES, *APART) if use.step_name == step.name)
 
 
 def command_of(use: Use) -> list[str]:
-    """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
+    """The command line that runs one use in a workspace; each list item is a flag with its value."""
     folders = use.input_paths() | use.output_paths()
     words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
     return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]

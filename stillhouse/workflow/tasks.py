@@ -1,9 +1,9 @@
-"""Which steps one Kubeflow task runs: the stages of a run, each with what it reads and what it hands on.
+"""Which steps one Kubeflow task runs: the stages of a run, each with its inputs and outputs.
 
-Every Kubeflow task costs two pods, some seconds, and some 100 KB of the object in which Argo keeps the run, of which
-Kubeflow reads no more than 1 MiB (`pipelines/workflow_size.py`). So a task is a stage of the run and not a single step,
-and there are few of them. `TASKS` says which uses belong together; a use that a recipe adds joins the
-task of what it reads, and a training begins a task of its own.
+Every Kubeflow task costs two pods, a few seconds, and about 100 KB of the object in which Argo keeps the run, of which
+Kubeflow reads at most 1 MiB (`pipelines/workflow_size.py`). So a task is a stage of the run and not a single step, and
+there are few tasks. `TASKS` says which uses belong together. A use that a recipe adds joins the task whose outputs it
+reads, and a training begins its own task.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ TASKS: Mapping[str, str] = {
     "reranker": "distillation",
     "distilled": "distillation",
 }
-"""The task of a use, by its name or else by that of its step."""
+"""The task of a use, by the use's name or else by its step's."""
 TRAININGS = frozenset({"pretrain", "train-retriever", "train-reranker"})
-"""The steps that begin a task of their own where `TASKS` does not name the use."""
+"""The steps that begin their own task if `TASKS` does not name the use."""
 VERDICT = "validate/validation"
-"""What a task is given that waits for nothing but the one that validates."""
+"""The input of a task that depends only on the one that validates."""
 
 
 @dataclass(frozen=True)
 class Task:
     """Uses that one Kubeflow task runs, one after the other.
 
-    `inputs` are the `use/output` of other tasks that it reads, `outputs` those of its own that it hands on: to other
-    tasks, to people, or to both. What its own uses alone read stays inside.
+    `inputs` are the `use/output` of other tasks that it reads. `outputs` are those of its own that it hands on, to
+    other tasks or to people. Outputs that only its own uses read stay inside.
     """
 
     name: str
@@ -57,20 +57,20 @@ class Task:
     outputs: tuple[str, ...]
 
     def output_port(self, source: str) -> Port:
-        """The port of one of its uses' outputs."""
+        """The port of an output of one of its uses."""
         return next(use.step.port_of(source.partition("/")[2]) for use in self.uses if use.name == used(source))
 
     def holds(self, source: str) -> str:
-        """What Kubeflow shows one of its inputs as."""
+        """The type that Kubeflow shows for one of its inputs."""
         found = (use.step.port_of(key) for use in self.uses for key, of in use.inputs.items() if of == source)
         return next((port.holds for port in found), "Dataset")
 
 
 def tasks_of(uses: Sequence[Use], rows: Mapping[str, str] = TASKS, wanted: Collection[str] = ()) -> tuple[Task, ...]:
-    """The tasks of `uses`, which stand after what they read; each task after those that it reads.
+    """The tasks of `uses`, which are in the order of their dependencies, as are the tasks.
 
-    `wanted` are outputs that are handed on though no use of another task reads them. A use does not join a task when
-    the two would then wait for each other; it begins another one.
+    `wanted` are outputs that are handed on even if no use of another task reads them. If joining a task would make two
+    tasks wait for each other, the use begins another task.
     """
     groups = _Groups(rows)
     for use in uses:
@@ -85,7 +85,7 @@ def tasks_of(uses: Sequence[Use], rows: Mapping[str, str] = TASKS, wanted: Colle
         members = groups.members[name]
         own = {use.name for use in members}
         inputs = [source for use in members for source in use.inputs.values() if used(source) not in own]
-        # A task that waits for others too is kept by these.
+        # A task that also waits for other tasks is held back by those.
         if validated and validated != name and inputs and {groups.of.get(used(of)) for of in inputs} == {validated}:
             inputs.insert(0, VERDICT)
             read_elsewhere.add(VERDICT)
@@ -99,7 +99,7 @@ def tasks_of(uses: Sequence[Use], rows: Mapping[str, str] = TASKS, wanted: Colle
 def _handed_on(
     members: Iterable[Use], read: Collection[str], read_elsewhere: Collection[str], wanted: Collection[str]
 ) -> Iterator[str]:
-    """What other tasks read, what nothing reads, as it is made for people, and every model."""
+    """Outputs that other tasks read, outputs that nothing reads, since they are made for people, and every model."""
     for use in members:
         for port in use.step.outputs:
             source = f"{use.name}/{port.name}"
@@ -117,7 +117,7 @@ class _Groups:
         """The task of each use that has one."""
 
     def put(self, use: Use) -> None:
-        """Adds a use to the task that it belongs to, or to a new one of its own name where that cannot be."""
+        """Adds a use to its task, or to a new task with its own name if that is impossible."""
         read = list(dict.fromkeys(self.of[name] for name in use.read_from if name in self.of))
         name = self._belongs(use, read)
         if name in self.members and any(other != name and name in self._before(other) for other in read):
@@ -134,7 +134,7 @@ class _Groups:
         return max(read, key=self.in_order().index)
 
     def _before(self, name: str) -> set[str]:
-        """The tasks that a task waits for, directly or not."""
+        """The tasks that a task waits for, directly or indirectly."""
         found, left = set[str](), [name]
         while left:
             for use in self.members[left.pop()]:
@@ -144,7 +144,7 @@ class _Groups:
         return found
 
     def in_order(self) -> list[str]:
-        """The tasks, every one after those that it waits for."""
+        """The tasks, each after those that it waits for."""
         found: list[str] = []
         left = list(self.members)
         while left:

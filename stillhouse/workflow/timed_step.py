@@ -1,7 +1,7 @@
-"""Runs one use of a step in a process of its own and says how fast it trained and how much memory it took.
+"""Runs one use of a step in a separate process and reports its training speed and peak memory.
 
-The figures depend on the machine, so they are handed back and stand in no artifact. Time is that of training steps
-alone: loading, held-out measurements and the first step, in which libraries set themselves up, are left out.
+The figures depend on the machine, so they are returned and not stored in an artifact. Only training steps are timed:
+loading, held-out measurements and the first step, in which libraries initialise, are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stillhouse.workflow.graph import Use
 
 @dataclass(frozen=True)
 class Timing:
-    """What a training took. `steps` were timed and took `seconds`; memory is the process's peak, in MiB."""
+    """The cost of a training. `steps` steps took `seconds`; memory is the process's peak, in MiB."""
 
     steps: int
     seconds: float
@@ -38,7 +38,7 @@ class Timing:
 
 
 class StepClock:
-    """A progress bar that times training steps. What happens between a measurement's end and the next step counts."""
+    """A progress bar that times training steps. The time from the end of a measurement to the next step counts."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self.steps, self.seconds, self.started = bar, 0, 0.0, 0.0
@@ -59,14 +59,14 @@ class StepClock:
         self.bar.update(count)
 
     def set_postfix(self, **values: Any) -> None:
-        """Called after a held-out measurement, whose time is not the training's."""
+        """Is called after a held-out measurement, whose time does not count."""
         self.started = time.perf_counter()
         self.bar.set_postfix(**values)
 
 
 @dataclass(frozen=True)
 class TimedContext(Context):
-    """A context that keeps the clocks of the training bars it made."""
+    """A context that keeps the clocks of the training bars that it made."""
 
     clocks: list[StepClock] = dataclasses.field(default_factory=list)
 
@@ -78,23 +78,23 @@ class TimedContext(Context):
 
 
 def run_timed(use: Use, config: Any, root: Path) -> Timing:
-    """Executes a use below `root` in a process of its own, so that its peak memory is its own too.
+    """Executes a use below `root` in a separate process, to measure its own peak memory.
 
-    Raises what the step raises; `MemoryError` when the system ended the process.
+    Raises what the step raises, and `MemoryError` if the system killed the process.
     """
     try:
-        # Not a fork: a fork would begin with the memory of this process.
+        # Not a fork, which would start with the memory of this process.
         with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
             return pool.submit(execute_timed, use, config, root).result()
     except BrokenProcessPool:
         raise MemoryError(
-            f"the process of {use.name} was ended from outside, as systems do when memory runs out; "
+            f"the process of {use.name} was killed from outside, as happens when memory runs out; "
             f"lower {use.name}.batch_size"
         ) from None
 
 
 def execute_timed(use: Use, config: Any, root: Path) -> Timing:
-    """Executes a use in this process, with a clock on its training steps."""
+    """Executes a use in this process and times its training steps."""
     clocks: list[StepClock] = []
 
     def run(config: Any, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -109,10 +109,10 @@ def execute_timed(use: Use, config: Any, root: Path) -> Timing:
 
 
 def peak_memory() -> float:
-    """The most memory that this process held at once, in MiB."""
+    """The peak memory of this process, in MiB."""
     status = Path("/proc/self/status")
     if status.is_file():
-        # getrusage would count the parent's memory too, which a spawned process inherits as its maximum.
+        # getrusage would include the parent's memory, which a spawned process inherits as its maximum.
         fields: Mapping[str, str] = dict(
             line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines() if ":" in line
         )
@@ -122,7 +122,7 @@ def peak_memory() -> float:
 
 
 def _gpu_memory() -> tuple[float, str]:
-    """The most GPU memory that was allocated, in MiB, and what computed."""
+    """The peak allocated GPU memory, in MiB, and the name of the device."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
@@ -131,7 +131,7 @@ def _gpu_memory() -> tuple[float, str]:
 
 
 def reason(error: BaseException) -> str:
-    """An error in one line, for the table."""
+    """An error as one line, for the table."""
     text = " ".join(str(error).split())
     return (
         text if isinstance(error, InputError) else f"{type(error).__name__}: {text}" if text else type(error).__name__

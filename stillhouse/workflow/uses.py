@@ -1,4 +1,4 @@
-"""A use of a step: one node of a graph, with where its inputs come from."""
+"""A use of a step: one node of a graph, with the sources of its inputs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ARTIFACTS = Path("artifacts")
 
 @dataclass(frozen=True)
 class Use:
-    """One use of a step. `inputs` maps the key of an input (a port, or `port/NAME` where a port takes many) to
+    """One use of a step. `inputs` maps the key of an input (a port, or `port/NAME` for a port that takes many) to
     `use/output` of an earlier use.
 
-    Its settings are the recipe's section of its own name, or another use's that it names as `settings_of`.
-    `stands_in` maps an output to the `use/output` that is read instead of it where a recipe leaves the use out.
-    `needs` are optional inputs of the step that this use cannot do without.
+    Its settings are the recipe's section with its own name, or those of the use `settings_of`. `stands_in` maps an
+    output to the `use/output` that is read instead if a recipe leaves the use out. `needs` are optional inputs of the
+    step that this use requires.
     """
 
     name: str
@@ -65,7 +65,7 @@ def needed(uses: Iterable[Use], targets: Iterable[str]) -> list[Use]:
 
 
 def dense(system: str, retriever: str, settings_of: str = "") -> tuple[Use, Use]:
-    """The index and the run of one retriever, `use/output`; their settings may be those of another system."""
+    """The index and the run of one retriever (`use/output`); their settings may be those of another system."""
     corpus, gate = {"corpus": "ingest/corpus"}, {"validation": "validate/validation"}
     other = {part: f"{settings_of}_{part}" if settings_of else "" for part in ("index", "run")}
     inputs = {"retriever": retriever, "index": f"{system}_index/index"}

@@ -1,4 +1,4 @@
-"""Makes a workspace: a recipe as params.yaml, dvc.yaml rendered for it, and a DVC repository that needs no git."""
+"""Makes a workspace: a recipe as params.yaml, its dvc.yaml, and a DVC repository that needs no git."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ OWN_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", ".dvc")
 IGNORED = {
     ".gitignore": ("/artifacts/", "/.stillhouse/"),
     ".dvcignore": ("# What DVC need not look at: unfinished work.", ".stillhouse"),
-    # What DVC writes where it finds git. The folder may come into a git repository later, or lie in one already.
+    # What DVC writes in a git repository. The folder may be in one already, or be added to one later.
     ".dvc/.gitignore": ("/config.local", "/tmp", "/cache"),
 }
-"""The lines that files of ignored names must have; what these files had before stays."""
+"""The lines that ignore files must have; their previous content stays."""
 
 
 def make_workspace(
     folder: Path, source: str | None, recipe: str, own: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Makes `folder`, or fills an existing one that is no workspace yet.
+    """Makes `folder`, or fills an existing folder that is not a workspace yet.
 
-    `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample`: the
-    built-in corpus, `ir_datasets:<id>`); where the recipe has a `repo`, it is a path in that repository. Without it the
-    recipe's own source stays. `own` are settings, by section, that the workspace has instead of the recipe's. What
-    `folder` holds stays too: `.gitignore` and `.dvcignore` get lines that they lack.
-    Raises `InputError` when `folder` is a workspace already or holds what `dvc repro` would replace, for a source that
-    does not exist, and for an unknown recipe or setting.
+    `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample` for the
+    built-in corpus, `ir_datasets:<id>`). If the recipe has a `repo`, it is a path in that repository. Without `source`,
+    the recipe's own stays. `own` holds settings, by section, that replace the recipe's. Existing content of `folder`
+    stays too: `.gitignore` and `.dvcignore` get the lines that they lack. Raises `InputError` if `folder` is a
+    workspace already or holds what `dvc repro` would replace, for a source that does not exist, and for an unknown
+    recipe or setting.
     """
     try:
         from dvc.repo import Repo
@@ -57,7 +57,7 @@ def make_workspace(
     settings = moved(settings, Path(), folder)
     configs(settings, str(path))
 
-    # The recipe's own text is edited, so that its comments stay. DVC wants every section that a stage names.
+    # The recipe's own text is edited, to keep its comments. DVC needs every section that a stage names.
     round_trip = YAML()
     round_trip.preserve_quotes = True
     text = round_trip.load(path.read_text(encoding="utf-8")) or {}
@@ -77,7 +77,7 @@ def make_workspace(
         file.write("    analytics = false\n")
     for name, lines in IGNORED.items():
         if name not in before:
-            (folder / name).unlink(missing_ok=True)  # DVC's own, which holds nothing but a comment
+            (folder / name).unlink(missing_ok=True)  # DVC's own, which contains only a comment
         add_lines(folder / name, lines)
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         round_trip.dump(text, file)
@@ -89,24 +89,24 @@ def refuse_taken(folder: Path) -> None:
     refuse_file_above(folder / "params.yaml")
     for name in OWN_FILES:
         if os.path.lexists(folder / name):
-            raise InputError(f"{folder} has a {name} already; name another folder, or edit its params.yaml")
+            raise InputError(f"{folder} already has a {name}; name another folder, or edit its params.yaml")
     artifacts = folder / ARTIFACTS
     if os.path.lexists(artifacts) and not (artifacts.is_dir() and not any(artifacts.iterdir())):
         raise InputError(f"{artifacts} exists, and `dvc repro` would write there; move it away, or name another folder")
     for name in IGNORED:
         if os.path.lexists(folder / name) and (not (folder / name).is_file() or (folder / name).is_symlink()):
-            raise InputError(f"{folder / name} is no plain file, so no line can be added; name another folder")
+            raise InputError(f"{folder / name} is not a regular file, so no line can be added; name another folder")
 
 
 def refuse_missing(source: str) -> None:
-    """Raises `InputError` for a source that is no path and no name that `ingest` knows."""
+    """Raises `InputError` for a source that is neither a path nor a name that `ingest` knows."""
     from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 
     try:
         there = source == SAMPLE or source.startswith(SCHEME) or Path(source).expanduser().exists()
     except PermissionError:
         raise
-    except (OSError, RuntimeError):  # a name that is too long; the home of nobody that is known here
+    except (OSError, RuntimeError):  # a name that is too long, or the home of an unknown user
         there = False
     if not there:
         raise InputError(
@@ -115,7 +115,7 @@ def refuse_missing(source: str) -> None:
 
 
 def add_lines(path: Path, lines: Sequence[str]) -> None:
-    """Appends to a text file those of the lines that it lacks; all that it had stays as it was, byte by byte."""
+    """Appends the lines that a text file lacks; its existing content stays unchanged, byte by byte."""
     had = path.read_bytes() if path.is_file() else b""
     known = {line.strip() for line in had.split(b"\n")}
     missing = [line.encode() for line in lines if line.encode() not in known]
@@ -127,7 +127,7 @@ def add_lines(path: Path, lines: Sequence[str]) -> None:
 
 @contextmanager
 def _quiet_dvc() -> Iterator[None]:
-    """Keeps DVC's own greeting away from the output of `stillhouse new`."""
+    """Keeps DVC's own greeting out of the output of `stillhouse new`."""
     logger = logging.getLogger("dvc")
     level = logger.level
     logger.setLevel(logging.WARNING)

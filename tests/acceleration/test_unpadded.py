@@ -149,9 +149,9 @@ def test_where_padding_is_left_out(kind: str, padding: str, device: torch.device
 
 
 def test_a_model_whose_attention_is_its_own_is_refused() -> None:
-    with pytest.raises(InputError, match=r"left out of bert, .*, not of mpnet; set padding: kept"):
+    with pytest.raises(InputError, match=r"left out for bert, .*, but not for mpnet; set padding: kept"):
         leaves_padding_out(model_of("mpnet", True), "none", CPU)
     decoder = model_of("bert", False, is_decoder=True)
     assert not leaves_padding_out(decoder, "auto", CPU)
-    with pytest.raises(InputError, match=r"not of bert \(decoder\)"):
+    with pytest.raises(InputError, match=r"not for bert \(decoder\)"):
         leaves_padding_out(decoder, "none", CPU)

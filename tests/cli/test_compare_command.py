@@ -38,7 +38,7 @@ BAD = {
     "two conditions by DVC": (["--sweep", "cdmae-table2", "--dvc"], "--dvc takes one condition of sweep cdmae-table2"),
     "two conditions on Kubeflow": (
         ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
-        "choose it by --under: bm25, mined, distilled",
+        "choose one with --under: bm25, mined, distilled",
     ),
     "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
     "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
@@ -47,7 +47,7 @@ BAD = {
         "sweep chang-table4 names its own corpora; leave --source out",
     ),
     "a recipe": (["--objectives", "mlm", "--recipe", "mikro"], "did you mean 'micro'"),
-    "a dry run": (["--objectives", "mlm", "--dry-run"], "goes with --dvc"),
+    "a dry run": (["--objectives", "mlm", "--dry-run"], "is for --dvc"),
     "a flag": (["--objective", "mlm"], "did you mean '--objectives'"),
     "no workspace": (["--objectives", "mlm", "--dvc"], "stillhouse new FOLDER"),
 }
@@ -125,7 +125,7 @@ def test_experiments_have_the_settings_of_their_variants() -> None:
 
 def test_only_the_first_retriever_can_be_had_without_pre_training() -> None:
     made = dvc_plan([{"name": "none", "pretraining": False}], retriever="retriever_2")
-    with pytest.raises(InputError, match="leave none out by --only"):
+    with pytest.raises(InputError, match="leave none out with --only"):
         command(made, made.jobs[0])
 
 

@@ -183,7 +183,7 @@ def test_an_unknown_source_lists_what_was_looked_for(tmp_path: Path) -> None:
     write_tree(tmp_path, {"data.xml": b"<a/>"})
     with pytest.raises(InputError, match=r"corpus\.jsonl.*passages\.jsonl.*articles\.jsonl.*\.md"):
         open_source(str(tmp_path))
-    with pytest.raises(InputError, match="is no source"):
+    with pytest.raises(InputError, match="has no known format"):
         open_source(str(tmp_path / "data.xml"))
     with pytest.raises(InputError, match="is a file"):
         open_source(str(tmp_path / "data.xml"), "beir")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import json
 import socket
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 from chat_server import Answer, completion, serving
@@ -178,7 +180,7 @@ def test_the_key_is_taken_to_no_other_server(status: int, monkeypatch: pytest.Mo
     monkeypatch.setenv(KEY, SECRET)
     with serving(lambda request: GOOD) as other:
         elsewhere = Answer("", status, {"Location": f"{other.address}/chat/completions"})
-        with serving(lambda request: elsewhere) as server, pytest.raises(InputError, match="leads elsewhere"):
+        with serving(lambda request: elsewhere) as server, pytest.raises(InputError, match="redirects"):
             ask(server.address)
         assert not other.headers
 
@@ -208,7 +210,7 @@ def test_a_key_that_no_header_can_hold_is_refused_unseen(key: str, monkeypatch: 
     ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(InputError, match="give that of a server"):
+    with pytest.raises(InputError, match="give the address of an OpenAI chat API"):
         checked_address(address)
 
 
@@ -223,3 +225,24 @@ def test_an_address_may_end_as_people_copy_it() -> None:
     expected = "http://localhost:11434/v1"
     for end in ("", "/", "/chat/completions", "/chat/completions/"):
         assert checked_address(f" {expected}{end} ") == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        URLError(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")),
+        URLError(OSError(errno.ENETUNREACH, "Network is unreachable")),
+        OSError(errno.EHOSTUNREACH, "No route to host"),
+    ],
+)
+def test_a_network_that_is_away_for_a_moment_is_survived(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    post, errors = ChatServer._post, [error]
+
+    def fail_once(self: ChatServer, data: bytes) -> Any:
+        if errors:
+            raise errors.pop()
+        return post(self, data)
+
+    monkeypatch.setattr(ChatServer, "_post", fail_once)
+    with serving(lambda request: GOOD) as server:
+        assert ask(server.address) == "why salt?" and not errors

@@ -185,7 +185,7 @@ def test_a_run_of_one_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "test.trec").write_bytes(b"".join(long_line(b"q Q0 ", b" 1 1 s")))
     tracemalloc.start()
     try:
-        with pytest.raises(InputError, match=r"test.trec has a line of more than 65,536 bytes, so it is no TREC run"):
+        with pytest.raises(InputError, match=r"test.trec has a line of more than 65,536 bytes, so it is not a TREC"):
             read_run(tmp_path / "test.trec")
         assert tracemalloc.get_traced_memory()[1] < MOST
     finally:

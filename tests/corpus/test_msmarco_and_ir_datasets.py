@@ -115,7 +115,7 @@ def test_a_bad_row_of_msmarco_is_rejected_alone(
 
 
 def test_msmarco_that_is_unclear_is_refused(write: Write, read: Read) -> None:
-    with pytest.raises(InputError, match="and no queries of it"):
+    with pytest.raises(InputError, match="but no queries for them"):
         read(write({"collection.tsv": "1\tx\n", "qrels.train.tsv": "1 0 1 1\n"}, folder="a"))
     with pytest.raises(InputError, match="does not say which split"):
         read(write({"collection.tsv": "1\tx\n", "queries.tsv": "1\tx\n"}, folder="b"))

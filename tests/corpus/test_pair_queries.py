@@ -197,9 +197,9 @@ def test_a_labelled_text_is_not_made_again() -> None:
 @pytest.mark.parametrize(
     ("articles", "links", "changes", "message"),
     [
-        (SMALL, [], {"tasks": ("ict", "wlp")}, "wlp cannot be made of this corpus, which has no links"),
-        (articles_of({"a": [1], "b": [1]}), [], {"tasks": ("bfs",)}, "bfs cannot be made .* no article of several"),
-        (SMALL, LINKS, {"tasks": ("ict", "wpl")}, "'wpl' is no pair task"),
+        (SMALL, [], {"tasks": ("ict", "wlp")}, "wlp is impossible in this corpus, which has no links"),
+        (articles_of({"a": [1], "b": [1]}), [], {"tasks": ("bfs",)}, "bfs is impossible .* no article of several"),
+        (SMALL, LINKS, {"tasks": ("ict", "wpl")}, "'wpl' is not a pair task"),
         (SMALL, LINKS, {"tasks": ()}, "pair_tasks is an empty list"),
         (SMALL, LINKS, {"min_words": 40}, "lower pair_sentence_words"),
         (SMALL, LINKS, {"min_words": 40, "tasks": ("bfs",)}, "the corpus gives no bfs query"),

@@ -163,7 +163,7 @@ def test_pages_that_would_take_too_much_are_refused(tmp_path: Path, monkeypatch:
             assert len(list(open_source(str(path)).rows())) == 2
         else:
             with pytest.raises(
-                InputError, match=r"passages.parquet: 6\d,\d+,\d+ bytes of row group 2 .* fewer rows a "
+                InputError, match=r"passages.parquet: 6\d,\d+,\d+ bytes of row group 2 .* fewer rows per "
             ):
                 list(open_source(str(path)).rows())
 
@@ -175,7 +175,7 @@ def test_lists_are_refused(column: str, tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path)
     assert len(list(open_source(str(path)).rows())) == 1
     pq.write_table(pa.table(columns | {column: [["x", "y"]]}), path)
-    with pytest.raises(InputError, match=f"passages.parquet: its column {column} holds lists; write one value a row"):
+    with pytest.raises(InputError, match=f"passages.parquet: its column {column} holds lists; write one value per row"):
         list(open_source(str(path)).rows())
 
 

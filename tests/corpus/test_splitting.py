@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean, normalise
-from stillhouse.corpus.sources.rows import Link, Passage, Qrel, Query, Row
+from stillhouse.corpus.sources.rows import Answer, Link, Passage, Qrel, Query, Row
 from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
 
 
@@ -84,3 +84,14 @@ def test_fewer_articles_take_their_queries_and_links_along() -> None:
     assert len(corpus.links) == 6 and all(set(link) <= kept for link in corpus.links)
     assert {row.passage_id for row, _ in corpus.qrels} == set(corpus.passages)
     assert set(corpus.queries) == set(corpus.split_of) == {row.query_id for row, _ in corpus.qrels}
+
+
+def test_queries_that_have_answers_alone_stay_in_a_trial_run() -> None:
+    """They are measured by what is found in the whole corpus, as those of DPR's test files."""
+    rows: list[Row] = [Passage(f"p{i}", "", f"text {i}", f"a{i}", "", 0, f"c:{i}") for i in range(8)]
+    rows += [Query(f"q{i}", f"question {i}", "q:1") for i in range(10)]
+    rows += [Qrel(f"q{i}", f"p{i}", "1", "train", "r:1") for i in range(8)]
+    rows += [Answer(f"q{i}", "text", "text", "train" if i < 8 else "test", "s:1") for i in range(10)]
+    corpus = clean(rows)
+    assert sample_articles(corpus, 3, seed=1) == {"train": 5}
+    assert of(corpus, "test") == {"q8", "q9"} and len(of(corpus, "train")) == 3

@@ -69,7 +69,7 @@ def test_squad(packed: bool, write: Write, read: Read) -> None:
 def test_one_squad_file(write: Write, read: Read) -> None:
     folder = write({"dev.json": DEV})
     assert read(folder / "dev.json").split_of == {"q4": "dev"}
-    with pytest.raises(InputError, match="whose name says its split"):
+    with pytest.raises(InputError, match="named after its split"):
         read(write({"questions.json": DEV}, folder="other") / "questions.json", "squad")
 
 
@@ -321,7 +321,7 @@ def test_a_bad_example_of_dpr_is_rejected_alone(broken: Any, kind: str, reason: 
 def test_a_dpr_folder_that_is_unclear_is_refused(write: Write, read: Read) -> None:
     with pytest.raises(InputError, match="does not say which split"):
         read(write({"psgs_w100.tsv": PASSAGES, "nq.json": "[]"}, folder="a"))
-    with pytest.raises(InputError, match="leave one of them"):
+    with pytest.raises(InputError, match="keep only one of them"):
         read(write({"psgs_w100.tsv": PASSAGES, "psgs_w50.tsv": PASSAGES}, folder="b"))
 
 

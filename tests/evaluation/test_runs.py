@@ -209,11 +209,11 @@ def test_a_run_of_another_tool_is_read_as_one_ranking_a_query(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q Q0 p0 1 nan s\n", "'p0' for query 'q' is no finite number"),
-        ("q Q0 p0 1 inf s\nq Q0 p1 2 1 s\n", "'p0' for query 'q' is no finite number"),
-        ("q Q0 p0 1 1 s\nq Q0 p1 2 -1e39 s\n", "'p1' for query 'q' is no finite number"),
+        ("q Q0 p0 1 nan s\n", "'p0' for query 'q' is not finite"),
+        ("q Q0 p0 1 inf s\nq Q0 p1 2 1 s\n", "'p0' for query 'q' is not finite"),
+        ("q Q0 p0 1 1 s\nq Q0 p1 2 -1e39 s\n", "'p1' for query 'q' is not finite"),
         ("q Q0 p0 1 3 s\nr Q0 p0 1 3 s\nq Q0 p1 2 2 s\nq Q0 p0 3 1 s\n", "'p0' twice for query 'q'"),
-        ("q Q0 p0 1 3 s\nr Q0 p0 1 9 s\nr Q0 p1 2 10 s\n", "'p1' for query 'r' is higher than that of the rank before"),
+        ("q Q0 p0 1 3 s\nr Q0 p0 1 9 s\nr Q0 p1 2 10 s\n", "'p1' for query 'r' is higher than the score of the rank"),
     ],
 )
 def test_a_run_that_means_no_one_ranking_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -282,20 +282,20 @@ def test_losses_are_of_trainings_that_run_for_them() -> None:
     for refuse in (lambda: queue(made, Path(), print, dry_run=True), lambda: refuse_other_graphs(made.sweep, "it")):
         with pytest.raises(InputError, match="words measures bm25"):
             refuse()
-    with pytest.raises(InputError, match="measures MLM loss, which it cannot"):
+    with pytest.raises(InputError, match="measures MLM loss, which it does not support"):
         refuse_other_graphs(dataclasses.replace(made.sweep, variants=made.sweep.variants[:2]), "it", stages=True)
 
 
 def test_stages_are_refused_where_the_graph_is_fixed() -> None:
     made = plan([MLM], stages={"other": {"step": "ingest"}})
     refuse_other_graphs(made.sweep, "it", stages=True)
-    with pytest.raises(InputError, match="adds the stages other, which a DVC experiment cannot"):
+    with pytest.raises(InputError, match="adds the stages other, which a DVC experiment does not support"):
         queue(made, Path(), print, dry_run=True)
 
 
 def test_a_sweep_with_conditions_is_planned_under_one() -> None:
     sweep = make_sweep("trial", {"variants": [MLM], "conditions": [{"name": "a"}, {"name": "b"}]}, "trial")
-    with pytest.raises(InputError, match="choose one by `stillhouse compare --under`: a, b"):
+    with pytest.raises(InputError, match="choose one with `stillhouse compare --under`: a, b"):
         make_plan(sweep, RECIPE, "recipe")
 
 

@@ -156,7 +156,7 @@ def test_failed_runs_are_reported_and_the_others_count() -> None:
     assert "failed with seed 2: the loss" not in as_markdown(made) and "`bow` failed with seed 2: why" in as_markdown(
         made
     )
-    with pytest.raises(InputError, match="came to its end"):
+    with pytest.raises(InputError, match="finished"):
         table([Outcome(variant="bow", seed=1, failure="why")])
 
 
@@ -238,3 +238,16 @@ def test_what_others_wrote_is_no_markup() -> None:
     assert row.replace(r"\|", "").count("|") == head.count("|")
     assert f"- `bow` failed with seed 1: no loss: {escaped}\n" in text
     assert text.startswith("# A \\# trial\n")
+
+
+def test_a_query_that_is_not_judged_for_a_measure_counts_for_the_others_alone() -> None:
+    """The figures of a measure are those of a table that has its judged queries alone."""
+    found = outcomes()
+    for outcome in found:
+        outcome.test.iloc[[2, 5], 1] = np.nan
+    whole = table(found)
+    for measure, judged in (("RR@10", range(9)), ("R@100", [0, 1, 3, 4, 6, 7, 8])):
+        alone = [dataclasses.replace(one, test=one.test.iloc[list(judged)][[measure]]) for one in found]
+        rows = make_table(SWEEP, alone, {}, Settings(4000, 20000, 3)).rows
+        assert [row.figures[measure] for row in whole.rows] == [row.figures[measure] for row in rows]
+    json.loads(json.dumps(as_json(whole)), parse_constant=pytest.fail)

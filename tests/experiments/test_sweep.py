@@ -40,13 +40,13 @@ BAD = {
     "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write use.field"),
     "a list of lists for a value": ({"overrides": {"pretraining.objective": [["mlm"]]}}, "a plain value, or a list"),
     "a seed as a setting": ({"overrides": {"pretraining.seed": 3}}, "list the seeds under `seeds`"),
-    "a seed twice": ({"seeds": [1, 1]}, "a seed stands twice"),
+    "a seed twice": ({"seeds": [1, 1]}, "contains a seed twice"),
     "a negative seed": ({"seeds": [-1]}, "whole numbers"),
     "an unknown baseline": ({"baseline": "nome"}, "did you mean 'none'?"),
     "published text": ({"variants": [{"name": "a", "published": {"RR@10": "38.0"}}]}, "measures to numbers"),
     "pre-training of none": (
         {"variants": [{"name": "a", "pretraining": False, "overrides": {"pretraining.epochs": 1}}]},
-        "cannot change a setting of pretraining",
+        "cannot change settings of pretraining",
     ),
     "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "use.input to use/output"),
     "a retriever that is no text": ({"variants": [{"name": "a", "retriever": 2}]}, "its retriever must be text"),
@@ -69,7 +69,7 @@ BAD = {
     ),
     "published under a condition where there is none": (
         {"variants": [{"name": "a", "published": {"first": {"RR@10": 1}}}]},
-        "'first' is no condition; there are none",
+        "'first' is not a condition; there are none",
     ),
     "stages as a list": ({"stages": ["pretraining"]}, "stages must map"),
     "losses of no text": ({"losses": {"loss": 3}}, "losses must map"),
@@ -127,6 +127,13 @@ def test_arguments_stand_in_for_words() -> None:
         filled(made, {})
     with pytest.raises(InputError, match="no argument 'genral'; did you mean 'general'"):
         filled(made, {"genral": "x"})
+
+
+def test_words_inside_a_list_are_filled_in_too() -> None:
+    made = sweep(arguments={"tasks": "a pair task"}, overrides={"fetch_model.prompts": ["ict", "{tasks}"]})
+    assert filled(made, {"tasks": "wlp"}).overrides == {"fetch_model.prompts": ["ict", "wlp"]}
+    with pytest.raises(InputError, match="needs --with tasks=VALUE"):
+        filled(made, {})
 
 
 CONDITIONS = [
@@ -197,7 +204,7 @@ def test_flags_make_a_sweep() -> None:
 
 
 FLAGS = {
-    "an empty place": (lambda: sweep_of_flags("mlm,,bow", [], "o"), "empty place"),
+    "an empty place": (lambda: sweep_of_flags("mlm,,bow", [], "o"), "empty value"),
     "no values": (lambda: sweep_of_flags("", ["pretraining.epochs"], "o"), "use.field=value,value"),
     "a setting twice": (lambda: sweep_of_flags("mlm", ["pretraining.objective=bow"], "o"), "twice"),
     "seeds of text": (lambda: seeds_of("1,two"), "whole numbers"),

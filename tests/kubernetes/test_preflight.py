@@ -42,17 +42,17 @@ WANTED = Requirements(gpus=2, shared_memory_gib=16.0, free_gib=20.0)
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "shared memory": ({"shared_memory_gib": 0.0625}, "emptyDir with medium Memory"),
-    "disk": ({"free_gib": 19.0}, "has 19.0 GiB left, 20 are needed"),
+    "disk": ({"free_gib": 19.0}, "has 19.0 GiB left, but needs 20"),
     "not writable": ({"writable": False}, "`user` and `group`"),
-    "no CUDA in PyTorch": ({"cuda_build": "", "gpus": 0}, "give the pipeline's parameter `image` the GPU image"),
+    "no CUDA in PyTorch": ({"cuda_build": "", "gpus": 0}, "set the pipeline's parameter `image` to the GPU image"),
     "no driver": ({"driver": "", "gpus": 0}, "`accelerator_type`"),
-    "too few": ({"gpus": 1}, "1 GPUs can be used (driver 570.86.15, PyTorch for CUDA 12.8), 2 are needed"),
+    "too few": ({"gpus": 1}, "1 GPUs can be used (driver 570.86.15, PyTorch for CUDA 12.8), but 2 are needed"),
     "it cannot compute": ({"failure": "no kernel image"}, "no kernel image"),
     "no NCCL": ({"nccl": ""}, "set `accelerator_count` to 1"),
-    "parts of a GPU": ({"gpus": 1}, "so `accelerator_count` is 1 there"),
+    "parts of a GPU": ({"gpus": 1}, "so set `accelerator_count` to 1 there"),
     "apart": (
         {"together": 2, "apart": "no sum"},
-        "2 GPUs (A, A) cannot work together by NCCL 2.27.3 (no sum): give /dev/shm",
+        "2 GPUs (A, A) cannot work together over NCCL 2.27.3 (no sum): give /dev/shm",
     ),
     "no peer access": ({"together": 2, "apart": "no sum"}, "try NCCL_P2P_DISABLE=1 there"),
 }
@@ -64,7 +64,7 @@ def test_a_machine_that_will_do() -> None:
 
 
 def test_gpus_that_added_up_are_said_to() -> None:
-    assert "NCCL 2.27.3, which add up together)" in check(WANTED, replace(GOOD, together=2))
+    assert "NCCL 2.27.3, which work together)" in check(WANTED, replace(GOOD, together=2))
 
 
 def test_a_file_system_may_show_a_little_less() -> None:
@@ -129,7 +129,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def failure_together(processes: int, backend: str) -> str:
         calls.append((processes, backend))
-        return "process 1 of 2 never arrived"
+        return "process 1 of 2 did not arrive"
 
     monkeypatch.setattr(preflight, "failure_together", failure_together)
     return calls
@@ -139,7 +139,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_several_gpus_and_no_fewer_have_to_add_up(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
     found = take_readings(tmp_path, together, "gloo")
     assert asked == [(2, "gloo")] * bool(tried) and found.together == tried
-    assert found.apart == ("process 1 of 2 never arrived" if tried else "")
+    assert found.apart == ("process 1 of 2 did not arrive" if tried else "")
 
 
 def test_gpus_that_are_not_there_are_not_asked_to_add_up(asked: Asked, tmp_path: Path) -> None:

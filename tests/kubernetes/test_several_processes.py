@@ -48,7 +48,7 @@ def test_only_parallel_steps_take_several(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("asked", ["0", "-1", "two"])
 def test_a_number_that_is_none_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROCESSES, asked)
-    with pytest.raises(InputError, match="whole number from 1"):
+    with pytest.raises(InputError, match="whole number of at least 1"):
         processes_for(find_step("encode"))
 
 

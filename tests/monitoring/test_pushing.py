@@ -143,7 +143,7 @@ def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatc
     lines: list[str] = []
     with watch_step("mine", lines.append) as watched:
         watched.monitor.advanced("mining", 1)
-    assert "no metrics are served" in lines[0]
+    assert "cannot serve metrics" in lines[0]
     assert gateway.pushes[0][2]["stillhouse_step_success", ""] == 1
 
 

@@ -83,7 +83,7 @@ def test_the_environment_asks(environment: dict[str, str], expected: MonitoringS
 )
 def test_a_wrong_environment_is_refused_with_an_example(environment: dict[str, str]) -> None:
     [variable] = environment
-    with pytest.raises(InputError, match=f"as in {variable}=") as error:
+    with pytest.raises(InputError, match=f"for example {variable}=") as error:
         monitoring_settings(environment)
     assert "hush" not in str(error.value)
 

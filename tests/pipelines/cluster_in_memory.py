@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,6 +29,9 @@ class Memory:
         """Recurring runs of which Kubeflow's controller is starting a run, whatever it gets now."""
         self._ids = map(str, itertools.count(1))
 
+    def known_experiment(self) -> str:
+        return "e1"
+
     def recurring_runs(self) -> list[Recurring]:
         return [entry for entry, _ in self.recurring.values()]
 
@@ -43,12 +47,12 @@ class Memory:
         if schedule.name in self.refused:
             raise InputError("Kubeflow Pipelines refuses the recurring run (400): the cron is none")
         number = next(self._ids)
-        self.recurring[number] = (Recurring(number, name, description, schedule.enabled), schedule)
+        self.recurring[number] = (Recurring(number, name, description, schedule.enabled, "e1"), schedule)
         return number
 
     def set_enabled(self, recurring: str, enabled: bool) -> None:
         entry, schedule = self.recurring[recurring]
-        self.recurring[recurring] = (Recurring(entry.id, entry.name, entry.description, enabled), schedule)
+        self.recurring[recurring] = (replace(entry, enabled=enabled), schedule)
 
     def settle(self) -> None:
         while self.starting:

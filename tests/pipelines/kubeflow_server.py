@@ -78,7 +78,7 @@ class Api:
         if path.endswith("/versions"):
             return {"pipeline_versions": [self.version("v2"), self.version("v1")]}
         if path.endswith("/recurringruns"):
-            return {"recurringRuns": self.kept}
+            return {"recurringRuns": [{"experiment_id": "e1"} | one for one in self.kept]}
         if path.endswith("/experiments"):
             return {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse"}]}
         return {}

@@ -26,7 +26,9 @@ class Client:
 
     def list_recurring_runs(self, page_token: str = "", page_size: int = 10, namespace: str | None = None) -> Any:
         entries = [
-            SimpleNamespace(recurring_run_id=str(n), display_name=f"r{n}", description=MARK, status="ENABLED")
+            SimpleNamespace(
+                recurring_run_id=str(n), display_name=f"r{n}", description=MARK, status="ENABLED", experiment_id="e1"
+            )
             for n in range(3)
         ]
         return self._page(entries, page_token, "recurring_runs")
@@ -46,6 +48,9 @@ class Client:
     def create_experiment(self, name: str, namespace: str | None = None) -> Any:
         return SimpleNamespace(experiment_id=f"experiment {name}")
 
+    def list_experiments(self, namespace: str | None = None, filter: str = "") -> Any:
+        return SimpleNamespace(experiments=[SimpleNamespace(experiment_id="e1")])
+
     def list_pipelines(self, filter: str, namespace: str | None = None) -> Any:
         name = json.loads(filter)["predicates"][0]["stringValue"]
         entries = [
@@ -55,9 +60,9 @@ class Client:
         ]
         return SimpleNamespace(pipelines=entries or None)
 
-    def list_pipeline_versions(self, pipeline: str, page_size: int, sort_by: str) -> Any:
+    def list_pipeline_versions(self, pipeline: str, page_token: str, page_size: int, sort_by: str) -> Any:
         version = SimpleNamespace(display_name="v1", pipeline_version_id="id1", pipeline_spec={})
-        return SimpleNamespace(pipeline_versions=[version])
+        return SimpleNamespace(pipeline_versions=[version], next_page_token=None)
 
     def create_recurring_run(self, **named: Any) -> Any:
         self.calls.append(("create", named))

@@ -143,7 +143,7 @@ def test_a_kind_with_an_image_of_its_own_takes_it_from_a_parameter_of_its_own(tm
 
 BAD_IMAGES = {
     "by tag": ("{parameter: corpus_image, name: registry.example/corpus:latest}", "not named by its digest"),
-    "the parameter of all": (f'{{parameter: image, name: "{OWN_IMAGE}"}}', "write it as gpu_image"),
+    "the parameter of all": (f'{{parameter: image, name: "{OWN_IMAGE}"}}', "name it like gpu_image"),
     "no parameter": (f'{{name: "{OWN_IMAGE}"}}', "image lacks parameter"),
     "text": (f'"{OWN_IMAGE}"', "image must map settings to values"),
 }
@@ -158,7 +158,7 @@ def test_an_image_of_a_kind_that_is_wrong_is_refused(case: str, tmp_path: Path) 
 
 CHOSEN: dict[str, tuple[dict[str, str], str]] = {
     "image by tag": ({"corpus_image": "registry.example/corpus:2"}, "not named by its digest"),
-    "relative": ({"run_cache": "run-cache"}, "give a folder as /volume/run-cache, or s3://bucket/path"),
+    "relative": ({"run_cache": "run-cache"}, "give a folder like /volume/run-cache, or s3://bucket/path"),
     "no remote": ({"run_cache": "bucket:path"}, "give a folder"),
     "secret": ({"run_cache": "https://bob:hush@host/x"}, "password or token"),
 }

@@ -161,5 +161,5 @@ def test_the_last_task_knows_whose_evaluation_is_whose(tmp_path: Path) -> None:
     content = json.loads((out / "comparison.json").read_text())
     places = [number for number, job in enumerate(made.jobs) if job.variant == "bow"]
     assert content["variants"]["bow"]["heldout_loss"] == sum(number + 0.5 for number in places) / 2
-    assert content["variants"]["m15"]["failures"] == {"2": "its evaluation was not handed over"}
+    assert content["variants"]["m15"]["failures"] == {"2": "its evaluation is missing"}
     assert (tmp_path / "html/page").read_text() == (out / "comparison.html").read_text()

@@ -90,7 +90,8 @@ def test_the_client_has_the_methods_that_are_called() -> None:
         "list_pipelines": {"filter", "namespace"},
         "list_runs": {"page_token", "page_size", "namespace"},
         "list_recurring_runs": {"page_token", "page_size", "namespace"},
-        "list_pipeline_versions": {"pipeline_id", "page_size", "sort_by"},
+        "list_experiments": {"namespace", "filter"},
+        "list_pipeline_versions": {"pipeline_id", "page_token", "page_size", "sort_by"},
         "enable_recurring_run": {"recurring_run_id"},
         "disable_recurring_run": {"recurring_run_id"},
     }.items():

@@ -90,7 +90,7 @@ def test_a_cluster_that_has_everything_is_taken(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 1)  # nodes come in several answers
     assert look(monkeypatch) == 0
-    assert capsys.readouterr().out == "[cluster] nothing that this run asks for was found missing\n"
+    assert capsys.readouterr().out == "[cluster] found nothing missing that this run asks for\n"
 
 
 CHOSEN = {
@@ -149,17 +149,17 @@ def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
     kubernetes.refused = {resource}
     assert look(monkeypatch) == 0
     [notice, end] = capsys.readouterr().out.splitlines()
-    assert notice.startswith("[cluster] not looked at: ") and f"403: {resource} is forbidden" in notice
-    assert end.startswith("[cluster] nothing")
+    assert notice.startswith("[cluster] not checked: ") and f"403: {resource} is forbidden" in notice
+    assert end.startswith("[cluster] found nothing")
 
 
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("OnFailure", ["each with as many tries of its own", "gets no new one"]),
-        ("", ["retryPolicy is OnFailure", "gets no new one"]),
-        ("Always", ["each with as many tries of its own"]),
-        ("OnTransientError", ["gets no new one"]),
+        ("OnFailure", ["each with its own retries", "is not replaced"]),
+        ("", ["retryPolicy is OnFailure", "is not replaced"]),
+        ("Always", ["each with its own retries"]),
+        ("OnTransientError", ["is not replaced"]),
     ],
 )
 def test_an_argo_that_retries_otherwise_is_reported_with_the_remedy(
@@ -185,7 +185,7 @@ def test_an_argo_in_the_runs_own_namespace_is_read_too(
     damaged = {"metadata": {"name": "workflow-controller-configmap"}, "data": {"workflowDefaults": "spec: [a"}}
     kubernetes.objects[f"{HERE}/configmaps"] = [damaged]
     assert look(monkeypatch) == 0
-    assert "not looked at: which pods Argo tries again: workflow-controller-configmap" in capsys.readouterr().out
+    assert "not checked: which pods Argo retries: workflow-controller-configmap" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_without_an_api_that_is_reported_once_and_the_run_goes_on(
         monkeypatch.delenv("STILLHOUSE_POD_NAMESPACE")
     assert look(monkeypatch) == 0
     [notice, _] = capsys.readouterr().out.splitlines()
-    assert notice.startswith("[cluster] not looked at")
+    assert notice.startswith("[cluster] not checked")
     assert not kubernetes.calls
 
 

@@ -263,7 +263,7 @@ def test_a_setting_takes_the_place_of_the_recipe_s_and_of_nothing_else() -> None
 
 
 def test_a_pipeline_without_a_recipe_takes_no_settings() -> None:
-    with pytest.raises(InputError, match="zero-shot has no recipe; give it as --parameter"):
+    with pytest.raises(InputError, match="zero-shot has no recipe; use --parameter instead"):
         Request("zero-shot", settings=("evaluate.seed=3",))
 
 

@@ -39,10 +39,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
     "accelerator": (Accelerator, {"type": "gpu"}, "nvidia.com/gpu"),
-    "none of it": (Accelerator, {"count": 0}, "leave the accelerator out"),
+    "none of it": (Accelerator, {"count": 0}, "leave out the accelerator"),
     "effect": (Toleration, {"key": "a", "effect": "Never"}, "NoSchedule"),
     "claim": (Claim, {"parameter": "work_claim", "name": "Work", "path": "/volume"}, "volume claim"),
-    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/volume"}, "as data_secret"),
+    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/volume"}, "like data_secret"),
     "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
     "variable": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A-B"}}, "name a variable"),
 }

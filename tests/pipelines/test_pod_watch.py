@@ -85,9 +85,9 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
     ]
     assert wait(api) == 1
     gpu, secret = logged(capsys)
-    assert gpu.startswith("  encode and 1 more cannot begin: no node has enough nvidia.com/gpu free: it begins when")
+    assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
     assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
-    assert secret.startswith("  mine cannot begin: secret keys does not exist: create it")
+    assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
 
 
 def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
@@ -99,7 +99,7 @@ def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
     kubernetes.objects[f"{HERE}/events"] = [event | {"metadata": {"name": "e1"}, "type": "Warning"}]
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  ingest cannot begin: secret stillhouse-git does not exist")
+    assert line.startswith("  ingest cannot start: secret stillhouse-git does not exist")
 
 
 def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
@@ -111,7 +111,7 @@ def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert "quota stillhouse has no room: pods=1 is asked for, pods=50 of pods=50 is used" in line
+    assert "quota stillhouse has no room: pods=1 requested, pods=50 used of pods=50" in line
     assert "raise the ResourceQuota" in line
 
 
@@ -186,7 +186,7 @@ def test_a_node_that_does_not_answer_ends_no_look_at_other_logs(
     kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
     assert wait(api) == 1
     trouble, said = logged(capsys)
-    assert "the logs of namespace stillhouse cannot be looked at: Kubernetes answers 500" in trouble
+    assert "cannot read the logs of namespace stillhouse: Kubernetes answers 500" in trouble
     assert said == "  mine says: there are no questions"
 
 
@@ -200,7 +200,7 @@ def test_logs_that_may_not_be_read_are_asked_for_once(
     kubernetes.log_trouble = {"p1": 403, "p2": 403}
     assert wait(api) == 1
     refused, why = logged(capsys)
-    assert "the logs of namespace stillhouse cannot be looked at" in refused
+    assert "cannot read the logs of namespace stillhouse" in refused
     assert why.startswith(
         "  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`"
     )
@@ -215,7 +215,7 @@ def test_what_may_not_be_looked_at_is_reported_once_and_the_rest_goes_on(
     assert wait(api) == 1
     lines = logged(capsys)
     assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
-    assert lines[1].startswith("  encode cannot begin: no node has enough")
+    assert lines[1].startswith("  encode cannot start: no node has enough")
 
 
 def test_without_a_kubeconfig_that_is_reported_once_and_the_run_is_watched(
@@ -223,7 +223,7 @@ def test_without_a_kubeconfig_that_is_reported_once_and_the_run_is_watched(
 ) -> None:
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  why pods wait is not known, which needs a Kubernetes cluster")
+    assert line.startswith("  finding out why pods wait needs a Kubernetes cluster")
 
 
 def test_a_kubernetes_that_does_not_answer_is_reported_once(
@@ -232,7 +232,7 @@ def test_a_kubernetes_that_does_not_answer_is_reported_once(
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  why pods wait is not known: Kubernetes does not answer")
+    assert line.startswith("  cannot find out why pods wait: Kubernetes does not answer")
 
 
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:

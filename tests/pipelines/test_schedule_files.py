@@ -20,7 +20,7 @@ BAD = {
     "no cron": ({"schedules": {"a": {"pipeline": "p"}}}, "schedules: a: cron is missing"),
     "misspelt": ({"schedules": {"a": {"pipelin": "p", "cron": "0 0 3 * * *"}}}, "did you mean 'pipeline'"),
     "part": ({"schedule": {}}, "unknown entry 'schedule'; did you mean 'schedules'"),
-    "name": ({"schedules": {"Nightly!": {}}}, "small letters, digits and dashes"),
+    "name": ({"schedules": {"Nightly!": {}}}, "lowercase letters, digits and dashes"),
     "type": (
         {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "enabled": "yes"}}},
         "enabled must be true or",

@@ -58,7 +58,7 @@ def test_a_server_that_refuses_is_reported_with_the_remedy(
     api.refuse = 401
     assert schedule(tmp_path, action) == 2
     said = capsys.readouterr().err
-    assert "refuses access (401): it wants a token" in said and "In a pod, mount a token projected" in said
+    assert "refuses access (401): it requires a token" in said and "In a pod, mount a token projected" in said
 
 
 def test_kubeflow_of_several_users_says_how_to_get_a_token(
@@ -127,7 +127,7 @@ def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
     said = capsys.readouterr().out
     assert api.logged == (["delete r8 ORPHAN"] if deleted else [])
     assert ("`kfp run delete a` removes the run" in said) is deleted
-    assert ("the end is waited for, 10 minutes at most" in said) is not deleted
+    assert ("waiting for its end, 10 minutes at most" in said) is not deleted
 
 
 @pytest.mark.parametrize(("version", "logged"), [("", "id of v2"), ("v1", "id of v1")])
@@ -248,7 +248,7 @@ def test_two_pipelines_of_a_name_stop_no_other_watch(
     watches = {"articles": WATCH, "books": WATCH | {"pipeline": "somebody-s"}}
     assert schedule(tmp_path, "watch", *words, content={"watches": watches}) == 2
     said = capsys.readouterr()
-    assert "articles: not looked at, the cluster has 2 pipelines 'refresh' (p1 of" in said.out and remedy in said.out
+    assert "articles: not checked, the cluster has 2 pipelines 'refresh' (p1 in" in said.out and remedy in said.out
     assert "books: started" in said.out and len(api.runs) == 1 and "Traceback" not in said.err
 
 
@@ -263,4 +263,4 @@ def test_two_experiments_of_a_name_stop_no_other_watch(
     )
     assert schedule(tmp_path, "watch", content={"watches": {"articles": WATCH, "books": WATCH}}) == 2
     said = capsys.readouterr().out
-    assert said.count("not looked at, kfp refuses the experiment 'stillhouse': Multiple experiments") == 2
+    assert said.count("not checked, kfp refuses the experiment 'stillhouse': Multiple experiments") == 2

@@ -143,10 +143,9 @@ def test_a_watch_that_cannot_be_looked_at_stops_no_other(
     assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
     said = capsys.readouterr()
     assert (
-        'one: not looked at, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"'
-        in said.out
+        'one: not checked, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"' in said.out
     )
-    assert "two: started" in said.out and "the watch 'one' could not be looked at" in said.err
+    assert "two: started" in said.out and "the watch 'one' could not be checked" in said.err
 
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_the_end_of_a_terminated_run_is_not_waited_for_forever(dry: bool) -> Non
     run = cluster.fire(old)
     for minutes_ago, expected in (
         (None, f"`kfp run delete {run}` removes the run"),  # Kubeflow has not noted when
-        (9.0, "the end is waited for, 10 minutes at most"),
+        (9.0, "waiting for its end, 10 minutes at most"),
     ):
         cluster.terminate(run, minutes_ago)
         [change] = apply([], cluster, dry=dry)
@@ -194,3 +195,14 @@ def test_what_others_made_is_left_alone() -> None:
     cluster.create(schedule(), "nightly-0123456789", "by hand")
     before = dict(cluster.recurring)
     assert apply([], cluster) == [] and cluster.recurring == before
+
+
+def test_schedules_of_another_experiment_are_left_alone() -> None:
+    """Two teams in one namespace, each with a file of its own; or one that renamed its experiment."""
+    cluster = Memory()
+    number = cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
+    entry, kept = cluster.recurring[number]
+    cluster.recurring[number] = other = replace(entry, experiment="e2"), kept
+    assert actions(apply([schedule()], cluster)) == ["create", "leave"]
+    assert actions(apply([], cluster)) == ["disable", "delete", "leave"]
+    assert cluster.recurring == {number: other}

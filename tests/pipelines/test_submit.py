@@ -136,7 +136,7 @@ def test_a_token_file_that_is_missing_is_named(
 ) -> None:
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
     assert submit(api) == 2 and not api.tokens
-    assert f"$KF_PIPELINES_SA_TOKEN_PATH is {tmp_path / 'token'}, and there is no such file" in capsys.readouterr().err
+    assert f"$KF_PIPELINES_SA_TOKEN_PATH is {tmp_path / 'token'}, which does not exist" in capsys.readouterr().err
 
 
 def test_a_token_that_expires_while_the_run_is_watched_can_be_made_anew(
@@ -154,7 +154,7 @@ def test_a_token_that_expires_while_the_run_is_watched_can_be_made_anew(
         (tmp_path / "token").write_text("another\n")
 
     assert watch(client, RUN, log, 0.001)
-    assert "the run goes on, asking again: it wants a token" in lines[0] and TOKEN in lines[0]
+    assert "the run continues, asking again: it requires a token" in lines[0] and TOKEN in lines[0]
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

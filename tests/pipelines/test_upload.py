@@ -45,9 +45,12 @@ class Memory:
     ) -> None:
         self._keep(pipeline_id, pipeline_version_name, pipeline_package_path)
 
-    def list_pipeline_versions(self, pipeline_id: str, page_size: int, sort_by: str) -> Any:
-        versions = [SimpleNamespace(display_name=name) for name, _ in self.versions[pipeline_id]]
-        return SimpleNamespace(pipeline_versions=versions)
+    def list_pipeline_versions(self, pipeline_id: str, page_token: str, page_size: int, sort_by: str) -> Any:
+        """One on a page, the newest first."""
+        versions = [SimpleNamespace(display_name=name) for name, _ in reversed(self.versions[pipeline_id])]
+        at = int(page_token or 0)
+        more = str(at + 1) if at + 1 < len(versions) else None
+        return SimpleNamespace(pipeline_versions=versions[at : at + 1] or None, next_page_token=more)
 
     def _keep(self, pipeline: str, name: str, path: str) -> None:
         self.versions[pipeline].append((name, yaml.safe_load(Path(path).read_text())))
@@ -59,18 +62,23 @@ def compiled(text: str = "one") -> Compiled:
 
 def test_a_content_is_uploaded_once() -> None:
     client = Memory()
-    assert upload(client, compiled()) and [entry.name for entry in client.pipelines] == ["refresh"]
+    assert upload(client, compiled()).endswith("was uploaded") and [entry.name for entry in client.pipelines] == [
+        "refresh"
+    ]
     assert client.versions["p1"][-1] == (compiled().version, compiled().spec)
-    assert not upload(client, compiled())
+    kept = len(client.versions["p1"])
+    assert "is the newest" in upload(client, compiled()) and len(client.versions["p1"]) == kept
     assert upload(client, compiled("two")) and client.versions["p1"][-1][0] == compiled("two").version
+    assert f"but {compiled('two').version} is newer" in upload(client, compiled()), "schedules start the newest"
+    assert len(client.versions["p1"]) == kept + 1
 
 
 def test_a_namespace_has_its_own() -> None:
     """One that all share, and those of other namespaces, are left as they are."""
     client = Memory()
     for namespace in ("", "one", "two"):
-        assert upload(client, compiled(), namespace) and not upload(client, compiled(), namespace)
-        assert upload(client, compiled("two"), namespace)
+        for text in ("one", "one", "two"):
+            upload(client, compiled(text), namespace)
     assert [entry.namespace for entry in client.pipelines] == ["", "one", "two"]
     assert [len(versions) for versions in client.versions.values()] == [3, 3, 3]
 
@@ -78,7 +86,7 @@ def test_a_namespace_has_its_own() -> None:
 def test_two_of_a_name_are_reported() -> None:
     client = Memory()
     client.pipelines = [SimpleNamespace(pipeline_id=one, name="refresh", namespace="") for one in ("p1", "p2")]
-    with pytest.raises(InputError, match=r"2 pipelines 'refresh' \(p1 of no namespace, p2.*; give --namespace, or"):
+    with pytest.raises(InputError, match=r"2 pipelines 'refresh' \(p1 in no namespace, p2.*; give --namespace, or"):
         upload(client, compiled())
 
 

@@ -58,7 +58,7 @@ def test_what_was_used_longest_ago_goes_first(case: str, work: Path) -> None:
 @pytest.mark.parametrize(("limit", "needed"), [(100, 101), (GIB, 431)])
 def test_nothing_goes_for_what_never_fits(limit: int, needed: int, work: Path) -> None:
     stored(work, aa1=300, bb2=100, cc3=200)
-    with pytest.raises(NoRoom, match="are for the run cache"):
+    with pytest.raises(NoRoom, match="the run cache may use"):
         CacheFolder(work, limit).make_room(needed)
     assert held(work) == {"aa1", "bb2", "cc3"}
 

@@ -86,8 +86,8 @@ def test_what_was_fetched_before_stays_until_the_new_is_whole(
     ("changes", "message"),
     [
         ({"revision": "v9"}, "has no revision 'v9'"),
-        ({"source": "article"}, "has no 'article' at revision .*; at its top are: .*articles"),
-        ({"source": "/"}, "say which path of .* to take"),
+        ({"source": "article"}, "has no 'article' at revision .*; at its top level: .*articles"),
+        ({"source": "/"}, "name the path of .* to use"),
         ({"repo": "nowhere"}, "the repository nowhere does not exist; name a git URL or a folder"),
         (
             {"repo": "file:///nowhere"},
@@ -122,7 +122,7 @@ def test_data_that_were_never_pushed_are_refused_with_the_remedy(
 
 
 def test_a_revision_without_a_repository_is_refused() -> None:
-    with pytest.raises(InputError, match="name it by `repo`"):
+    with pytest.raises(InputError, match="set `repo`"):
         Config(revision="main")
 
 

@@ -149,12 +149,12 @@ def test_a_damaged_file_is_found_by_its_digest_named_and_not_used(
         logged = capsys.readouterr().err
         digest = "".join(name.split("/")[-2:]) if name.startswith("files/") else name.split("/")[-1]
         if is_report(tmp_path / "shelf" / name):  # this one's tells other times
-            assert "is damaged there; it is done here" in logged
+            assert "damaged there; computing it here" in logged
         elif name.startswith("files/"):
-            assert f"of it {digest} was damaged there and is replaced" in logged, (name, damage, logged)
+            assert f"replaced damaged files there: {digest}" in logged, (name, damage, logged)
             assert (cache / name).read_bytes() == (tmp_path / "shelf" / name).read_bytes()
         else:
-            assert f"is damaged there ({digest}); it is done here" in logged or is_of_no_matter(cache / name), logged
+            assert f"damaged there ({digest}); computing it here" in logged or is_of_no_matter(cache / name), logged
         capsys.readouterr()
         again = Pod(laptop, place / "again", cache, monkeypatch).run("bm25")
         assert "[bm25] taken from the run cache" in capsys.readouterr().err, (name, damage)

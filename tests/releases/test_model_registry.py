@@ -166,7 +166,7 @@ def test_a_promotion_registers_what_it_released(
     server.token = "not this one"
     assert cli.main(["release", "promote", "--folder", str(work)]) == 0
     said = capsys.readouterr()
-    assert "released v1.3.0" in said.out and "wants a token" in said.err and not server.models
+    assert "released v1.3.0" in said.out and "needs a token" in said.err and not server.models
     server.token = ""
     assert cli.main(["release", "promote", "--folder", str(work)]) == 0
     assert "already released v1.3.0" in capsys.readouterr().out
@@ -237,7 +237,7 @@ def test_without_a_registry_nothing_is_asked(work: Path, capsys: pytest.CaptureF
     )
     assert "v1.1.0 is in use again" in done.stdout and "Registry" not in done.stdout + done.stderr
     assert registered(work) == 2
-    assert f"no Model Registry is configured; name one, as {ADDRESS}=" in capsys.readouterr().err
+    assert f"no Model Registry is configured; set one, as {ADDRESS}=" in capsys.readouterr().err
 
 
 def no_answer(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def holds_a_secret(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:
     ("what", "said"),
     [
         (no_answer, "does not answer"),
-        (wants_a_token, f"refuses (401): no user identity; it wants a token: write one to a file and set {TOKEN_PATH}"),
+        (wants_a_token, f"refuses (401): no user identity; it needs a token: write one to a file and set {TOKEN_PATH}"),
         (fails, "refuses (503): no database"),
         (is_elsewhere, "refuses (404)"),
         (holds_a_secret, "holds a password or token"),
@@ -286,7 +286,7 @@ def test_a_rollback_holds_whatever_the_registry_does(
         assert cli.main(["release", "rollback", "--folder", str(work)]) == 0
         logged = capsys.readouterr()
         assert "v1.1.0 is in use again" in logged.out
-        assert said in logged.err and "`stillhouse release register` registers it later" in logged.err
+        assert said in logged.err and "Run `stillhouse release register` to register it later" in logged.err
         assert "hunter2" not in logged.err
         assert registered(work) == 2 and said in capsys.readouterr().err
     server.token, server.before = "", lambda request: None

@@ -266,7 +266,7 @@ def test_git_is_cut_off_in_the_middle_of_a_push(arrives: bool, place: Path) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{git.parent}{os.pathsep}{os.environ['PATH']}")
         with pytest.raises(
-            InputError, match=r"cannot push to the git remote .*the remote end hung up .*may be repeated"
+            InputError, match=r"cannot push to the git remote .*the remote end hung up .*you can repeat"
         ):
             release(place / "work", 4, "two")
     assert (refs(place) == before) == (not arrives)
@@ -300,7 +300,7 @@ def test_a_workspace_that_is_not_whole_is_refused(place: Path) -> None:
     made = candidate(place / "work")
     data.record(made.folder)
     (made.folder / PATHS["retriever"] / "weights.txt").write_text("by hand")
-    with pytest.raises(InputError, match=r"retriever in .* changed since it was run; `dvc repro` first"):
+    with pytest.raises(InputError, match=r"retriever in .* changed since the last run; run `dvc repro` first"):
         promote(made, lambda against: ACCEPTED)
 
 
@@ -326,7 +326,7 @@ def test_places_without_git_remote_or_data_remote_are_refused(place: Path, tmp_p
     with pytest.raises(InputError, match=r"not in a git work tree .*git init"):
         Git.of(tmp_path)
     subprocess.run(["git", "init", "--quiet", str(tmp_path / "alone")], check=True)
-    with pytest.raises(InputError, match="has no remote; `git remote add origin URL`"):
+    with pytest.raises(InputError, match="has no remote; add one: `git remote add origin URL`"):
         Git.of(tmp_path / "alone")
     dvc(place / "work", "remote", "default", "--unset")
     with pytest.raises(InputError, match="has no DVC remote to push data to"):

@@ -69,6 +69,6 @@ def test_a_remote_that_cannot_be_written_is_named_with_the_remedy(
     if kind == "ssh":
         change = {"keyfile": str(tmp_path / change["keyfile"])}
     folder = workspace(tmp_path, remote | change)
-    with pytest.raises(InputError, match=r"(?s)DVC cannot .*may this machine write there .*may be repeated"):
+    with pytest.raises(InputError, match=r"(?s)DVC cannot .*may this machine write there .*you can repeat"):
         release(folder)
     assert "retriever@" not in call(tmp_path / "work.git", "git", "tag"), "nothing was released"

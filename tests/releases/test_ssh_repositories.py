@@ -141,7 +141,7 @@ def test_a_server_that_hangs_up_stops_no_other_watch(
     (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"watches": {"one": entry, "two": entry}}))
     assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
     said = capsys.readouterr()
-    assert "one: not looked at, cannot read the repository" in said.out and "Host key verification" in said.out
+    assert "one: not checked, cannot read the repository" in said.out and "Host key verification" in said.out
     assert "namespace(fresh=True" in said.out, "the other is looked at"
 
 

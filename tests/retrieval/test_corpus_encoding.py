@@ -173,7 +173,7 @@ def test_vectors_that_are_damaged_as_soon_as_they_are_written_are_reported(
         segments_of(folder)[0].write_bytes(b"")
 
     monkeypatch.setattr(corpus_encoding, "write_segment", damaged)
-    with pytest.raises(RuntimeError, match=r"the vectors of 2 passages are not on the disk .*; try again"):
+    with pytest.raises(RuntimeError, match=r"the vectors of 2 passages .* cannot be read back; try again"):
         encoded(encoder, ["a fish", "two birds"], context)
 
 
@@ -247,6 +247,6 @@ def test_a_vector_that_is_no_number_names_its_passage(encoder: BiEncoder, contex
     fish = encoder.tokenizer.convert_tokens_to_ids("fish")
     with torch.no_grad():
         encoder.tower("passage").encoder.get_input_embeddings().weight[fish] = float("nan")  # type: ignore[union-attr, operator]
-    with pytest.raises(InputError, match=r"passage 'p1' is not a number \(nor are 1 others\)"):
+    with pytest.raises(InputError, match=r"passage 'p1' is not finite \(nor are 1 others\)"):
         encoded(encoder, ["a bird", "a fish", "a tree", "one fish"], context)
     assert not segments_of(new_segments(context))

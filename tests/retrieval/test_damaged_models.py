@@ -285,7 +285,7 @@ def test_a_scoring_layer_of_other_labels_is_drawn_anew(tiny_model: Path, tmp_pat
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=3).save_pretrained(folder)
     assert CrossEncoder.start(folder, max_length=24).model.config.num_labels == 1
-    with pytest.raises(InputError, match="no scoring layer of one score"):
+    with pytest.raises(InputError, match="no layer that gives one score per pair"):
         CrossEncoder.load(folder)
 
 

@@ -117,7 +117,7 @@ def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: 
         del found
         monkeypatch.setattr(embeddings.resource, "getrlimit", lambda _: (already + 20, already + 40))
         monkeypatch.setattr(embeddings.resource, "setrlimit", lambda *_: None)
-        with pytest.raises(InputError, match=r"more files than a process may have open here \(\d+\); raise that limit"):
+        with pytest.raises(InputError, match=r"more files than a process may open here \(\d+\); raise that limit"):
             Embeddings([tmp_path], text_digests(texts), 4)
     finally:
         monkeypatch.undo()
@@ -185,7 +185,7 @@ def test_a_damaged_segment_is_reported_and_makes_place_for_a_new_one(
         content[-1] ^= 4
         wrong.write_bytes(content)
     assert Embeddings([tmp_path], texts, width).missing.tolist() == [0, 1]
-    assert capsys.readouterr().err.startswith(f"{path} is damaged, or its vectors are: it is removed")
+    assert capsys.readouterr().err.startswith(f"{path} is damaged, or its vectors are; it is removed")
     assert not list(tmp_path.iterdir())
     vectors = segment(tmp_path, ["a", "b"], width)
     assert np.array_equal(Embeddings([tmp_path], texts, width).rows(np.arange(2)), vectors)

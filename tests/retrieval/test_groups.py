@@ -141,7 +141,7 @@ def test_a_teacher_that_scored_fewer_than_are_drawn_is_refused(small_corpus: Pat
     scored_QD = (negatives.rows_QD >= 0) & (np.arange(6) < 2)
     scores_QD = teacher_of(negatives, scored_QD).negative_scores_QD
     GroupSampler(corpus, negatives, "train", 2, 6, 3, scores_QD)
-    with pytest.raises(InputError, match="scored 2 of the best 6 negatives of query 'q0', and 3 are drawn"):
+    with pytest.raises(InputError, match="scored 2 of the best 6 negatives of query 'q0', but 3 are drawn"):
         GroupSampler(corpus, negatives, "train", 3, 6, 3, scores_QD)
 
 
@@ -162,7 +162,7 @@ def no_passage(rows: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
-    [(right_answer, "'p5' is a right answer to train query 'q5'"), (no_passage, "passages that the corpus has not")],
+    [(right_answer, "'p5' answers train query 'q5'"), (no_passage, "passages that the corpus lacks")],
 )
 def test_wrong_negatives_are_refused(small_corpus: Path, spoil: Callable[[np.ndarray], None], said: str) -> None:
     negatives = make(small_corpus)

@@ -119,7 +119,7 @@ def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, mo
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_gpu, raising=False)
     monkeypatch.setattr(vector_index, "GPU_DEPTH", 20)
-    assert index.refused_by_gpu(21) == "on a GPU it searches at most 20 deep"
+    assert index.refused_by_gpu(21) == "on a GPU it searches to depth 20 at most"
     if kind == "hnsw":
         assert index.refused_by_gpu(20) == "clone not supported for this type of Index"
         return
@@ -160,7 +160,7 @@ def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
     [name] = settings
     with pytest.raises(
         InputError,
-        match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8|binary_rescored) alone and kind is flat; leave it out",
+        match=f"{name} is only for kind (hnsw|ivfpq|ivfpq and ivfsq8|binary_rescored), but kind is flat; leave it out",
     ):
         IndexConfig(**settings)  # type: ignore[arg-type]
 
@@ -168,7 +168,7 @@ def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
 def test_both_kinds_of_clusters_take_the_settings_of_clusters() -> None:
     for kind in ("ivfpq", "ivfsq8"):
         assert IndexConfig(kind=kind, ivf_nlist=4, ivf_nprobe=2).ivf_nprobe == 2
-    with pytest.raises(InputError, match="pq_m is for kind ivfpq alone and kind is ivfsq8"):
+    with pytest.raises(InputError, match="pq_m is only for kind ivfpq, but kind is ivfsq8"):
         IndexConfig(kind="ivfsq8", pq_m=16)
 
 
@@ -246,7 +246,7 @@ def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
 def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passages: int) -> None:
     vectors = stored(tmp_path / "vectors", VECTORS[:passages])
     if kind == "ivfpq":
-        with pytest.raises(InputError, match="at least 256 passages and the corpus has"):
+        with pytest.raises(InputError, match="at least 256 passages, but the corpus has"):
             written(tmp_path / "index", vectors, kind)
         return
     rows, scores = written(tmp_path / "index", vectors, kind).search(QUERIES, 50)
@@ -285,7 +285,7 @@ def test_a_narrow_index_holds_the_first_dimensions(tmp_path: Path, normalize: bo
 
 def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "sq8")
-    with pytest.raises(InputError, match="have 8 dimensions and the index 16: it was made by another model"):
+    with pytest.raises(InputError, match="have 8 dimensions, but the index has 16: it was made by another model"):
         index.search(QUERIES[:, :8], 3)
     with pytest.raises(InputError, match="have 16 dimensions; width cannot be 17"):
         cut(QUERIES, 17, True)
@@ -298,5 +298,5 @@ def test_an_index_that_is_cut_off_or_older_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a flat index of 600 vectors of width 16"):
         VectorIndex(tmp_path / "index")
     (tmp_path / "index" / "index.json").unlink()
-    with pytest.raises(InputError, match="no index, or an older one"):
+    with pytest.raises(InputError, match="not an index or an old one"):
         VectorIndex(tmp_path / "index")

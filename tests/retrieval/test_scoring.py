@@ -129,7 +129,7 @@ def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
     assert digest_files(tmp_path / "divided") == digest_files(whole)
     if shards > 1:
         (shares / "shard-2").unlink()
-        with pytest.raises(InputError, match="where 126 pairs are to be scored"):
+        with pytest.raises(InputError, match="but there are 126 pairs to score"):
             execute(step, config, inputs, {"teacher": tmp_path / "lacking"}, shares=shares)
 
 
@@ -274,5 +274,5 @@ def test_a_score_that_is_no_number_is_refused(reranker: Path, tmp_path: Path) ->
         next(model.parameters())[5] = torch.nan
     pairs = (np.array(["red red", "blue"], dtype=object), np.array(["fish"], dtype=object))
     context = Context(tmp_path, "cpu", quiet=True)
-    with pytest.raises(InputError, match=r"query 'red red' with passage 'fish' is no number.*fp32"):
+    with pytest.raises(InputError, match=r"query 'red red' with passage 'fish' is not finite.*fp32"):
         score_pairs(model, *pairs, np.array([1, 0]), np.array([0, 0]), context, "scoring", CONFIG)

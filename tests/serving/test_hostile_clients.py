@@ -77,7 +77,7 @@ def test_a_head_that_drips_in_is_ended(strict: Running, before: bytes) -> None:
                 continue
             except ConnectionError:
                 break
-        assert found.startswith(b"HTTP/1.1 408 ") and b"did not come within 0.5 seconds" in found
+        assert found.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.5 seconds" in found
     assert strict.client.get("/health").status_code == 200
 
 

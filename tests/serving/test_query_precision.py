@@ -138,7 +138,7 @@ def test_without_the_library_or_dev_queries_it_stays_fp32_and_says_so(
     assert chosen_of(silent, "int8").queries == "int8"
     monkeypatch.setattr(precision, "find_spec", lambda name: None)
     assert "onnxruntime is not installed" in chosen_of(parts, "auto").why
-    with pytest.raises(InputError, match="int8 cannot be had: onnxruntime is not installed"):
+    with pytest.raises(InputError, match="int8 is not possible: onnxruntime is not installed"):
         chosen_of(parts, "int8")
 
 

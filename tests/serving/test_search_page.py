@@ -61,7 +61,7 @@ def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Pat
     link.symlink_to(two_releases[0])
     with running(link) as service:
         first = service.service.shelf.current.name
-        assert "Beside it" not in service.client.get("/").text
+        assert "Compare with" not in service.client.get("/").text
         link.unlink()
         link.symlink_to(two_releases[1])
         assert service.service.shelf.look()

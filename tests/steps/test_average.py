@@ -221,7 +221,7 @@ def test_models_that_are_unlike_are_refused(run_step: Run, made: dict[str, Path]
     kept = {name: value for name, value in weights.items() if "layer.1." not in name}
     save_file(kept, tmp_path / "layers" / "model.safetensors", metadata={"format": "pt"})
     for message, start in refused.items():
-        with pytest.raises(InputError, match=f"{message}.*; give the encoder that the training began from"):
+        with pytest.raises(InputError, match=f"{message}.*; give the encoder that the training started from"):
             run_step("average", made | {"start": start})
 
 

@@ -40,7 +40,7 @@ CASES = [
     ("a folder of somebody's", {}, {"corpus": "thesis"}, "no step wrote it"),
     ("somebody's manifest.json", {}, {"corpus": "extension"}, "no step wrote it"),
     ("a link", {}, {"corpus": "link"}, "no step wrote it"),
-    ("below a file", {}, {"corpus": "thesis/chapter.txt/corpus"}, "chapter.txt is no folder"),
+    ("below a file", {}, {"corpus": "thesis/chapter.txt/corpus"}, "chapter.txt is not a folder"),
     ("a file of somebody's in a step's own output", {}, {"corpus": "with notes"}, "holds notes.txt, which no step"),
     ("a file", {}, {"corpus": "thesis/chapter.txt"}, "no step wrote it"),
     ("one folder for two outputs", {}, {"retriever": "new", "curves": "new"}, "overlap"),

@@ -46,7 +46,7 @@ def test_the_re_ranker_begins_as_the_model_does(
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=4)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": none}
     settings = SHORT | {"negatives_per_query": 2, "negatives_depth": 4, "max_length": 32}
-    with pytest.raises(InputError, match="holds no model for the re-ranker; run `stillhouse fetch-model`"):
+    with pytest.raises(InputError, match="has no model for the re-ranker; run `stillhouse fetch-model`"):
         run_step("train-reranker", inputs, into="refused", **settings)
     found = run_step("train-reranker", inputs | {"encoder": tiny_model}, into="found", **settings)["reranker"]
     named = run_step("train-reranker", inputs | {"init": tiny_model}, into="named", **settings)["reranker"]

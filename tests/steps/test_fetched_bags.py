@@ -101,7 +101,7 @@ def test_settings_that_a_bag_has_no_use_for_are_refused(
     run_step: Run, tiny_model: Path, tmp_path: Path, settings: dict[str, object]
 ) -> None:
     own = written(tiny_model, tmp_path / "own")
-    with pytest.raises(InputError, match=r"no Transformer layers and no pooling.*layers and pooling out"):
+    with pytest.raises(InputError, match=r"no Transformer layers or pooling.*layers and pooling out"):
         run_step("fetch-model", {}, model=str(own), **LENGTHS, **settings)
 
 
@@ -118,5 +118,5 @@ def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
         # A re-ranker without a start of its own begins as the model that all else starts from.
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": none, "encoder": start}, {}),
     ):
-        with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, as `stillhouse"):
+        with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, such as"):
             run_step(step, inputs, "refused", **settings)

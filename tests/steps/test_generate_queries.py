@@ -297,7 +297,7 @@ def test_inputs_that_do_not_go_together_are_refused(small_corpus: Path, run_step
     ]:
         with pytest.raises(InputError, match=message):
             run_step("generate-queries", {"corpus": small_corpus, **inputs}, **settings)
-    for settings, message in [({"prompt": "Ask!"}, "does not hold {text}"), ({"base_url": "here"}, "give that of")]:
+    for settings, message in [({"prompt": "Ask!"}, "prompt lacks {text}"), ({"base_url": "here"}, "give the address")]:
         with pytest.raises(InputError, match=message):
             run_step("generate-queries", {"corpus": small_corpus}, model="m", **settings)
 
@@ -397,7 +397,7 @@ def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retri
     metrics = json.loads((page / "metrics.json").read_text())
     assert metrics["bm25"]["RR@10"] == 1.0, "a question holds its passage's words"
     shown = (page / "report.html").read_text()
-    assert "synthetic" in shown and "a question that a chat model made of a passage" in shown
+    assert "synthetic" in shown and "a question that a chat model made from a passage" in shown
 
 
 def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> None:

@@ -191,9 +191,9 @@ def mixed(shards: Path) -> None:
     ("spoil", "message"),
     [
         (missing, "lacks shard 2; run `stillhouse encode` for it"),
-        (twice, "shard 2 is there twice"),
+        (twice, "shard 2 appears twice"),
         (damaged, "passages.vectors.npy changed after it was written"),
-        (nothing, "holds no vectors"),
+        (nothing, "has no vectors"),
         (mixed, "mixes divisions into 2 and 3 shards"),
     ],
 )

@@ -109,7 +109,7 @@ def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsy
     log = capsys.readouterr().err
     assert "left out 1 × query: unanswerable" in log
     assert "left out 2 × passage: distractor beyond max_distractors" in log
-    assert "1 answers, of the passages 4 distractors" in log
+    assert "1 answers, 4 of the passages distractors" in log
 
 
 @pytest.mark.parametrize(

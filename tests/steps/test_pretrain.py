@@ -237,8 +237,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "no importance": ("stillhouse importance", {"importance": None}, {"objective": "cdmae"}),
     "bare generator": ("of the generator is untrained", {"generator": "bare"}, {}),
     "generator that says so": ("of the generator is untrained", {"generator": claimed_untrained}, {}),
-    "generator of another vocabulary": ("generator has another vocabulary", {"generator": other_vocabulary}, {}),
-    "model of another vocabulary": ("start from has another vocabulary", {"init": other_vocabulary}, {}),
+    "generator of another vocabulary": ("generator has a different vocabulary", {"generator": other_vocabulary}, {}),
+    "model of another vocabulary": ("start from has a different vocabulary", {"init": other_vocabulary}, {}),
     "not a model": ("no masked language model", {"init": not_a_model}, {}),
     "too long": ("lower max_length", {}, {"max_length": 100}),
     "decoder below encoder": ("at least encoder_mlm_probability", {}, {"encoder_mlm_probability": 0.6}),
@@ -249,7 +249,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"objective": "ict", "gradient_accumulation_steps": 2},
     ),
-    "untrainable": ("train longer", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
+    "untrainable": ("raise --epochs", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
 }
 
 

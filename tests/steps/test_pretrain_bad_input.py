@@ -143,7 +143,7 @@ def test_importance_of_another_length_whatever_its_manifest_says(prepared: Prepa
     with whole_folder(folder) as staging:
         np.save(staging / "ami.npy", np.zeros(7, dtype=np.float32))
         write_manifest(staging, "importance", {}, {"tokens": read_manifest(prepared.tokens).digest}, {})
-    refused(prepared, tmp_path, "belongs to other tokens", {"objective": "cdmae"}, importance=folder)
+    refused(prepared, tmp_path, "does not match the tokens", {"objective": "cdmae"}, importance=folder)
 
 
 @pytest.mark.usefixtures("no_training")
@@ -155,7 +155,7 @@ def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path:
     vocabulary = content["model"]["vocab"]
     vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
     (other / "tokenizer.json").write_text(json.dumps(content))
-    message = "generator has another vocabulary than the tokens; run `stillhouse tokenize`"
+    message = "generator has a different vocabulary from the tokens; run `stillhouse tokenize`"
     refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
     without = prepared.inputs()
     del without["generator"]
@@ -168,7 +168,7 @@ ARTICLES: dict[str, list[Any]] = {
     "position": [n % 3 for n in range(12)],
 }
 NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
-    "bfs without articles": ("bfs", {}, "no article of several passages, which bfs needs"),
+    "bfs without articles": ("bfs", {}, "has several passages, which bfs needs"),
     "bfs without sections": ("bfs", ARTICLES, "no article of the corpus has a second section, which bfs needs"),
     "wlp without articles": ("wlp", {}, "no links between articles, which wlp needs"),
     "wlp without links": ("wlp", ARTICLES, "no links between articles, which wlp needs"),
@@ -228,7 +228,7 @@ def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, 
 
 @pytest.mark.usefixtures("no_training")
 def test_a_signal_to_stop_on_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
-    refused(prepared, tmp_path, "make no ICT pairs", {"objective": "bow", "metric_for_best_model": "ict_RR@10"})
+    refused(prepared, tmp_path, "yield no ICT pairs", {"objective": "bow", "metric_for_best_model": "ict_RR@10"})
 
 
 @pytest.mark.parametrize("kind", [torch.nan, torch.inf])

@@ -70,7 +70,7 @@ def test_every_origin_is_made_counted_and_measured(
     assert set(pd.read_parquet(result / "per_query.parquet")["origin"]) == set(counted)
     page = (result / "report.html").read_text()
     assert all(f"<dt>{origin}</dt><dd>2 queries: " in page for origin in counted)
-    assert "A span stands word for word" in page
+    assert "The right passage contains a span word for word" in page
 
 
 def test_the_same_tree_gives_the_same_bytes_and_ict_its_own_sentences(tree: Path, run_step: Run) -> None:
@@ -98,7 +98,7 @@ def test_what_is_about_the_name_is_no_negative(tree: Path, run_step: Run) -> Non
 
 
 def test_a_title_that_every_passage_begins_with_is_no_query(tree: Path, run_step: Run) -> None:
-    with pytest.raises(InputError, match=r"title makes no query where every passage begins with its title.*left_out"):
+    with pytest.raises(InputError, match=r"title makes no query if every passage begins with its title.*left_out"):
         run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading", "title"])
     made = run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading"])["corpus"]
     assert set(Corpus.open(made).queries["origin"]) == {"heading"}

@@ -76,7 +76,7 @@ def test_an_index_of_another_model_or_corpus_is_refused(
 def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
     with pytest.raises(InputError, match="truncate_dim is 33 and the model's vectors have 32 dimensions"):
         run_step("index", {"corpus": small_corpus, "retriever": retriever}, truncate_dim=33)
-    with pytest.raises(InputError, match="at least 256 passages and the corpus has 24; choose kind flat"):
+    with pytest.raises(InputError, match="at least 256 passages, but the corpus has 24; choose kind flat"):
         run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")
 
 
@@ -119,7 +119,7 @@ def test_a_model_of_another_width_is_refused_before_the_search(
     about = json.loads((index / "index.json").read_text())
     (index / "index.json").write_text(json.dumps(about | {"model_width": 48}))
     write_manifest(index, "index", {}, read_manifest(index, verify=False).inputs, {})
-    with pytest.raises(InputError, match="have 32 dimensions and the index was made by a model with 48"):
+    with pytest.raises(InputError, match="have 32 dimensions, but the index was made by a model with 48"):
         Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
 
 

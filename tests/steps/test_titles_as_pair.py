@@ -93,7 +93,7 @@ def test_every_step_reads_the_pair(
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     capsys.readouterr()
     run_step("index", {"corpus": read_as("colon"), "retriever": trained}, "colon", **EXACT)
-    assert "trained on passages with `titles: sep`, and this corpus has `titles: colon`" in capsys.readouterr().err
+    assert "trained on passages with `titles: sep`, but this corpus has `titles: colon`" in capsys.readouterr().err
 
 
 def test_pretraining_reads_the_separator_and_never_corrupts_it(

@@ -83,5 +83,5 @@ def test_refuses_a_folder_without_a_tokenizer(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "none").mkdir()
     write_manifest(tmp_path / "none", "fetch-model", {}, {}, {"model": "none"})
     inputs = {"corpus": corpus(tmp_path / "corpus", ["rye"]), "tokenizer": tmp_path / "none"}
-    with pytest.raises(InputError, match="holds no tokenizer that can be read; give a model folder"):
+    with pytest.raises(InputError, match="has no tokenizer that can be read; give a model folder"):
         execute(STEP, Config(), inputs, {"tokens": tmp_path / "tokens"})

@@ -79,7 +79,7 @@ def test_a_sample_of_the_index_and_a_teacher(
     )
     facts = read_manifest(made["retriever"]).facts
     assert facts["end"]["nDCG@10"] > facts["start"]["nDCG@10"]
-    with pytest.raises(InputError, match="give --negatives too"):
+    with pytest.raises(InputError, match="give them as --negatives"):
         run_step("train-query-encoder", released | {"teacher": teacher["teacher"]}, "refused", **TUNING)
 
 

@@ -203,7 +203,7 @@ def test_what_cannot_be_done_is_refused_or_said(
     assert "NO TRAIN QUERIES" in capsys.readouterr().err and "too few" in facts(corpus)["pair_queries_not_made"]
     assert facts(corpus)["labels"] == "none"
     source = write_articles(tmp_path / "source")
-    with pytest.raises(InputError, match="'bsf' is no pair task"):
+    with pytest.raises(InputError, match="'bsf' is not a pair task"):
         run_step("ingest", {}, source=str(source), pair_tasks=["bsf"])
     with pytest.raises(InputError, match="pair_tasks is for `queries: pairs`"):
         run_step("ingest", {}, source=str(source), pair_tasks=["bfs"], queries="source")

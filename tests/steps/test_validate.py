@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.checks import Check
-from stillhouse.corpus.store import write_tables
+from stillhouse.corpus.checks import Check, refuse_remains
+from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.steps import ingest, validate
 from stillhouse.steps.execute import execute, open_inputs
@@ -84,7 +84,7 @@ def test_thresholds(corpus: Path, thresholds: dict[str, float], failed: dict[str
 def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not run(corpus, **LENIENT, min_passages=1000)[0]
     log = capsys.readouterr().err
-    assert "the number of passages is 10 and must be at least 1000" in log
+    assert "the number of passages is 10 and must be at least 1,000" in log
     assert "10.0% of the passages have more than 110 words" in log
     with pytest.raises(InputError, match="did not pass validation"):
         open_inputs(find_step("bm25"), {"corpus": corpus, "validation": corpus.parent / "validation"})
@@ -192,3 +192,27 @@ def test_tables_that_ingest_did_not_make_are_found_out(tmp_path: Path) -> None:
 )
 def test_a_threshold_itself_passes(rule: str, value: float, passed: bool) -> None:
     assert Check("n", "the number", value, rule, 2).passed is passed
+
+
+def test_rejected_qrels_of_another_split_do_not_count_for_this_one(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "qrels").mkdir(parents=True)
+    rows = [json.dumps({"_id": f"p{i}", "text": f"text {i}"}) for i in range(20)]
+    (source / "corpus.jsonl").write_text("\n".join(rows))
+    names = [f"q{i}" for i in range(40)]
+    (source / "queries.jsonl").write_text("\n".join(json.dumps({"_id": id, "text": f"ask {id}"}) for id in names))
+    (source / "qrels" / "test.tsv").write_text("".join(f"q{i}\tp{i}\t1\n" for i in range(20)))
+    (source / "qrels" / "train.tsv").write_text("".join(f"q{i}\tgone\t1\n" for i in range(20, 40)))
+    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": tmp_path / "corpus"})
+    found = Corpus.open(tmp_path / "corpus")
+    refuse_remains(found, "test", 0.01)
+    with (source / "qrels" / "test.tsv").open("a") as file:
+        file.write("q20\tgone\t1\nq0\tp0\t1\nq1\tp1\t1\n")
+    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": tmp_path / "broken"})
+    with pytest.raises(InputError, match=r"1 of 21 qrels were rejected \(points to no passage\)"):
+        refuse_remains(Corpus.open(tmp_path / "broken"), "test", 0.01)
+
+
+def test_counts_keep_all_their_digits() -> None:
+    check = Check("passages", "the number of passages", 1_000_001, ">=", 1_000_002)
+    assert check.sentence() == "the number of passages is 1,000,001 and must be at least 1,000,002"

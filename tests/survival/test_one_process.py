@@ -68,7 +68,7 @@ def test_the_second_process_waits_where_it_may(tmp_path: Path) -> None:
         mine.send("enough")
 
     with only_process(folder, wait=say):
-        assert len(said) == 1 and "another process is at work" in said[0]
+        assert len(said) == 1 and "another process is working in" in said[0]
     process.join()
 
 
@@ -109,7 +109,7 @@ def test_two_steps_that_write_one_output(end: str, tmp_path: Path, monkeypatch: 
     process = SPAWN.Process(target=ingest, args=(tmp_path, "one", its))
     process.start()
     assert mine.recv() == "at work"
-    with pytest.raises(InputError, match=r"another process is writing .*corpus; wait until it has ended"):
+    with pytest.raises(InputError, match=r"another process is writing .*corpus; wait until it ends"):
         ingest(tmp_path, "two", None)
     assert not (tmp_path / "corpus").exists()
     mine.send("enough") if end == "ends" else process.kill()

@@ -229,7 +229,7 @@ def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path
     assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
 
 
-@pytest.mark.parametrize(("rise", "logged"), [(STEPS - 1, ""), (4 * STEPS, "rises to its end, to 0.025; lower it")])
+@pytest.mark.parametrize(("rise", "logged"), [(STEPS - 1, ""), (4 * STEPS, "rises to the end, up to 0.025; lower it")])
 def test_a_rise_longer_than_the_training_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, logged: str
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_trials_command_says_the_same_behind_katibs_shell(made: dict[str, Any]
 
 def test_a_value_that_a_shell_would_change_is_refused(space_of: Callable[[str], Space]) -> None:
     space = space_of('settings: {evaluate.title: {choices: ["a b", "c"]}}')
-    with pytest.raises(InputError, match="cannot stand in a trial's command"):
+    with pytest.raises(InputError, match="is not valid in a trial's command"):
         experiment(space, PODS, trials=1, parallel=1, seed=1)
 
 

@@ -125,11 +125,11 @@ def test_a_folder_is_of_one_search(tmp_path: Path) -> None:
     claim(tmp_path / "tune", {"space": "a", "recipe": "b"})
     claim(tmp_path / "tune", {"space": "a", "recipe": "b", "data": "c"})
     for about, message in (({"space": "z"}, "another space"), ({"space": "a", "data": "z"}, "another data")):
-        with pytest.raises(InputError, match=f"{message}; name another --folder"):
+        with pytest.raises(InputError, match=f"{message}; choose another --folder"):
             claim(tmp_path / "tune", about)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="what no search made"):
+    with pytest.raises(InputError, match="files that no search made"):
         claim(tmp_path / "mine", {})
 
 
@@ -156,3 +156,39 @@ def test_gains_between_measurements_lie_on_straight_lines() -> None:
     curve = {20: 0.1, 60: 0.05, 100: 0.4}
     for part in range(101):
         assert gain_at(curve, part) == pytest.approx(np.interp(part, [0, *curve], [0.0, *curve.values()]))
+
+
+def test_a_trial_that_runs_out_of_memory_does_not_end_the_search(search_in: Open, steps: Steps) -> None:
+    def fill(count: int) -> None:
+        if POINTS < count <= 2 * POINTS:
+            raise type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory")
+
+    steps.at_point = fill
+    search = search_in(GRID)
+    search.run()
+    states = [trial.state.name for trial in search.study.trials]
+    assert states[:2] == ["COMPLETE", "PRUNED"] and "RUNNING" not in states
+    assert len(tried(search)) == 8
+
+
+def test_a_crash_of_the_code_ends_the_search(search_in: Open, steps: Steps) -> None:
+    def crash(count: int) -> None:
+        if count > POINTS:
+            raise RuntimeError("a bug")
+
+    steps.at_point = crash
+    with pytest.raises(RuntimeError, match="a bug"):
+        search_in(GRID).run()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    (
+        "retriever_1.patience: {min: 1, max: 5}",
+        "retriever_1.matryoshka_dims: {choices: [[32, 64], [16]]}\nalways: {retriever_1.patience: 2}",
+    ),
+)
+def test_a_recipe_may_leave_out_what_is_searched(search_in: Open, steps: Steps, settings: str) -> None:
+    search = search_in(f"settings:\n  {settings}\n")
+    search.run(2)
+    assert search.finished()[0].settings == {}

@@ -38,12 +38,12 @@ def test_the_sentence_says_by_how_much_and_of_how_many() -> None:
     assert verdict.difference == pytest.approx(better.figure.mean - default.figure.mean)
     assert verdict.low < verdict.difference < verdict.high and 0 < verdict.p < 0.1
     said = sentence(default, verdict, tried=7, given_up=5)
-    for part in ("Trial 3", "7 trials beside the default, 5 of them given up", f"{better.figure.mean:.4f}", "8 dev"):
+    for part in ("Trial 3", "7 trials besides the default, 5 of them stopped", f"{better.figure.mean:.4f}", "8 dev"):
         assert part in said
 
 
 def test_a_default_that_is_not_beaten_is_said_to_be() -> None:
     default = finished(0, [1.0, 0.5])
     said = sentence(default, judge(default, [finished(1, [0.5, 0.5])]), tried=1, given_up=0)
-    assert said.startswith("Nothing better was found in 1 trial beside the default") and "leave params.yaml" in said
+    assert said.startswith("Nothing better was found in 1 trial besides the default") and "leave params.yaml" in said
     assert "more --minutes" in sentence(default, judge(default, []), tried=2, given_up=2)

@@ -29,11 +29,11 @@ from stillhouse.tuning.trial_graph import trial_graph
         ("settings: {retriever_1.epochs: {min: 0, max: 2, scale: log}}", "scale log needs a min above 0"),
         ("settings: {retriever_1.epochs: {min: -1, max: 2}}", "must be at least 0"),
         ("settings: {retriever_1.batch_size: {min: 1.5, max: 2}}", "must be a whole number"),
-        ("settings: {retriever_1.contrastive: {min: 1, max: 2}}", "is no number: name its values by {choices"),
+        ("settings: {retriever_1.contrastive: {min: 1, max: 2}}", "is not a number: list its values with {choices"),
         ("settings: {retriever_1.contrastive: {choices: [plian]}}", "did you mean 'plain'"),
         ("settings: {retriever_1.epochs: {choices: []}}", "choices must be a list of values"),
-        ("settings: {retriever_1.epochs: {choices: [1, 1.0]}}", "choices name a value twice"),
-        ("settings: {ingest.source: {choices: [a, b]}}", "where something lies, which cannot be searched"),
+        ("settings: {retriever_1.epochs: {choices: [1, 1.0]}}", "choices contain a value twice"),
+        ("settings: {ingest.source: {choices: [a, b]}}", "is a location, which cannot be searched"),
         ("always: {retriever_1.epochs: 1}\nsettings: {retriever_1.epochs: {choices: [1.0]}}", "keep one of the two"),
         ("always: {retriever_1.epochs: x}\nsettings: {retriever_1.seed: {choices: [1]}}", "must be a number"),
         ("always: 3\nsettings: {retriever_1.seed: {choices: [1]}}", "always must map section.setting"),
@@ -89,7 +89,7 @@ def test_drawn_numbers_have_two_digits_and_stay_within() -> None:
         (
             "settings: {ingest.max_train_queries: {choices: [1]}}",
             "retriever_1",
-            "cannot be searched, as it reads a source",
+            "reads a source, so its settings cannot be searched",
         ),
     ],
 )

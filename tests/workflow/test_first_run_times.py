@@ -77,4 +77,4 @@ def test_a_first_run_is_reckoned_once_corpus_and_model_are_there(
         (root / place).parent.mkdir(parents=True)
         (root / place).symlink_to(target)
     assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
-    assert estimate(uses, settings, root, " left").endswith("left, reckoned from the speed of this machine")
+    assert estimate(uses, settings, root, " left").endswith("left, estimated from the speed of this machine")

@@ -70,7 +70,7 @@ def test_the_look_ends_soon(here: Path) -> None:
 def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
     assert cli.main(["new", "nothing", "--source", "empty"]) == 2
-    assert "is no source" in capsys.readouterr().err and not Path("nothing").exists()
+    assert "has no known format" in capsys.readouterr().err and not Path("nothing").exists()
     (here / "one").mkdir()
     (here / "one" / "note.md").write_text("# One\n\nOne passage alone.\n")
     assert made("one")["ingest"]["queries"] == "pairs"

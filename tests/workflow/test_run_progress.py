@@ -89,7 +89,7 @@ def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     own, use = settings(), find_uses()["bm25"]
-    assert estimate([use], own, tmp_path) == "no estimate yet, as nothing like it has run here"
+    assert estimate([use], own, tmp_path) == "no estimate yet, because nothing like it has run here"
     note_seconds(use, own["bm25"], tmp_path, 600)
     assert estimate([use, find_uses()["ingest"]], own, tmp_path, " left") == (
         "more than 10 min left (1 of 2 steps run here for the first time)"
@@ -122,7 +122,7 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     Path("params.yaml").write_text("")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: no estimate yet, as nothing like it has run here"
+    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: no estimate yet, because nothing like it has run here"
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name}), " for number, use in enumerate(USES, start=1)]
     assert [line[: len(start)] for line, start in zip(said[1:-1], steps, strict=True)] == steps
     assert said[-1].startswith(f"{NUMBER} steps in ") and said[-1].endswith(", 0 of them were up to date")

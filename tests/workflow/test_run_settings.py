@@ -49,9 +49,9 @@ def test_an_empty_field_changes_nothing() -> None:
 
 
 BAD = {
-    "no JSON": ("{retriever_1: {}}", "settings is no JSON"),
-    "no sections": ('{"epochs": 8}', "settings must name sections"),
-    "a list": ("[1]", "settings must name sections"),
+    "no JSON": ("{retriever_1: {}}", "settings is not valid JSON"),
+    "no sections": ('{"epochs": 8}', "settings must be sections"),
+    "a list": ("[1]", "settings must be sections"),
     "section": ('{"retriver_1": {"epochs": 8}}', "did you mean 'retriever_1'"),
     "setting": ('{"retriever_1": {"epoch": 8}}', "unknown setting 'epoch'; did you mean 'epochs'"),
     "type": ('{"retriever_1": {"batch_size": "eight"}}', "retriever_1.batch_size must be a whole number"),

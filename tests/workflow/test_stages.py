@@ -159,8 +159,8 @@ WRONG = [
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
     ({"retriever_2": {"encoder": 3}}, "encoder must be `use/output` or `none`, not 3"),
     ({"retriever_2": {"negatives": "none"}}, "stages.retriever_2: it needs `negatives`"),
-    ({"retriever_2": {"step": "mine"}}, "`step` is for a new stage"),
-    ({"retriever_2": {"settings_of": "mine_1"}}, "no other train-retriever"),
+    ({"retriever_2": {"step": "mine"}}, "`step` is for new stages"),
+    ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
     ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),
     ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
@@ -168,12 +168,12 @@ WRONG = [
     ({"retriever_1": "none", "mine_1": {"others": "none"}}, "stages.mine_1: its retriever is retriever_1/retriever"),
     ({"new": {"step": "train-retriver"}}, "there is no step 'train-retriver'; did you mean 'train-retriever'?"),
     ({"new": {"step": "validate"}}, "stages.new: it needs `corpus`"),
-    ({"New one": {"step": "validate", "corpus": "ingest/corpus"}}, "small letters"),
-    ({"stages": {"step": "validate", "corpus": "ingest/corpus"}}, "not taken"),
+    ({"New one": {"step": "validate", "corpus": "ingest/corpus"}}, "lowercase letters"),
+    ({"stages": {"step": "validate", "corpus": "ingest/corpus"}}, "unused name"),
     ({"new": {"system": "bm25/negatives"}}, "system cannot be 'bm25/negatives'"),
     ({"new": SYSTEM}, "system cannot be 'new/retriever'"),
-    ({"distilled_2": NEW, "distilled": {"encoder": "distilled_2/retriever"}}, "go round in a circle"),
-    ({"retriever_1": {"encoder": "retriever_1/retriever"}}, "retriever_1 ← retriever_1 go round in a circle"),
+    ({"distilled_2": NEW, "distilled": {"encoder": "distilled_2/retriever"}}, "form a cycle"),
+    ({"retriever_1": {"encoder": "retriever_1/retriever"}}, "retriever_1 ← retriever_1 form a cycle"),
     ({"distilled_run": "none", "a": {"system": "distilled_run/run"}}, "run/a is distilled_run/run, which is left out"),
     ({"ingest": "none"}, "leave nothing to run"),
     (["lm_head"], "stages must map stages"),
@@ -245,7 +245,7 @@ def test_a_recipe_file_may_have_sections_for_what_it_adds_and_for_what_it_leaves
         load_recipe(write(tmp_path, recipe | {"owns": {}}))
     with pytest.raises(InputError, match=r"own: unknown setting 'max_step'"):
         configs(recipe | {"own": {"max_step": 3}}, "r")
-    with pytest.raises(InputError, match="a section of its own and the settings of distilled"):
+    with pytest.raises(InputError, match="both its own section and the settings of distilled"):
         load_recipe(write(tmp_path, {"stages": {"own": NEW}, "own": {}}))
 
 
@@ -258,7 +258,7 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
     evaluation = job.uses[-1]
     assert evaluation.inputs["run/own"] == "own_run/run" and evaluation.inputs["curves/own"] == "own/curves"
     assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
-    with pytest.raises(InputError, match="leaves pretraining out"):
+    with pytest.raises(InputError, match="leaves out pretraining"):
         make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
 
 

@@ -60,7 +60,7 @@ def test_an_existing_workspace_is_left_alone(capsys: pytest.CaptureFixture[str])
     Path("folder").mkdir()
     Path("folder/params.yaml").write_text("mine")
     assert cli.main(["new", "folder", "--source", "articles", "--recipe", "recipe.yaml"]) == 2
-    assert "folder has a params.yaml already" in capsys.readouterr().err
+    assert "folder already has a params.yaml" in capsys.readouterr().err
     assert [path.name for path in Path("folder").iterdir()] == ["params.yaml"]
 
 
@@ -160,8 +160,8 @@ NAMES = {
     "a long name": ("x" * 300, "File name too long"),
     "a NUL": ("a\0b", "embedded null byte"),
     "below a file": ("recipe.yaml/x", "Not a directory"),
-    "a file": ("recipe.yaml", "recipe.yaml is no folder"),
-    "a link that leads nowhere": ("nowhere", "link to what does not exist"),
+    "a file": ("recipe.yaml", "recipe.yaml is not a folder"),
+    "a link that leads nowhere": ("nowhere", "is a link to nowhere"),
 }
 
 

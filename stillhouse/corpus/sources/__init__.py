@@ -1,1 +1,1 @@
-"""Sources of a corpus, one file a format. Each yields rows that know where they stood; `cleaning` judges them."""
+"""Sources of a corpus, one module per format. Each yields rows with their place; `cleaning` accepts or rejects them."""

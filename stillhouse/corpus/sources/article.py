@@ -1,4 +1,4 @@
-"""An article as its reader found it, and the rows that it gives: alike for Markdown, text and HTML."""
+"""An article as its reader found it, and its rows. The same for Markdown, text and HTML."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Ro
 
 @dataclass(slots=True)
 class Block:
-    """A heading (`level` from 1) or a passage (`level` 0), the line it begins on and the targets of the links in it.
+    """A heading (`level` from 1) or a passage (`level` 0), the line it begins on and the targets of its links.
 
-    `kind` is that of `NotProse`, "" for prose. A block without words is none, but for its links.
+    `kind` is a kind of `NotProse`, or "" for prose. A block without words is not a passage, but its links count.
     """
 
     line: int
@@ -39,10 +39,10 @@ class Article:
     suffixes: tuple[str, ...]
 
     def rows(self, blocks: Iterable[Block], named: str, title: str = "") -> Iterator[Row]:
-        """The passages and links, to paths below the tree.
+        """The passages, and the links to paths below the tree.
 
-        The title is `title`, else the first heading of level 1, else `named`.
-        The heading that the title stands in is no section.
+        The title is `title`, else the first heading of level 1, else `named`. The heading with the title does not start
+        a section.
         """
         blocks = list(blocks)
         head = next((block for block in blocks if block.level == 1 and block.text), None)
@@ -68,12 +68,12 @@ class Article:
             yield self.rejected("article without a paragraph", title)
 
     def rejected(self, reason: str, content: str = "") -> Rejected:
-        """The article as a row that is not taken."""
+        """The article as a rejected row."""
         return Rejected("passage", self.id, reason, f"{self.name}:1", content)
 
 
 def link_target(target: str, relative: str, suffixes: tuple[str, ...]) -> str | None:
-    """The path below the tree that a link of the article at `relative` points to; None when it is no article link."""
+    """The path below the tree that a link of the article at `relative` points to; None if it is not an article link."""
     path = unquote(target.split("#")[0].split("?")[0])
     if "://" in path or not path.lower().endswith(suffixes):
         return None

@@ -38,7 +38,7 @@ DUPLICATE = "duplicate article id"
 
 
 def open_article_jsonl(location: Path) -> Source:
-    """A `.jsonl[.gz]` file of articles or a folder with `articles.jsonl[.gz]`; queries, qrels may lie beside."""
+    """A `.jsonl[.gz]` file of articles or a folder with `articles.jsonl[.gz]`; may have queries and qrels beside it."""
     path = location if location.is_file() else find_file(location, "articles.jsonl")
     if path is None:
         raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
@@ -79,7 +79,7 @@ def _read_articles(path: Path, span: Span = WHOLE) -> Iterator[Row]:
 
 
 def _article_rows(id: str, fields: Fields) -> Iterator[Row]:
-    """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a broken shape."""
+    """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a wrong shape."""
     title = text_field(fields, "title", optional=True)
     position = 0
     for section in _list(fields, "sections"):

@@ -1,4 +1,4 @@
-"""A tree of article files: Markdown and text here, HTML by the same rules in `html_tree`."""
+"""A tree of article files: Markdown and text; `html_tree` does the same for HTML."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ARTICLE_TREE = "article-tree"
 PLAIN = (".txt",)
 SUFFIXES = (".md", ".markdown", *PLAIN)
 MOST_TOGETHER = 10_000
-"""Files that one process reads in a row, where several read a tree."""
+"""Files per part when several processes read a tree."""
 
 ReadArticle = Callable[[Article, bytes], Iterator[Row]]
-"""The rows of an article by what is in its file. Raises `NotText`."""
+"""Returns the rows of an article from the content of its file. Raises `NotText`."""
 
 
 def open_article_tree(folder: Path) -> Source:
@@ -33,11 +33,11 @@ def open_article_tree(folder: Path) -> Source:
 
 
 def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadArticle) -> Source:
-    """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` lie in the folder.
+    """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
 
-    An article's id is its path below the tree without the suffix, white space percent-encoded; a passage's is
-    `<article id>#<k>` for the k-th passage of the article, counted from 1. A file whose name is not UTF-8, and a link
-    that leads out of the folder, is rejected; `queries.jsonl` and `qrels/` may be no such links.
+    An article's id is its path below the tree without the suffix, with white space percent-encoded. A passage's id is
+    `<article id>#<k>` for the k-th passage of the article, counted from 1. Files with a name that is not UTF-8, and
+    links out of the folder, are rejected; `queries.jsonl` and `qrels/` must not be such links.
     """
     found = tree_files(folder, suffixes)
     if not found.paths:
@@ -46,7 +46,7 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
     labels = find_labels(folder)
     for path in labels.values():
         if leads_out(path, folder):
-            raise InputError(f"{path} is a link out of the source; put the file itself there, or remove it")
+            raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
     ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
     files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
 
@@ -57,7 +57,7 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
             seen.add(id)
 
     def linked(row: Row) -> Row:
-        # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
+        # A target outside the tree keeps its path, so that cleaning can report it.
         return row._replace(target=ids.get(row.target, row.target)) if isinstance(row, Link) else row
 
     def rows() -> Iterator[Row]:
@@ -73,7 +73,7 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
 
 
 def _read_articles(articles: Iterable[tuple[Article, bool]], read: ReadArticle) -> Iterator[Row]:
-    """The rows of articles, of each of which is given whether one before has its id; links lead to paths."""
+    """The rows of articles, each given with whether an earlier article has its id; links lead to paths."""
     for article, repeated in articles:
         if repeated:
             yield article.rejected("duplicate article id")
@@ -93,7 +93,7 @@ def _read_articles(articles: Iterable[tuple[Article, bool]], read: ReadArticle) 
 
 
 def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[list[tuple[Article, bool]]]:
-    """The articles, some at a time whose files have `size` bytes together, at most `MOST_TOGETHER`."""
+    """Groups the articles until their files have `size` bytes together, at most `MOST_TOGETHER` per group."""
     some: list[tuple[Article, bool]] = []
     total = 0
     for article, repeated in articles:
@@ -118,7 +118,7 @@ def _read_article(article: Article, data: bytes) -> Iterator[Row]:
             title = front.title
             if front.fault:
                 yield Rejected("line", "", front.fault, f"{article.name}:1", text[: front.length])
-            # Its lines stay, so that those of the blocks are the file's.
+            # Keeps its lines, so that line numbers of blocks match the file.
             text = "\n" * text.count("\n", 0, front.length) + text[front.length :]
         blocks = list(markdown_blocks(text))
     for block in blocks:

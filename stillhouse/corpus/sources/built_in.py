@@ -1,4 +1,4 @@
-"""The built-in sample: its name as a source, and where it lies. Cheap to import, since the command line reads it."""
+"""The built-in sample: its name as a source, and its folder. Cheap to import, since the command line uses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 SAMPLE = "sample"
-"""The source that is the built-in sample, whatever folders there are."""
+"""The name of the built-in sample as a source, even if there is a folder of this name."""
 
 
 def sample_folder() -> Path:

@@ -1,9 +1,8 @@
-"""The rows of delimited files: comma-separated ones, whose cells may be quoted, and tab-separated ones, where few are.
+"""The rows of comma-separated files, where cells may be quoted, and of tab-separated files, where quotes are rare.
 
-Commas stand in every text, so a comma-separated cell that holds one is quoted, by RFC 4180. Tabs stand in hardly any:
-some writers quote nothing in tab-separated files (MS MARCO's), so that a cell may begin with a quote that is text,
-others quote as elsewhere (DPR's). A tab-separated line is therefore read as quoted where that comes out even, and as it
-stands where it does not.
+Commas are common in text, so comma-separated files quote cells that contain one, as RFC 4180 says. Tabs are rare: some
+writers of tab-separated files quote nothing (MS MARCO), so that a cell may begin with a literal quote, and others quote
+as usual (DPR). So a tab-separated line is read as quoted if its quotes are balanced, and literally otherwise.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ from stillhouse.corpus.sources.spans import WHOLE, Span
 
 TAB = "\t"
 LONGEST_CELL = 200
-"""Lines of a tab-separated cell beyond which its quote is taken as text."""
+"""The most lines of a quoted tab-separated cell; beyond it, the quote counts as literal."""
 Line = tuple[int, str]
 Cells = tuple[int, list[str]]
 
 
 def read_cells(path: Path, name: str, delimiter: str, span: Span = WHOLE) -> Iterator[Cells | Rejected]:
-    """The rows of a delimited file, as (number of the last line, cells); no blank rows. Tab-separated ones have spans.
+    """The rows of a delimited file, as (number of the last line, cells), without blank rows. `span` needs tabs.
 
-    A quoted cell may hold line ends. In a comma-separated file a row that breaks the rules of quoting becomes a
-    `Rejected`. In a tab-separated one such a row is cut at its tabs and keeps its quotes; so is one whose quoted cell
-    would hold a tab and a line end.
+    A quoted cell may contain line breaks. In a comma-separated file, a row that breaks the rules of quoting becomes a
+    `Rejected`. In a tab-separated file, such a row is split at its tabs and keeps its quotes; so is a row in which a
+    quoted cell would contain both a tab and a line break.
     """
     assert delimiter == TAB or span == WHOLE, "a quoted cell may hold any line"
     yield from _read_tab_separated(path, name, span) if delimiter == TAB else _read_quoted(path, name, delimiter)
 
 
 def is_row_by_itself(line: bytes) -> bool:
-    """Whether a line of a tab-separated file is a row whatever stands before it: the file may be divided there."""
+    """Whether a line of a tab-separated file is a row whatever precedes it, so that the file may be divided there."""
     return b"\t" in line and b'"' not in line
 
 
 def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
     number, rejected, content = 0, list[Rejected](), ""
-    begun = lacks = False  # whether a line of the row was read, and whether one could not be
+    begun = lacks = False  # whether a line of the row was read, and whether one was unreadable
 
     def lines() -> Iterator[str]:
         nonlocal number, content, begun, lacks
@@ -76,7 +75,7 @@ def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Reje
 
 
 def _reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[list[str]]:
-    """The rows of lines; a cell may be as long as a line, where Python's own limit is 131,072 characters."""
+    """The rows of lines; a cell may be as long as a line, not only 131,072 characters as by default."""
     csv.field_size_limit(LONGEST)
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
@@ -95,7 +94,7 @@ def _read_tab_separated(path: Path, name: str, span: Span) -> Iterator[Cells | R
 
 
 def _add(unread: list[Line], line: Line) -> Iterator[Cells]:
-    """Takes a line; `unread` then holds those whose last cell may go on below."""
+    """Adds a line; `unread` then holds the lines whose last cell may continue in the next line."""
     unread.append(line)
     cells, is_open = _quoted_row(unread)
     if is_open:
@@ -118,13 +117,13 @@ def _first_as_it_stands(unread: list[Line]) -> Iterator[Cells]:
 
 
 def _as_they_stand(unread: list[Line]) -> Iterator[Cells]:
-    """What is left when a cell that seemed open has no end."""
+    """The remaining lines, when a cell that seemed open has no end."""
     while unread:
         yield from _first_as_it_stands(unread)
 
 
 def _quoted_row(lines: list[Line]) -> tuple[list[str] | None, bool]:
-    """The row that lines are with quotes as quotes, None where they are none, and whether it may go on below."""
+    """The row that the lines make as a quoted row, or None, and whether it may continue in the next line."""
     is_short = len(lines) < LONGEST_CELL and sum(len(text) for _, text in lines) <= LONGEST
     if len(lines) > 1 and '"' not in lines[-1][1]:
         return None, is_short and TAB not in lines[-1][1]

@@ -1,4 +1,4 @@
-"""Finding out what a source is."""
+"""Detects the format of a source and opens it."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ OPTIONS_OF = {"columns": (TABLES,), "answer_kind": (DPR, TABLES), "dpr_positives
 
 
 def open_source(source: str, format: str = AUTO, options: Options | None = None) -> Source:
-    """Opens a folder or file, the built-in sample when `source` is "sample", or a dataset "ir_datasets:<id>".
+    """Opens a folder or file, the built-in sample if `source` is "sample", or a dataset "ir_datasets:<id>".
 
-    Raises `InputError` when there is nothing there, when it is not of the format asked for or of any known one, and for
-    an option that its format does not read.
+    Raises `InputError` if the source does not exist, if it does not have the requested format or any known one, and for
+    an option that its format does not use.
     """
     assert format in FORMATS, format
     options = options or Options()
@@ -69,10 +69,10 @@ def open_source(source: str, format: str = AUTO, options: Options | None = None)
 def _open(source: str, format: str, options: Options) -> Source:
     if source.startswith(SCHEME):
         if format not in (AUTO, IR_DATASETS):
-            raise InputError(f"{source} is no {format!r} source; leave the format out")
+            raise InputError(f"{source} is not a {format!r} source; leave the format out")
         return open_ir_datasets(source)
     if format == IR_DATASETS:
-        raise InputError(f"the source {source} is no dataset of ir_datasets; write it as {SCHEME}<id>")
+        raise InputError(f"the source {source} is not a dataset of ir_datasets; write it as {SCHEME}<id>")
     location = sample_folder() if source == SAMPLE else Path(source).expanduser()
     if not location.exists():
         raise InputError(
@@ -83,7 +83,7 @@ def _open(source: str, format: str, options: Options) -> Source:
     if location.is_file() and not is_utf8(location.name):
         raise InputError(f"{shown(str(location))}: {MISNAMED}")
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
-    # Trees reject such files themselves, however deep they lie.
+    # Trees reject such files themselves, at any depth.
     unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
     if not unread:
         return opened
@@ -102,12 +102,12 @@ def _after(unread: list[Rejected], source: Source) -> Iterator[Row]:
 
 
 def detect(location: Path) -> str:
-    """The format of a folder or file, by the names in it. Raises `InputError` that lists what was looked for."""
+    """The format of a folder or file, by file names. Raises `InputError` that lists the names that were looked for."""
     found = _detect_file(location) if location.is_file() else _detect_folder(location)
     if found is not None:
         return found
     raise InputError(
-        f"{location} is no source that is known: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
+        f"{location} has no known format: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
         f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "
         f"{' or '.join(COLLECTIONS)} ({MSMARCO}), passages or corpus with {', '.join(TABLE_SUFFIXES)} ({TABLES}), "
         f".json files named by their split ({SQUAD}), each also with .gz, and for files that end in "
@@ -138,18 +138,18 @@ def _detect_folder(folder: Path) -> str | None:
     if any(map(_is_squad, squad_paths(folder))):
         return SQUAD
     articles, pages = (_count(folder, suffixes) for suffixes in (article_tree.SUFFIXES, html_tree.SUFFIXES))
-    # A tree of pages often has a licence or a robots.txt beside them.
+    # A tree of pages often contains a licence or a robots.txt too.
     return HTML_TREE if pages > articles else ARTICLE_TREE if articles else None
 
 
 def _count(folder: Path, suffixes: tuple[str, ...]) -> int:
-    """How many files of a tree are articles, those too that are rejected."""
+    """The number of articles in a tree, including rejected ones."""
     found = tree_files(folder, suffixes)
     return len(found.paths) + len(found.rejected)
 
 
 def _is_squad(path: Path) -> bool:
-    """Whether a JSON file begins like one of SQuAD."""
+    """Whether a JSON file begins like a SQuAD file."""
     try:
         with open_binary(path) as file:
             return b'"data"' in file.read(1 << 12)

@@ -1,4 +1,4 @@
-"""Passages of another source as distractors: they can be found and answer no query (Chang et al. §4.4, Table 6)."""
+"""Passages of another source as distractors, which are searched but answer no query (Chang et al. §4.4, Table 6)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from stillhouse.corpus.sources.reqa import candidates_of
 from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source
 
 PLACE = "distractors"
-"""What stands before the file names of distractors in `rejected.parquet`."""
+"""The prefix of the distractors' file names in `rejected.parquet`."""
 PREFIX = "distractor:"
-"""What the ids of distractors begin with."""
+"""The prefix of distractor ids."""
 
 
 def with_distractors(source: Source, other: Source, most: int | None, seed: int, language: str) -> Source:
-    """The source with at most `most` (None = all) passages of `other`, a seeded sample; the labels of `other` are left.
+    """The source plus a seeded sample of at most `most` (None = all) passages of `other`, without its labels.
 
-    Where passages of the source are candidates of ReQA, so are the distractors: one for each sentence. A distractor
-    with the text of a passage of the source is left out, since it would answer that passage's queries.
+    If the passages of the source are ReQA candidates, so are the distractors: one per sentence. A distractor with the
+    text of a passage of the source is left out, since it would answer that passage's queries.
     """
 
     def rows() -> Iterator[Row]:
@@ -43,7 +43,7 @@ def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: 
             if row.kind in ("passage", "line"):
                 yield row._replace(where=f"{PLACE}/{row.where}")
         elif isinstance(row, NotProse):
-            # A passage that becomes candidates has other ids, of which this names none.
+            # The candidates of a passage have other ids, so this row has no effect on them.
             yield row._replace(id=PREFIX + row.id, where=f"{PLACE}/{row.where}")
         elif not isinstance(row, Passage):
             continue
@@ -52,19 +52,19 @@ def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: 
         else:
             article = PREFIX + row.article_id if row.article_id else ""
             named = row._replace(id=PREFIX + row.id, article_id=article, where=f"{PLACE}/{row.where}")
-            # A passage without text has no sentence; it goes on unchanged and is rejected as empty.
+            # A passage without text has no sentence; it passes unchanged and is rejected as empty.
             yield from candidates_of(named, language) if by_sentence and row.text.strip() else (named,)
 
 
 def _digest(text: str) -> bytes:
-    """128 bits that stand for a text: the texts of a whole source would not fit."""
+    """A 128-bit digest, since the texts of a whole source would not fit into memory."""
     return hashlib.blake2b(text.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
 
 
 def _sample(rows: Iterator[Row], most: int | None, seed: int) -> Iterator[Row]:
-    """All rows that are no passages, and of the passages `most`, each set of them as likely as any other.
+    """All rows except passages, and a uniform sample of `most` passages.
 
-    Holds `most` rows at a time (Vitter, "Random sampling with a reservoir", 1985, algorithm R).
+    Holds `most` rows in memory (Vitter, "Random sampling with a reservoir", 1985, algorithm R).
     """
     if not most:
         yield from rows

@@ -34,9 +34,9 @@ from stillhouse.errors import InputError
 DPR = "dpr"
 CONTEXT_ID = ("passage_id", "psg_id")
 PREFIX = "wiki:"
-"""What some files set before a passage's number."""
+"""The prefix of passage numbers in some files."""
 LONGEST_ANSWERS = 1 << 18
-"""Characters of a question's list of answers; reading one as Python takes some five hundred times as many bytes."""
+"""The most characters of a question's list of answers; parsing it takes about 500 bytes of memory per character."""
 
 _PASSAGES = re.compile(r"psgs.*\.tsv(\.gz)?")
 _TRAINING = re.compile(r".*\.json(\.gz)?")
@@ -44,28 +44,26 @@ _QUESTIONS = re.compile(r".*(\.qa|-qa)\.(csv|tsv)(\.gz)?")
 
 
 def open_dpr(folder: Path, options: Options) -> Source:
-    """A folder with `psgs_*.tsv[.gz]` and files of questions, each with its split in its name.
+    """A folder with `psgs_*.tsv[.gz]` and files of questions that name their split.
 
-    Training JSON (`biencoder-nq-train.json`) gives queries, positives and answers; its negatives are not read. Question
-    files (`nq-test.qa.csv`) give queries and answers. A query's id is `<file>-<k>` for the k-th of its file, from 0.
+    Training JSON (`biencoder-nq-train.json`) has queries, positives and answers; its negatives are not read. Question
+    files (`nq-test.qa.csv`) have queries and answers. A query's id is `<file>-<k>` for the k-th of its file, from 0.
     """
     passages = passage_files(folder)
     if len(passages) != 1:
         found = ", ".join(path.name for path in passages)
-        raise InputError(
-            f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; leave one of them there"
-        )
+        raise InputError(f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; keep only one of them")
     others = [path for path in entries(folder) if path.is_file() and path not in passages]
     training = [path for path in others if _TRAINING.fullmatch(path.name)]
     questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
     for path in (*training, *questions):
         if split_in(path.name) is None:
             raise InputError(
-                f"{path}: its name does not say which split it is; put train, dev or test into it, or move it away"
+                f"{path}: its name does not say which split it is; add train, dev or test to the name, or move it away"
             )
 
     def rows() -> Iterator[Row]:
-        # The positives without an id: the text that each must have → the qrels that wait for its passage.
+        # Positives without an id: text of the positive → the qrels that wait for a passage with this text.
         waiting: dict[str, list[Qrel]] = {}
         asked: set[tuple[str, str]] = set()
         for path in training:
@@ -81,7 +79,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
         waiting: dict[str, list[Qrel]] = {}
         for path in training:
             for _ in _read_training(path, options, waiting, set()):
-                if waiting:  # any passage may be the one that a positive without an id has the text of
+                if waiting:  # any passage may have the text of a positive without an id
                     return [Part(rows)]
         spans = divide(passages[0], size, each, is_row_by_itself)
         asking = Part(partial(_read_asked, training, questions, options))
@@ -190,7 +188,7 @@ def _read_questions(path: Path, options: Options, asked: set[tuple[str, str]]) -
 
 
 def _listed(cell: str) -> list[str]:
-    """The texts of a list as Python or JSON writes it. It is read and never run. Raises `IllTyped`."""
+    """The texts of a list in Python or JSON syntax, which is parsed and never executed. Raises `IllTyped`."""
     if len(cell) > LONGEST_ANSWERS:
         raise IllTyped("answers have more than 262,144 characters; cut them")
     try:
@@ -207,7 +205,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _kind(path: Path, options: Options) -> str:
-    """CuratedTREC alone gives its answers as regular expressions."""
+    """The kind of a file's answers: regular expressions for CuratedTREC, else texts."""
     if options.answer_kind != AUTO:
         return options.answer_kind
     return REGEX if "curatedtrec" in re.sub("[^a-z]", "", path.name.lower()) else TEXT

@@ -1,4 +1,4 @@
-"""A handful of labelled test queries beside a source that has none, or fewer: `queries.jsonl` and `qrels/test.tsv`."""
+"""Extra labelled test queries for a source with none or few: `queries.jsonl` and `qrels/test.tsv`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stillhouse.corpus.sources.rows import Each, Part, Row, Source
 from stillhouse.errors import InputError
 
 PLACE = "test_queries"
-"""What stands before the file names of these queries in `rejected.parquet`."""
+"""The prefix of these queries' file names in `rejected.parquet`."""
 
 
 def with_test_queries(source: Source, folder: Path) -> Source:
     """The source with the labelled test queries of `folder` (BEIR layout) after its own rows.
 
-    Raises `InputError` when the folder lacks one of the two files.
+    Raises `InputError` if the folder lacks one of the two files.
     """
     labels = {name: path for name, path in find_labels(folder).items() if name[:6] != "qrels/" or "test.tsv" in name}
     if len(labels) < 2:

@@ -1,4 +1,4 @@
-"""Names of files that can be written down: those in UTF-8. A file of another name is rejected and the rest is read."""
+"""File names that are not UTF-8: a file with such a name is rejected, and the rest is read."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ MISNAMED = "file name is not UTF-8; rename it"
 
 
 def is_utf8(name: str) -> bool:
-    """Whether a name that the system gave is text: Python holds its other bytes as halves of surrogate pairs."""
+    """Whether a file name is valid UTF-8: Python represents other bytes as lone surrogates."""
     return name.isascii() or shown(name) == name
 
 
 def shown(name: str) -> str:
-    """A name as text, with each byte that is not UTF-8 as `\\xe9`, say."""
+    """A name as text, with each byte that is not UTF-8 escaped, as in `\\xe9`."""
     return os.fsencode(name).decode("utf-8", errors="backslashreplace")
 
 
 def entries(folder: Path) -> list[Path]:
-    """What lies in a folder, by name, without that whose name is not UTF-8."""
+    """The sorted entries of a folder, except those with a name that is not UTF-8."""
     return sorted(path for path in folder.iterdir() if is_utf8(path.name))
 
 
 def misnamed(folder: Path) -> Iterator[Rejected]:
-    """A `Rejected` for each file of a folder, and of the folders in it, whose name is not UTF-8."""
+    """A `Rejected` for each file with a name that is not UTF-8, in a folder and its direct subfolders."""
     for path in sorted(folder.iterdir()):
         within = sorted(path.iterdir()) if path.is_dir() and not path.name.startswith(".") else [path]
         for file in within:

@@ -1,4 +1,4 @@
-"""Front matter: YAML between two lines at the beginning of a Markdown file, of which the title is read."""
+"""Front matter: YAML between two marker lines at the beginning of a Markdown file. Only its title is used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 import yaml
 
 MOST = 1 << 16
-"""Characters of front matter; YAML takes a hundred times as many bytes to read."""
+"""The most characters of front matter; parsing YAML takes about 100 bytes of memory per character."""
 DEEPEST = 100
-"""Lists and keys within one another; thousands take hours."""
+"""The deepest nesting of lists and keys; thousands of levels take hours."""
 UNREAD = "front matter is not YAML"
 NO_TEXT = "the title of the front matter is not text"
 
@@ -20,7 +20,7 @@ _NULL = ("", "~", "null", "Null", "NULL")
 
 
 class FrontMatter(NamedTuple):
-    """How many characters it is long with both of its lines, its title ("" without one), and what is wrong with it."""
+    """Its length in characters with both marker lines, its title ("" without one), and what is wrong with it."""
 
     length: int
     title: str
@@ -28,11 +28,11 @@ class FrontMatter(NamedTuple):
 
 
 def front_matter(text: str) -> FrontMatter | None:
-    """The front matter that a text begins with; None for a text without.
+    """The front matter at the beginning of a text, or None.
 
-    It opens with `---` and closes with `---` or `...`. What is between must be keys with values, or nothing: two
-    thematic breaks may stand around a paragraph as well. What begins with a key and is no YAML is front matter with a
-    fault.
+    It opens with `---` and closes with `---` or `...`. The content must be keys with values, or empty, since two
+    thematic breaks around a paragraph look similar. Content that begins with a key but is not YAML is front matter with
+    a fault.
     """
     found = _FENCED.match(text)
     if found is None:
@@ -48,10 +48,10 @@ def front_matter(text: str) -> FrontMatter | None:
 
 
 def _title(content: str) -> tuple[str, str] | None:
-    """The title and what is wrong with it, of two the last; None for what is not keys with values.
+    """The last title and what is wrong with it; None if the content is not keys with values.
 
-    Events are read one by one: the nodes of YAML, which are read by recursion, would end the process where thousands
-    lie in each other, and an alias may stand for millions.
+    Reads event by event: YAML nodes are built by recursion, so thousands of nested ones would crash the process, and an
+    alias may expand to millions.
     """
     title = fault = key = ""
     depth = documents = 0

@@ -21,39 +21,39 @@ HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 LEFT_OUT = frozenset(
     "nav footer aside script style noscript template svg math form button select iframe object title".split()  # noqa: SIM905
 )
-"""Elements whose text is no part of the article, and whose links are none of its own. `head` is none of them: of a page
-that leaves out `<body>`, the parser puts an element there that it does not know."""
+"""Elements whose text and links do not belong to the article. `head` is not included: in a page without `<body>`, the
+parser puts unknown elements there."""
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike "  # noqa: SIM905
     "strong sub sup time tt u var wbr ruby rb rt rp script style noscript template svg math button select iframe "
     "object title br td th".split()
 )
-"""Elements that end no paragraph; every other one does, also one that is left out. Cells of a row stay together."""
+"""Elements that do not end a paragraph; every other element does, even a left-out one. Cells of a row stay together."""
 CELLS = frozenset(("td", "th"))
 NEWER = frozenset(
     "article aside details dialog figcaption figure footer header hgroup main nav search section summary".split()  # noqa: SIM905
 )
-"""Elements that libxml2 does not know: left to it, none would end a paragraph whose `</p>` is left out, and the next
-paragraph would end both, so that the rest of a menu became part of the article. It is given `div` for them."""
+"""Elements that libxml2 does not know. They would not end a paragraph without `</p>`, and the next paragraph would end
+both, so that the rest of a menu would become part of the article. The parser therefore gets `div` instead."""
 _NEWER = re.compile(rf"<(/?)({'|'.join(NEWER)})(?=[\s/>])", re.IGNORECASE)
 _NAME = "in-truth"
-"""The attribute of such a `div` that has its name."""
+"""The attribute of such a `div` with the original name."""
 _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
-"""What documentation tools put behind a heading as a link to it."""
+"""Characters that documentation tools put after a heading as a link to it."""
 
 
 def open_html_tree(folder: Path) -> Source:
-    """A folder of HTML pages, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` lie in the folder.
+    """A folder of HTML pages, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
 
-    Ids are those of a tree of Markdown. Of a page with one `main` (or an element of that role, or `article`) that alone
-    is read. The title is its first `h1`, else the page's `title`, else the file's name.
-    Raises `InputError` when `lxml` or `webencodings` is missing.
+    Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`),
+    only that is read. The title is its first `h1`, else the page's `title`, else the file's name.
+    Raises `InputError` if `lxml` or `webencodings` is missing.
     """
     try:
         import lxml.html  # noqa: F401
         import webencodings  # noqa: F401
     except ImportError as error:
-        needed = f"the package {error.name}; `pip install lxml webencodings` gets it"
+        needed = f"the package {error.name}; install it with `pip install lxml webencodings`"
         raise InputError(f"reading HTML needs {needed}") from None
     return open_tree(folder, HTML_TREE, SUFFIXES, _read_page)
 
@@ -73,15 +73,15 @@ def _read_page(article: Article, data: bytes) -> Iterator[Row]:
 
 
 class _TooDeep(Exception):
-    """Elements are nested some thousands deep."""
+    """Elements are nested thousands of levels deep."""
 
 
 def _parse(text: str) -> Any:
-    """The root element; None for what holds none. Raises `_TooDeep` for a page of which the beginning alone is read."""
+    """The root element, or None. Raises `_TooDeep` for a page that the parser could not read to its end."""
     from lxml import etree, html
 
     try:
-        # Without `huge_tree` a page ends in silence at 256 elements in each other, or ten million characters on end.
+        # Without `huge_tree`, a page is silently cut at 256 nested elements, or at ten million consecutive characters.
         parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
         page = html.document_fromstring(_NEWER.sub(_known, text).encode(), parser=parser)
     except (etree.LxmlError, ValueError, LookupError, AssertionError):
@@ -95,13 +95,13 @@ def _parse(text: str) -> Any:
 
 
 def _known(tag: re.Match[str]) -> str:
-    """A tag of an element of `NEWER` as one of a `div`."""
+    """The tag of an element in `NEWER`, turned into a `div` tag."""
     end, name = tag.groups()
     return "</div" if end else f"<div {_NAME}={name}"
 
 
 def _main(page: Any) -> Any:
-    """The part of a page that is its article, where it says so; around it stand menus, notices and help."""
+    """The part of a page that is marked as its article, without menus, notices and help; or the whole page."""
     parts = page.xpath("//main | //*[@role='main']") or page.xpath("//article")
     return parts[0] if len(parts) == 1 else page
 
@@ -111,13 +111,13 @@ def _is_left_out(element: Any) -> bool:
 
 
 def _page_of(target: str) -> str:
-    """A link to a folder is one to its `index.html`."""
+    """The path of a link's target, which is `index.html` for a link to a folder."""
     path = target.split("#")[0].split("?")[0].strip()
     return f"{path}index.html" if path.endswith("/") else path
 
 
 def _blocks(page: Any) -> Iterator[Block]:
-    """The headings and paragraphs of a page, in order; everything between two ends of block elements is one."""
+    """The headings and paragraphs of a page, in order: the text between two boundaries of block elements is one."""
     from lxml import etree
 
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""Any dataset of the `ir_datasets` catalogue, by its id; the package fetches it, or says how to get it."""
+"""Any dataset of the `ir_datasets` catalogue, by its id; the package downloads it, or says how to get it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,36 @@ SCHEME = "ir_datasets:"
 TEXT_FIELDS = ("text", "body", "contents", "content", "abstract", "passage", "main_content")
 TITLE_FIELDS = ("title", "headline")
 ALSO_CALLED = {"training": "train"}
-"""Parts of ids that are splits and that `split_in` does not know: wikir's."""
+"""Parts of ids (wikir's) that name splits but that `split_in` does not know."""
 QUERY_FIELDS = ("text", "query", "question", "title")
 
 
 def open_ir_datasets(source: str) -> Source:
-    """`ir_datasets:<id>`, or ids of one corpus with + between: `ir_datasets:beir/scifact/train+beir/scifact/test`.
+    """`ir_datasets:<id>`, or ids of one corpus joined by +: `ir_datasets:beir/scifact/train+beir/scifact/test`.
 
-    The last part of an id that names a split is the split of its queries; an id without one is test. A passage's title
-    is the first of `TITLE_FIELDS` that a document has, its text the first of `TEXT_FIELDS`; without one of these, all
-    its text (`default_text`). A query's text is found alike.
-    Raises `InputError` when the package is missing, for an unknown id, and for ids of different corpora.
+    The last part of an id that names a split is the split of its queries; without one, it is test. A passage's title is
+    the first of `TITLE_FIELDS` that a document has, and its text the first of `TEXT_FIELDS`, or else all its text
+    (`default_text`). The text of a query is found likewise.
+    Raises `InputError` if the package is missing, for an unknown id, and for ids of different corpora.
     """
     try:
         import ir_datasets
     except ImportError:
-        raise InputError(f"{source} needs the package ir_datasets; `pip install ir_datasets` gets it") from None
+        raise InputError(f"{source} needs the package ir_datasets; run `pip install ir_datasets`") from None
     ids = source.removeprefix(SCHEME).split("+")
     datasets: dict[str, Any] = {}
     for id in ids:
         try:
             datasets[id] = ir_datasets.load(id)
         except KeyError:
-            raise InputError(
-                f"ir_datasets has no dataset {id!r}; https://ir-datasets.com lists what there is"
-            ) from None
+            raise InputError(f"ir_datasets has no dataset {id!r}; https://ir-datasets.com lists all datasets") from None
     parents = {ir_datasets.docs_parent_id(id) for id in ids}
     if len(parents) > 1:
         raise InputError(
-            f"{source} joins ids of different corpora ({', '.join(sorted(map(str, parents)))}); give one's"
+            f"{source} joins ids of different corpora ({', '.join(sorted(map(str, parents)))}); give ids of one corpus"
         )
     if not datasets[ids[0]].has_docs():
-        raise InputError(f"the dataset {ids[0]} has no documents; give an id that has")
+        raise InputError(f"the dataset {ids[0]} has no documents; give an id with documents")
 
     def rows() -> Iterator[Row]:
         try:
@@ -71,7 +69,7 @@ def _passages(dataset: Any, id: str) -> Iterator[Row]:
         text = _first(document, TEXT_FIELDS)
         title = (_first(document, TITLE_FIELDS) or "") if text is not None else ""
         text = document.default_text() if text is None else text
-        if isinstance(text, str) and not text.strip():  # a document that has a title alone is read by it
+        if isinstance(text, str) and not text.strip():  # a document with only a title is read by its title
             title, text = "", title
         if isinstance(text, str):
             yield Passage(str(document.doc_id), title, text, str(document.doc_id), "", 0, where)
@@ -99,5 +97,5 @@ def _labels(dataset: Any, id: str) -> Iterator[Row]:
 
 
 def _first(record: Any, names: tuple[str, ...]) -> str | None:
-    """The first of the fields that a record has as text."""
+    """The first of the fields that a record has and that is text."""
     return next((value for name in names if isinstance(value := getattr(record, name, None), str)), None)

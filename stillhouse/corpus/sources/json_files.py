@@ -1,4 +1,4 @@
-"""Reading `.json` files: a whole document, or the elements of a long list one at a time."""
+"""Reads `.json` files: a whole document, or the elements of a long list one at a time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stillhouse.errors import InputError
 
 CHUNK = 1 << 20
 LONGEST = 1 << 26
-"""Characters of one element of a list; a longer one means that the file is damaged."""
+"""The most characters of one list element; a longer one means that the file is damaged."""
 LONGEST_DOCUMENT = 1 << 29
-"""Bytes of a document that is read as one, unpacked: SQuAD's files have some forty million."""
+"""The most bytes of a whole document, unpacked: SQuAD's files have about forty million."""
 MOST_LISTS = 1 << 23
-"""Lists and objects of such a document: SQuAD's files have some three hundred thousand."""
+"""The most lists and objects in such a document: SQuAD's files have about three hundred thousand."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_document(path: Path) -> Any:
-    """The value of a JSON file. Raises `InputError` for a damaged one and for one that is too large for the memory."""
+    """The value of a JSON file. Raises `InputError` if it is damaged or too large for memory."""
     try:
         with open_binary(path) as file:
             content = file.read(LONGEST_DOCUMENT + 1)
@@ -34,15 +34,15 @@ def read_document(path: Path) -> Any:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
     raise InputError(
         f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, or of more than {MOST_LISTS:,} "
-        "lists and objects, and would be in memory as a whole; divide it into several files, or give the corpus as "
-        "JSON lines or Parquet"
+        "lists and objects, which would all be in memory; divide it into several files, or give the corpus as JSON "
+        "lines or Parquet"
     )
 
 
 def read_elements(path: Path) -> Iterator[Any]:
-    """The elements of a JSON file that holds one list, of which one is in memory at a time.
+    """The elements of a JSON file that holds one list, with one element in memory at a time.
 
-    Raises `InputError` where the file stops being JSON, after the elements before that place.
+    At damage, raises `InputError` after the elements before it.
     """
     number = 0
     try:
@@ -52,24 +52,24 @@ def read_elements(path: Path) -> Iterator[Any]:
                 yield element
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(
-            f"{path} is damaged, or no JSON list, after element {number:,} ({error}); fetch the file again"
+            f"{path} is damaged, or not a JSON list, after element {number:,} ({error}); fetch the file again"
         ) from None
 
 
 def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
-    """Raises `ValueError` for what is not a list of JSON."""
+    """The elements of a JSON list. Raises `ValueError` if the file is not one."""
     decode = json.JSONDecoder().raw_decode
     text, place = "", 0
 
     def more() -> bool:
-        """Reads on, at least as much as there is already, so that an element of any length is decoded a few times."""
+        """Reads more, at least as much as is waiting, so that an element of any length is decoded only a few times."""
         nonlocal text, place
         read = file.read(max(CHUNK, len(text) - place))
         text, place = text[place:] + read, 0
         return bool(read)
 
     def next_character() -> str:
-        """The next character that is no white space, "" at the end."""
+        """The next character other than white space, "" at the end."""
         nonlocal place
         while True:
             place = _SPACE.match(text, place).end()  # type: ignore[union-attr]
@@ -98,7 +98,7 @@ def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
                 if has_too_many_lists(text):
                     raise ValueError(TOO_MANY_LISTS) from None
                 continue
-            # What stands at the end of what was read, a number say, may go on.
+            # A value at the end of the text, such as a number, may continue.
             if end < len(text) or not more():
                 break
         yield value

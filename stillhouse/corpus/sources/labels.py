@@ -1,4 +1,4 @@
-"""Queries and qrels, alike in every format: `queries.jsonl[.gz]` and `qrels/<split>.tsv[.gz]` in one folder."""
+"""Queries and qrels, the same in every format: `queries.jsonl[.gz]` and `qrels/<split>.tsv[.gz]` in one folder."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ QUERY_ID = ("_id", "id", "query_id")
 
 
 def find_labels(folder: Path) -> dict[str, Path]:
-    """The query and qrels files of a folder, by their name inside it; {} for a corpus without labels.
+    """The query and qrels files of a folder, by their names inside it; {} for a corpus without labels.
 
-    Raises `InputError` for qrels without queries, and for a file in `qrels/` that is no split.
+    Raises `InputError` for qrels without queries, and for a file in `qrels/` that is not named after a split.
     """
     files = {}
     queries = find_file(folder, "queries.jsonl")
@@ -37,9 +37,11 @@ def find_labels(folder: Path) -> dict[str, Path]:
     present = [path.name for path in entries(qrels) if ".tsv" in path.name] if qrels.is_dir() else []
     for name in present:
         if name not in known:
-            raise InputError(f"{qrels / name} is no split; rename it to train.tsv, dev.tsv or test.tsv, or remove it")
+            raise InputError(
+                f"{qrels / name} is not a split; rename it to train.tsv, dev.tsv or test.tsv, or delete it"
+            )
     if present and queries is None:
-        raise InputError(f"{folder} has qrels/ and no queries.jsonl; put the queries beside it")
+        raise InputError(f"{folder} has qrels/ but no queries.jsonl; add the queries")
     for split in SPLITS:
         path = find_file(qrels, f"{split}.tsv")
         if path is not None:

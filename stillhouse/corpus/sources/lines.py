@@ -1,4 +1,4 @@
-"""Reading text files: plain or gzip, with every unreadable line rejected and the rest kept."""
+"""Reads text files, plain or gzip: every unreadable line is rejected and the rest is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _decoder = json.JSONDecoder()
 
 
 class Fields(dict[str, Any]):
-    """A JSON object, with the place it was read from and its text. It is made by `placed`."""
+    """A JSON object, with the place it was read from and its text. Made by `placed`."""
 
     __slots__ = ("text", "where")
     where: str
@@ -28,12 +28,12 @@ class Fields(dict[str, Any]):
 
     @property
     def content(self) -> str:
-        """What `rejected.parquet` shows of it."""
+        """The text that `rejected.parquet` shows."""
         return self.text[:CONTENT_LENGTH]
 
 
 def placed(values: Mapping[str, Any], where: str = "", text: str = "") -> Fields:
-    """Fields with their place. An `__init__` of their own would take as long as reading the JSON."""
+    """Fields with their place. An `__init__` would take as long as reading the JSON."""
     fields = Fields(values)
     fields.where = where
     fields.text = text
@@ -45,7 +45,7 @@ class IllTyped(ValueError):
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """`name` or `name.gz` in a folder, None when there is neither. Raises `InputError` when there are both."""
+    """`name` or `name.gz` in a folder, or None. Raises `InputError` if both exist."""
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if len(found) == 2:
         raise InputError(f"{folder} has both {name} and {name}.gz; remove one of them")
@@ -53,32 +53,32 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked when its name ends in `.gz`."""
+    """Opens a file for reading bytes, unpacked if its name ends in `.gz`."""
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 LONGEST = 1 << 26
-"""Bytes of one line, or of one article; a longer one is no passage but damage or a file of another kind."""
+"""The most bytes of one line or article; a longer one means damage or a file of another kind."""
 TOO_LONG = "longer than 64 MiB; cut it"
 """Why such a line or article is rejected."""
 MOST_LISTS = 1 << 20
-"""Lists and objects of one line or element: empty ones are 2 or 3 characters there, but 60 to 180 bytes of memory."""
+"""The most lists and objects in one line or element: empty ones have 2 or 3 characters, but take 60 to 180 bytes."""
 TOO_MANY_LISTS = "more than 1,048,576 lists and objects; cut it"
 """Why such a line or element is rejected."""
 _SKIPPED_AT_ONCE = 1 << 20
 
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-"""What reading a damaged gzip raises."""
+"""Errors that reading a damaged gzip file raises."""
 
 
 def read_lines(
     path: Path, name: str, *, blank: bool = False, span: Span = WHOLE
 ) -> Iterator[tuple[int, str] | Rejected]:
-    """The lines of a file, as (1-based number, text without its line end); without `blank`, those that are not blank.
-    Of a span those alone that begin in it.
+    """The lines of a file, as (1-based number, text without its line end). Without `blank`, blank lines are skipped.
+    With a span, only the lines that begin in it.
 
-    A line that is not UTF-8, or longer than `LONGEST`, becomes a `Rejected`; no more than that of it is in memory.
-    Raises `InputError` for an empty file and a damaged gzip.
+    A line that is not UTF-8, or longer than `LONGEST`, becomes a `Rejected`; at most `LONGEST` bytes are in memory.
+    Raises `InputError` for an empty file and a damaged gzip file.
     """
     number, any_line = 0, False
     place, end = span.begin, span.end
@@ -109,12 +109,12 @@ def read_lines(
                     yield Rejected("line", "", "not UTF-8", f"{name}:{number}", content)
     except DAMAGED as error:
         raise InputError(f"{path} is cut off or damaged after line {number} ({error}); fetch the file again") from None
-    if not any_line and span == WHOLE:  # a file is divided only where it has a line
+    if not any_line and span == WHOLE:  # a divided file always has a line
         raise InputError(f"{path} is empty; fill it or remove it")
 
 
 def _skip_line(file: BinaryIO, raw: bytes) -> int:
-    """Reads on to the end of a line that begins with `raw`. Returns the bytes that it read."""
+    """Skips the rest of a line that begins with `raw`. Returns the number of bytes read."""
     skipped = 0
     while raw and not raw.endswith(b"\n"):
         raw = file.readline(_SKIPPED_AT_ONCE)
@@ -123,7 +123,7 @@ def _skip_line(file: BinaryIO, raw: bytes) -> int:
 
 
 def read_objects(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields | Rejected]:
-    """The JSON objects of a file or a span of it, one a line; a line that is not one becomes a `Rejected`."""
+    """The JSON objects of a file or a span of it, one per line; any other line becomes a `Rejected`."""
     for line in read_lines(path, name, span=span):
         if isinstance(line, Rejected):
             yield line
@@ -149,7 +149,7 @@ def has_too_many_lists(text: str) -> bool:
 
 
 def _value(text: str) -> Any:
-    """`json.loads`, without its search for white space where a line has none around its value."""
+    """`json.loads`, but faster for a line without white space around its value."""
     try:
         value, end = _decoder.raw_decode(text)
     except ValueError:
@@ -158,12 +158,12 @@ def _value(text: str) -> Any:
 
 
 def spaceless(text: str) -> str:
-    """A name as an id: white space, which a TREC run file could not hold, is percent-encoded."""
+    """A name as an id: white space, which a TREC run file cannot hold, is percent-encoded."""
     return re.sub(r"\s", lambda match: quote(match.group(), errors="replace"), text)
 
 
 def identifier(fields: Fields, names: tuple[str, ...]) -> str:
-    """The value of the first of `names` that is there; whole numbers are ids too. Raises `IllTyped`."""
+    """The value of the first of `names` that the object has; whole numbers are ids too. Raises `IllTyped`."""
     for name in names:
         if name in fields:
             value = fields[name]
@@ -186,5 +186,5 @@ def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
 
 
 def shown_id(fields: Fields, names: tuple[str, ...]) -> str:
-    """The id of an object whose fields are ill-typed, as far as it has one, for `rejected.parquet`."""
+    """The id of an object with ill-typed fields, or "", for `rejected.parquet`."""
     return next((str(fields[name]) for name in names if isinstance(fields.get(name), (str, int))), "")

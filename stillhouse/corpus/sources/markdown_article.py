@@ -1,9 +1,9 @@
 """A Markdown file as an article, parsed by pulldown-cmark: CommonMark with GitHub's tables, footnotes and the like.
 
-A paragraph is a passage, in a quotation, a list item or a footnote too; a list without blank lines between its items is
-one passage, each item a line. A table is one passage, each row a line and its cells apart by ` | `; so are a block of
-code, without its blank lines, and what a block of HTML says without its tags. A paragraph keeps its words alone:
-emphasis, links, images, code and HTML within it lose their marks, comments are left out.
+A paragraph is a passage, even in a quotation, a list item or a footnote. A list without blank lines between its items
+is one passage with one line per item, and a table is one passage with one line per row and ` | ` between cells. A block
+of code, without its blank lines, is one passage, and so is the text of a block of HTML, without its tags. A paragraph
+keeps only its words: emphasis, links, images, code and HTML lose their marks, and comments are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_GFM
 )
 CELL = " | "
-"""What stands between two cells of a row."""
+"""The separator between two cells of a row."""
 
 _CONTAINERS = ("BlockQuote", "FootnoteDefinition", "Item", "List")
 _LEAVES = ("CodeBlock", "Heading", "HtmlBlock", "Paragraph", "Table")
@@ -46,9 +46,9 @@ _PHRASES = frozenset(
 
 
 def markdown_blocks(text: str) -> Iterator[Block]:
-    """The headings and passages of a text whose lines end in line feeds; a heading within a container is a passage."""
+    """The headings and passages of a text with line feeds as line ends; a heading in a container is a passage."""
     reading = _Reading(text)
-    # Every event is a name, or a name with what it is about; a tag is likewise.
+    # Every event is a name, or a name with a value, and so is a tag.
     events: Iterator[tuple[Any, Any]] = pyromark.events_with_range(text, options=_OPTIONS, merge_text=True)
     for event, place in events:
         name, value = (event, "") if isinstance(event, str) else next(iter(event.items()))
@@ -67,7 +67,7 @@ def markdown_blocks(text: str) -> Iterator[Block]:
 
 
 class _Reading:
-    """The block that is being read, and before it the items of a list that are a line each."""
+    """The block that is being read, and the items of the list before it, which are a line each."""
 
     def __init__(self, text: str) -> None:
         self._data = text.encode()
@@ -130,7 +130,7 @@ class _Reading:
         return block
 
     def end_item(self) -> None:
-        """What was said outside a paragraph becomes a line of the list."""
+        """Turns text outside a paragraph into a line of the list."""
         if not self._block.line:
             return
         self._list.line = self._list.line or self._block.line
@@ -148,7 +148,7 @@ class _Reading:
     def _taken_words(self) -> str:
         words = "".join(self._words)
         self._words.clear()
-        if self.has_tags:  # where one was left out, the space on both sides of it is there twice
+        if self.has_tags:  # a removed tag leaves the spaces on both of its sides
             words, self.has_tags = re.sub(r"[ \t]+", " ", words), False
         return words.strip()
 
@@ -163,7 +163,7 @@ def _without_blank_lines(code: str) -> str:
 
 
 def _words_of_html(content: str) -> tuple[str, str]:
-    """What a block of HTML says, and the kind of passage that it is: the elements in it show tables and code."""
+    """The text of a block of HTML, and its kind of passage: tables and code are recognised by their elements."""
     content = _UNSEEN.sub(" ", content)
     kind = TABLE if _CELLS.search(content) else CODE if _PRE.search(content) else ""
     words = html.unescape(_TAG.sub(lambda tag: "" if (tag[1] or "").lower() in _PHRASES else " ", content))

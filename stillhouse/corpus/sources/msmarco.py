@@ -1,4 +1,4 @@
-"""MS MARCO in tab-separated files, with the judgements of the TREC Deep Learning tracks as test."""
+"""MS MARCO in tab-separated files, with the judgements of a TREC Deep Learning track as test."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ COLLECTIONS = {
 }
 TITLES = ("titles.tsv", "para.title.txt")
 HEADS = ("id", "pid", "_id", "docid", "qid", "query_id", "query-id")
-"""A first line that begins with one of these is a heading."""
+"""A first line that begins with one of these is a header."""
 
 _LABELS = re.compile(r".*(queries|qrels).*\.(tsv|txt)(\.gz)?")
 _DEEP_LEARNING = re.compile(r"20(19|2[0-9])|dl-?(19|2[0-9])")
 
 
 def find_collection(folder: Path) -> Path | None:
-    """The file of passages in a folder. Raises `InputError` when there are several."""
+    """The file of passages in a folder. Raises `InputError` if there are several."""
     found = [path for name in COLLECTIONS if (path := find_file(folder, name))]
     if len(found) > 1:
-        raise InputError(f"{folder} has {' and '.join(path.name for path in found)}; leave one of them there")
+        raise InputError(f"{folder} has {' and '.join(path.name for path in found)}; keep only one of them")
     return found[0] if found else None
 
 
 def open_msmarco(folder: Path, options: Options) -> Source:
     """A folder with one of `COLLECTIONS`, files `*queries*` and `*qrels*`, and optionally one of `TITLES`.
 
-    A file's name says its split (`qrels.train.tsv`, `msmarco-docdev-queries.tsv`); the year of a Deep Learning track
-    means test. Of `dev.small` and `dev` the small one is read, files named `eval` are not. Queries that no qrel of
-    their split names are left out.
+    A file's name gives its split (`qrels.train.tsv`, `msmarco-docdev-queries.tsv`); the year of a Deep Learning track
+    means test. Of `dev.small` and `dev`, the small one is read; files named `eval` are ignored. Queries without a qrel
+    in their split are left out.
     """
     collection = find_collection(folder)
     if collection is None:
@@ -79,7 +79,7 @@ def _read_labels(labels: Mapping[str, Sequence[tuple[Path, str]]]) -> Iterator[R
 
 
 def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
-    """`queries` and `qrels` → (file, split). Raises `InputError` for a file without a known split, and two test
+    """`queries` and `qrels` → (file, split). Raises `InputError` for a file without a known split and for two test
     sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
     for path in entries(folder):
@@ -89,7 +89,7 @@ def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
         split = "test" if _DEEP_LEARNING.search(path.name) else split_in(path.name)
         if split is None:
             raise InputError(
-                f"{path}: its name does not say which split it is; put train, dev or test into it, or move it away"
+                f"{path}: its name does not say which split it is; add train, dev or test to the name, or move it away"
             )
         found[match.group(1)].append((path, split))
     for kind, files in found.items():
@@ -102,17 +102,17 @@ def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
     if len(years) > 1:
         raise InputError(
             f"{folder} has {' and '.join(path.name for path in years.values())}, which would be one test split: "
-            "keep those of one track here, and measure the others from folders of their own with links to the "
+            "keep the files of one track here, and measure the others from separate folders with links to the "
             "collection (`stillhouse zero-shot FOLDER FOLDER`)"
         )
     without = {split for _, split in found["qrels"]} - {split for _, split in found["queries"]}
     if without:
-        raise InputError(f"{folder} has qrels of {', '.join(sorted(without))} and no queries of it; put them beside it")
+        raise InputError(f"{folder} has {', '.join(sorted(without))} qrels but no queries for them; add the queries")
     return found
 
 
 def _of(name: str) -> str:
-    """Which judgements a file of test qrels has: the year of a Deep Learning track, or "" for another test set."""
+    """The test set of a qrels file: the year of a Deep Learning track, or "" for another test set."""
     found = _DEEP_LEARNING.search(name)
     return found.group()[-2:] if found else ""
 

@@ -1,4 +1,4 @@
-"""What a reader takes beside the place of its source; each field is a setting of `ingest`."""
+"""The options of a reader besides the location of its source; each field is a setting of `ingest`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The defaults are those of `ingest`, which explains each."""
+    """The same names and defaults as in the settings of `ingest`, which explain each."""
 
     columns: Mapping[str, str] | None = None
     answer_kind: str = AUTO

@@ -1,7 +1,7 @@
-"""How much memory the values of a Parquet file may take, from the headers of their pages before one is decoded.
+"""Estimates from page headers how much memory the values of a Parquet file take, before any page is decoded.
 
-A few bytes of a page may stand for any number of long values: a value of a dictionary is written once and counted from
-then on, and with `DELTA_BYTE_ARRAY` one may repeat the one before it. The format and its numbers are those of
+A few bytes of a page may stand for any number of long values: a dictionary holds each value once, and with
+`DELTA_BYTE_ARRAY` a value may repeat the previous one. The format and its numbers are from
 https://github.com/apache/parquet-format (`parquet.thrift`), in Thrift's compact protocol.
 """
 
@@ -20,31 +20,32 @@ from stillhouse.corpus.sources.thrift_compact import NO_STRUCT, Compact
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _DETAILS = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
-"""The field of a page's header that says more of each kind of page."""
+"""The field of a page header with the details of each kind of page."""
 _DELTA_BYTE_ARRAY = 7
 _OF_DICTIONARY = (2, 8)
-"""Encodings of a data page whose values are numbers of a dictionary's."""
+"""Encodings of a data page with indices into a dictionary."""
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _NOT_PACKED = 0
 
 _ROW_GROUPS = 4
-"""The field of a file's footer that lists them."""
+"""The field of a file's footer that lists the row groups."""
 
 _LENGTH = struct.Struct("<I").unpack_from
-"""The length that stands before each value of a dictionary."""
+"""The length before each value of a dictionary."""
 
 _LONGEST_HEADER = 1 << 24
 _LARGEST_LOOKED_AT = 1 << 24
-"""Bytes of a dictionary beyond which one value may be all of it, for want of a look; most writers end at 1 MiB."""
+"""Bytes of the largest dictionary that is examined; in a larger one, a value may be as long as the dictionary. Most
+writers stop at 1 MiB."""
 _WIDEST_NUMBER = 16
-"""Bytes that a number or a time takes at most."""
+"""The most bytes of a number or a time."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a column. `size` is its bytes, packed or unpacked, whichever are more.
+    """A page of a column. `size` is its packed or unpacked size in bytes, whichever is larger.
 
-    A row of it takes `row` bytes: on average where every value stands for itself, else at most.
+    A row takes `row` bytes: on average if every value is stored in full, else at most.
     """
 
     size: int
@@ -52,15 +53,15 @@ class Page:
 
 
 def row_bytes(pages: list[Page], column: pq.ColumnSchema) -> int:
-    """How many bytes a row of a column takes: n rows take at most n times this and two pages."""
+    """The bytes that a row of a column takes: n rows take at most n times this plus two pages."""
     if column.physical_type != "BYTE_ARRAY":
-        return max(column.length or 0, _WIDEST_NUMBER)  # nulls take the width of a value too
+        return max(column.length or 0, _WIDEST_NUMBER)  # nulls take as much as a value
     return max((page.row for page in pages), default=0)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A column in a row group: where its pages stand in the file, how they are packed, and how many values it has."""
+    """A column in a row group: the place of its pages in the file, their compression and the number of values."""
 
     begin: int
     end: int
@@ -90,7 +91,7 @@ def _chunk(column: Any) -> Chunk:
 
 
 def read_pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
-    """The pages of a column in a row group. Raises `ValueError` where there is no header of one."""
+    """The pages of a column in a row group. Raises `ValueError` if a page header is missing."""
     place, left = chunk.begin, chunk.values
     while left > 0 and place < chunk.end:
         header, length = _read_header(file, place)
@@ -109,7 +110,7 @@ def read_pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
 
 
 def _longest_value(file: BinaryIO, place: int, packed: int, unpacked: int, codec: int) -> int:
-    """Bytes of the longest value of a dictionary, or of all of it where that is not to be seen."""
+    """Bytes of the longest value of a dictionary, or of the whole dictionary if its values are unknown."""
     size = max(packed, unpacked)
     if size > _LARGEST_LOOKED_AT:
         return size
@@ -121,7 +122,7 @@ def _longest_value(file: BinaryIO, place: int, packed: int, unpacked: int, codec
         try:
             data = pa.Codec(_CODECS[codec]).decompress(data, unpacked, asbytes=True)
         except (pa.ArrowException, OSError, ValueError):
-            return size  # reading it will say what is wrong
+            return size  # reading it will report the damage
     place = longest = 0
     while place <= len(data) - 4:
         (length,) = _LENGTH(data, place)
@@ -138,7 +139,7 @@ def _number(struct: Any, name: int) -> int:
 
 
 def _read_header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
-    """The header at a place by the numbers of its fields, and its length in bytes."""
+    """The header at a place, as {field number: value}, and its length in bytes."""
     wanted = 1 << 12
     while True:
         file.seek(place)

@@ -1,4 +1,4 @@
-"""The rows of a Parquet file, as many at once as the memory takes whatever their values are."""
+"""Reads the rows of a Parquet file in batches that fit into memory, whatever their values are."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from stillhouse.errors import InputError
 
 MOST_ROWS = 1 << 14
 AT_ONCE = 1 << 26
-"""Bytes of the rows that are decoded together, beside the pages that they stand in."""
+"""Bytes of the rows that are decoded together, besides their pages."""
 HANDED_OVER = 1 << 24
-"""Bytes of the rows that are handed over together, which are Python's objects next; a row may have more by itself."""
+"""Bytes of the rows in a batch, which become Python objects next; a single row may be larger."""
 LARGEST_PAGES = 1 << 30
-"""Bytes of the largest page of each column together: a page is unpacked as a whole."""
+"""The most bytes of the largest pages of all columns together, since a page is unpacked as a whole."""
 _BUFFER = 1 << 20
-"""Bytes that are read of a column at once; `pyarrow` would read all of a row group's."""
+"""Bytes of a column that are read at once; `pyarrow` would read the column's whole row group."""
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Raises what `pyarrow` does for a file that is not Parquet."""
+    """Opens a Parquet file. For any other file, it raises what `pyarrow` raises."""
     return pq.ParquetFile(path, buffer_size=_BUFFER)
 
 
 def read_batches(
     opened: pq.ParquetFile, path: Path, columns: Collection[str], groups: range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some columns in their order, at most `MOST_ROWS` and `HANDED_OVER`, or one row, at once.
-    Of some row groups alone where they are given.
+    """The rows of some columns in order, in batches of at most `MOST_ROWS` and `HANDED_OVER`, or of one row. With
+    `groups`, only the rows of these row groups.
 
-    Raises `InputError` for a column whose rows hold lists and for pages beyond `LARGEST_PAGES`, and `ValueError`, or
-    what `pyarrow` raises, for damage.
+    Raises `InputError` for a column of lists and for pages beyond `LARGEST_PAGES`. For damage, it raises `ValueError`
+    or what `pyarrow` raises.
     """
     return _joined(_small_batches(opened, path, columns, groups))
 
@@ -53,7 +53,7 @@ def _small_batches(
             if largest > LARGEST_PAGES:
                 raise InputError(
                     f"{path}: {largest:,} bytes of row group {group + 1:,} would have to be in memory at once, more "
-                    f"than {LARGEST_PAGES >> 20:,} MiB; write it again with fewer rows a row group"
+                    f"than {LARGEST_PAGES >> 20:,} MiB; write the file again with fewer rows per row group"
                 )
             of_row = sum(map(row_bytes, pages, leaves.values()))
             rows = max(1, min(MOST_ROWS, AT_ONCE // max(1, of_row)))
@@ -61,7 +61,7 @@ def _small_batches(
 
 
 def _leaves(opened: pq.ParquetFile, path: Path, columns: Collection[str]) -> dict[int, pq.ColumnSchema]:
-    """The columns as the file has them, by their places: those of a struct are several."""
+    """The file's physical columns of the given ones, by place: a struct has several."""
     found = {}
     for place in range(len(opened.schema.names)):
         leaf = opened.schema.column(place)
@@ -69,7 +69,7 @@ def _leaves(opened: pq.ParquetFile, path: Path, columns: Collection[str]) -> dic
             continue
         if leaf.max_repetition_level:
             raise InputError(
-                f"{path}: its column {leaf.path.partition('.')[0]} holds lists; write one value a row, or name "
+                f"{path}: its column {leaf.path.partition('.')[0]} holds lists; write one value per row, or name "
                 "another column in `columns`"
             )
         found[place] = leaf
@@ -77,7 +77,7 @@ def _leaves(opened: pq.ParquetFile, path: Path, columns: Collection[str]) -> dic
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of batches in larger or smaller ones: large, as each costs time, and none beyond `HANDED_OVER`."""
+    """Regroups the rows into large batches, since each batch costs time, but none beyond `HANDED_OVER`."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     try:
@@ -89,7 +89,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 waiting.append(piece)
                 rows, size = rows + len(piece), size + piece.nbytes
     except (pa.ArrowException, OSError, ValueError, LookupError):
-        # What is said of the damage names the row that it begins behind.
+        # The error for the damage names the last row before it.
         if waiting:
             yield _one(waiting)
         raise
@@ -98,7 +98,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose values are as long as they look: none stands in a dictionary."""
+    """A batch with its dictionaries decoded, so that its size counts every value in full."""
     if not any(pa.types.is_dictionary(column.type) for column in batch.columns):
         return batch
     columns = [
@@ -121,7 +121,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def beginning(value: pa.Scalar) -> object:
-    """A value, and of a text its first letters, however long it is."""
+    """A value; for a text of any length, only its beginning."""
     if not isinstance(value, pa.BinaryScalar) or not value.is_valid:
         return None if value.type.num_fields else value.as_py()
     content = value.as_buffer()

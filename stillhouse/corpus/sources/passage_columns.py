@@ -1,4 +1,4 @@
-"""Passages of a Parquet table taken column by column, which is several times as fast as row by row."""
+"""Reads passages of a Parquet table column by column, which is several times as fast as row by row."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stillhouse.corpus.sources.rows import Passage
 REQUIRED = ("id", "text")
 TEXTS = (*REQUIRED, "title", "article_id", "section")
 MOST = 10**9
-"""A position is below this."""
+"""Positions are below this."""
 
 
 def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> Iterator[Passage] | None:
-    """The passages of some rows, or None where a value may need a look of its own: one that is missing or no text.
+    """The passages of some rows, or None if a value is missing or is not text and so needs a check of its own.
 
-    `columns` are those that there are of `id`, `text`, `title`, `article_id`, `section` and `position`.
+    `columns` are the existing ones among `id`, `text`, `title`, `article_id`, `section` and `position`.
     """
     texts = {name: columns[name] for name in TEXTS if name in columns}
     if not all(map(_is_text, texts.values())) or any(columns[name].null_count for name in REQUIRED):
@@ -35,7 +35,7 @@ def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> It
         positions = column.to_pylist()
     values = {name: pc.fill_null(column, "").to_pylist() for name, column in texts.items()}
     ids, none = values["id"], repeat("")
-    # A passage of a table without articles is an article of its own.
+    # In a table without articles, each passage is its own article.
     owners = values.get("article_id", ids)
     titles, sections = values.get("title", none), values.get("section", none)
     return map(Passage, ids, titles, values["text"], owners, sections, positions, wheres)

@@ -1,4 +1,4 @@
-"""Passages as JSON lines: the BEIR folder, and plain JSONL whose id field may be called otherwise."""
+"""Passages as JSON lines: the BEIR folder, and plain JSONL, where the id field may have another name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_beir(folder: Path) -> Source:
 
 
 def open_jsonl(location: Path) -> Source:
-    """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; queries and qrels may lie beside it."""
+    """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; may have queries and qrels beside it."""
     path = location if location.is_file() else find_file(location, "passages.jsonl")
     if path is None:
         raise InputError(f"{location} has no passages.jsonl or passages.jsonl.gz")
@@ -59,7 +59,7 @@ def _read_passages(path: Path, span: Span = WHOLE) -> Iterator[Row]:
         except IllTyped as reason:
             yield Rejected("passage", shown_id(fields, PASSAGE_ID), str(reason), fields.where, fields.content)
             continue
-        if not text.strip():  # a document that has a title alone is read by it, as BEIR's own evaluation does
+        if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
-        # A passage without an article is an article of its own. Arguments by name would take half as long again.
+        # A passage without an article is its own article. Keyword arguments would be 50 % slower.
         yield Passage(id, title, text, id, "", 0, fields.where)

@@ -11,13 +11,13 @@ from stillhouse.corpus.sources.rows import CODE
 _HEADING = re.compile(r"(#{1,6})\s")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"\s*([-*_])(\s*\1){2,}\s*$")
-# [text](target "title") and ![text](target); the text may not hold brackets, the target no space. Nothing is
-# tried twice (++, *+): thousands of spaces in a link that does not end would take hours.
+# [text](target "title") and ![text](target); the text may not contain brackets, nor the target spaces.
+# Possessive (++, *+), since backtracking over thousands of spaces in an unfinished link would take hours.
 _INLINE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\(\s*+<?([^()\s>]*+)>?(?:\s++\"[^\"]*+\")?\s*+\)")
 
 
 def plain_blocks(text: str) -> Iterator[Block]:
-    """The headings and passages of a text whose lines end in line feeds."""
+    """The headings and passages of a text with line feeds as line ends."""
     lines: list[str] = []
     begun, fence = 0, ""
 
@@ -46,7 +46,7 @@ def plain_blocks(text: str) -> Iterator[Block]:
 
 
 def _heading_text(rest: str) -> str:
-    """The words of a heading by what follows its first #; those that close it stand behind a space, as in `# C# #`."""
+    """The words of a heading, from the text after its first #. A closing # follows a space, as in `# C# #`."""
     text = rest.strip()
     unclosed = text.rstrip("#")
     return unclosed.rstrip() if not unclosed or unclosed[-1].isspace() else text

@@ -1,8 +1,8 @@
-"""ReQA: retrieval of a sentence together with the passage that it stands in (Chang et al. 2020 §4.1).
+"""ReQA: retrieval of a sentence together with its passage (Chang et al. 2020 §4.1).
 
-A candidate is a passage of the corpus whose title is the sentence and whose text is the passage around it. So every
+A candidate is a passage of the corpus with the sentence as its title and the surrounding passage as its text. So every
 model reads the sentence first and then its passage, as pre-training reads a title and its passage (Chang et al.: "a
-pair of article title and passage"), and a passage that is cut loses some of its context, never of its sentence.
+pair of article title and passage"). Truncation removes some of the context, never the sentence.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stillhouse.errors import InputError
 REQA = "reqa"
 ID = ("_id", "id")
 PARTS = {"train": "train", "valid": "dev", "test": "test"}
-"""The lists of query ids in a file of splits, and the split that each is here."""
+"""The lists of query ids in a file of splits, and the split that each becomes."""
 
 
 def open_reqa(folder: Path, options: Options) -> Source:
     """A folder with `candidates.jsonl` (_id, p, sentence), `passages.jsonl` (_id, title, text), `queries.jsonl`,
-    `qrels.tsv` (query → candidate) and `split_80_20.json` and the like, of which `options.reqa_split` names one.
+    `qrels.tsv` (query → candidate) and files such as `split_80_20.json`, one of which `options.reqa_split` names.
 
-    A candidate's article is its passage, its section the passage's title.
+    A candidate's article is its passage, and its section is the passage's title.
     """
     division = f"split_{options.reqa_split.replace('/', '_')}.json"
     files = {
@@ -64,7 +64,7 @@ def open_reqa(folder: Path, options: Options) -> Source:
 
 
 def candidates_of(passage: Passage, language: str) -> Iterator[Passage]:
-    """The candidates of a passage, one a sentence: `<passage>:<k>`, counted from 1."""
+    """The candidates of a passage, one per sentence: `<passage>:<k>`, counted from 1."""
     for number, (begin, end) in enumerate(sentence_spans(passage.text, language)):
         yield candidate(f"{passage.id}:{number + 1}", passage.text[begin:end], passage, number)
 
@@ -118,7 +118,7 @@ def _read_candidates(path: Path, passages: dict[str, tuple[str, str]]) -> Iterat
 
 
 def _read_splits(path: Path) -> dict[str, str]:
-    """Query id → split. Raises `InputError` for a file of another form, and for a query in two lists."""
+    """Query id → split. Raises `InputError` for a file in another form, and for a query in two lists."""
     lists = read_document(path)
     if not isinstance(lists, dict) or not all(isinstance(lists.get(part), list) for part in PARTS):
         raise InputError(f"{path} must hold the lists {', '.join(PARTS)} of query ids")
@@ -126,5 +126,5 @@ def _read_splits(path: Path) -> dict[str, str]:
     for part, split in PARTS.items():
         for id in lists[part]:
             if split_of.setdefault(str(id), split) != split:
-                raise InputError(f"{path} has query {id!r} in two lists; leave it in one")
+                raise InputError(f"{path} has query {id!r} in two lists; keep it in one")
     return split_of

@@ -1,4 +1,4 @@
-"""The rows that every source yields: passages and links in any order, queries, qrels and answers; rejects anywhere."""
+"""The rows that every source yields, in any order: passages, links, queries, qrels, answers and rejected rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CONTENT_LENGTH = 200
-"""Characters of a rejected row, and of its id, that are kept to recognise it by."""
+"""Characters that are kept of a rejected row, and of its id, to recognise it."""
 
 
 class Passage(NamedTuple):
@@ -28,7 +28,7 @@ NOT_PROSE = (CODE, TABLE)
 
 
 class NotProse(NamedTuple):
-    """A passage is code or a table: it is searched as any other, and no question is made of it.
+    """Marks a passage as code or a table: it is searched like any other, but no question is made from it.
 
     `kind` is one of `NOT_PROSE`.
     """
@@ -51,7 +51,7 @@ class Query(NamedTuple):
 
 
 class Qrel(NamedTuple):
-    """`relevance` is the text of the score column, as it stood in the file."""
+    """`relevance` is the unchanged text of the score column."""
 
     query_id: str
     passage_id: str
@@ -63,7 +63,7 @@ class Qrel(NamedTuple):
 class Answer(NamedTuple):
     """A text that a passage must contain to answer a query: `kind` is `text` or `regex` (`stillhouse.corpus.answers`).
 
-    `split` is that of the file, "" where the query's qrels alone say its split.
+    `split` is the file's split, or "" if only the query's qrels say its split.
     """
 
     query_id: str
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A row that was not taken. `kind` is the kind of row, or `line` when it could not be read."""
+    """A row that was rejected. `kind` is the kind of row, or `line` if it could not be read."""
 
     kind: str
     id: str
@@ -84,10 +84,11 @@ class Rejected(NamedTuple):
 
 
 class Begins(NamedTuple):
-    """The next `rows` rows are those of an article. Where an earlier part of the source has an article of the same id,
-    they count as one `Rejected` of this reason, place and content. One that is not `sound` is no such earlier article.
+    """Announces that the next `rows` rows belong to an article. If an earlier part of the source has an article with
+    the same id, they count as one `Rejected` with this reason, place and content. An article that is not `sound` does
+    not count as an earlier article.
 
-    A reader yields such rows for a part of a file alone: of a whole file it knows the earlier articles by itself.
+    Readers yield this row only for a part of a file; in a whole file, they know the earlier articles themselves.
     """
 
     id: str
@@ -99,7 +100,7 @@ class Begins(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A row that is no fault of the source's and not wanted. It is counted by its reason, and no more."""
+    """A valid row that is not wanted. It is only counted, by its reason."""
 
     kind: str
     reason: str
@@ -108,21 +109,21 @@ class LeftOut(NamedTuple):
 Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut | Begins
 
 Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Calls a function for each of some things, in several processes perhaps, and gives what it returns, in their order."""
+"""Calls a function for each item, perhaps in several processes, and yields the results in order."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a source that a process of its own can read: `read` may be sent there.
+    """Rows of a source that a separate process can read by calling `read`.
 
-    Every row then passes through `finish`, here and in order, for what needs to know of other parts.
+    Every row then passes through `finish`, in this process and in order, for work that involves other parts.
     """
 
     read: Callable[[], Iterable[Row]]
     finish: Callable[[Row], Row] | None = None
 
     def then(self, finish: Callable[[Row], Row]) -> Part:
-        """The same rows, with something more done to each."""
+        """The same rows, with another function applied to each."""
         before = self.finish
         return Part(self.read, finish if before is None else lambda row: finish(before(row)))
 
@@ -131,10 +132,10 @@ class Part:
 class Source:
     """A source: its format, the files it reads (name inside the source → path) and its rows.
 
-    `identity` is what distinguishes it from others where it has no files. `candidates` says that a passage is a
-    sentence (its title) with the passage that it stands in (its text), as in ReQA. `notes` say what was found out about
-    its files. `parts` divides it into parts of some size in bytes, whose rows, one part after the other, are those of
-    `rows`; None for a source that is read as a whole.
+    `identity` distinguishes a source without files from others. `candidates` says that each passage is a sentence (its
+    title) with the passage around it (its text), as in ReQA. `notes` are remarks about its files. `parts` divides the
+    source into parts of about the given size in bytes, and the rows of all parts in order are those of `rows`; it is
+    None for a source that is read as a whole.
     """
 
     format: str

@@ -1,4 +1,4 @@
-"""Dividing a file of lines: stretches that several processes read, with the numbers that its lines have in the file."""
+"""Divides a file of lines into spans that several processes read, and keeps the line numbers of the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Span:
-    """The lines that begin at byte `begin` or behind it, and before `end`; `line` is the number of the first."""
+    """The lines that begin at or after byte `begin` and before `end`; `line` is the number of the first one."""
 
     begin: int = 0
     end: float = math.inf
@@ -25,7 +25,7 @@ class Span:
 
     @property
     def is_first(self) -> bool:
-        """Whether the file begins with it, so that it has the file's heading."""
+        """Whether the span begins the file, and so contains the file's header."""
         return self.begin == 0
 
 
@@ -33,10 +33,10 @@ WHOLE = Span()
 
 
 def divide(path: Path, size: int, each: Each, may_begin: Callable[[bytes], bool] = bool) -> list[Span]:
-    """Spans of some `size` bytes, one after the other. Each but the first begins with a line that `may_begin`.
+    """Consecutive spans of about `size` bytes. Each except the first begins with a line that `may_begin` accepts.
 
-    The first one holds the first line that is text, which may be a heading. A packed file is one span, as is one
-    without such a line.
+    The first span contains the first line of text, which may be a header. A compressed file is one span, and so is a
+    file without such a line.
     """
     total = path.stat().st_size
     if path.suffix == ".gz" or total <= size:
@@ -56,7 +56,7 @@ def divide(path: Path, size: int, each: Each, may_begin: Callable[[bytes], bool]
 
 
 def _first_text(file: BinaryIO) -> int:
-    """Where the first line ends that is not blank and UTF-8; 0 in a file without."""
+    """The end of the first line that is UTF-8 and not blank; 0 if there is none."""
     while raw := file.readline(_AT_ONCE):
         if raw.endswith(b"\n") and not raw.removeprefix(b"\xef\xbb\xbf").isspace() and _is_text(raw):
             return file.tell()
@@ -73,7 +73,7 @@ def _is_text(raw: bytes) -> bool:
 
 
 def _begin(file: BinaryIO, place: int, may_begin: Callable[[bytes], bool]) -> int:
-    """Where the first line begins that begins at a place or behind it and may begin a span; the file's end for none."""
+    """The start of the first line at or after a place that may begin a span; the file's end if there is none."""
     file.seek(place - 1)
     _end_line(file, file.read(1))
     for raw in iter(partial(file.readline, _AT_ONCE), b""):

@@ -1,4 +1,4 @@
-"""Which split a name means, and giving a source's splits other names."""
+"""Recognises splits by name, and renames the splits of a source."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![
 
 
 def split_in(name: str) -> str | None:
-    """The split that the name of a file or dataset means; None when it means none.
+    """The split that the name of a file or dataset contains, or None.
 
-    The first of the words train, dev, validation (valid, val) and test counts, which other letters may not touch but
-    for the `doc` of MS MARCO's files: `train-v1.1.json`, `nq-dev.qa.csv`, `msmarco-doctrain-qrels.tsv`.
+    The first of the words train, dev, validation (valid, val) and test counts. No other letter may touch it, except the
+    `doc` of MS MARCO's files: `train-v1.1.json`, `nq-dev.qa.csv`, `msmarco-doctrain-qrels.tsv`.
     """
     found = _WORD.search(name.lower())
     if found is None:
@@ -26,21 +26,21 @@ def split_in(name: str) -> str | None:
 
 
 def check_splits(names: Mapping[str, str]) -> Mapping[str, str]:
-    """The new names of splits by their old ones. Raises `InputError` for what is no split."""
+    """Checks a mapping from old to new names of splits. Raises `InputError` for a name that is not a split."""
     for old, new in names.items():
         if old not in SPLITS or new not in SPLITS:
             raise InputError(
-                f"splits: {old!r}: {new!r} does not name splits; write, for instance, {{dev: test}} (of train, dev, "
+                f"splits: {old!r}: {new!r} does not name splits; write, for instance, {{dev: test}} (with train, dev, "
                 "test)"
             )
     return names
 
 
 def with_splits(source: Source, names: Mapping[str, str]) -> Source:
-    """The source with its splits renamed; a split that `names` lacks keeps its name.
+    """The source with its splits renamed; a split that is not in `names` keeps its name.
 
-    Raises `InputError`, when the rows are read, for two splits of the source that would become one: their figures would
-    be one mean.
+    When the rows are read, raises `InputError` if two splits of the source would become one, since their metrics would
+    be mixed.
     """
     if not names:
         return source
@@ -54,7 +54,7 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
             old, new = row.split, names.get(row.split, row.split)
             if was.setdefault(new, old) != old:
                 raise InputError(
-                    f"splits: the source's {was[new]} and {old} would both become {new}; give each a name of its own, "
+                    f"splits: the source's {was[new]} and {old} would both become {new}; give each its own name, "
                     "or read the files of one from a folder without the others"
                 )
             return row._replace(split=new)

@@ -21,14 +21,14 @@ SUFFIXES = (".json", ".json.gz")
 
 
 def open_squad(location: Path, options: Options) -> Source:
-    """A SQuAD file or a folder of them, each with its split in its name (`train-v1.1.json`).
+    """A SQuAD file or a folder of SQuAD files, each named after its split (`train-v1.1.json`).
 
-    A paragraph is the passage `<article>#<k>`, the article's k-th in the order of the files, and the right one for its
+    The k-th paragraph of an article, in the order of the files, is the passage `<article>#<k>` and relevant to its
     questions. Questions without an answer in their paragraph (SQuAD 2.0) are left out.
     """
     paths = squad_paths(location)
     if not paths:
-        raise InputError(f"{location} has no .json file whose name says its split, as train-v1.1.json does")
+        raise InputError(f"{location} has no .json file named after its split, such as train-v1.1.json")
 
     def rows() -> Iterator[Row]:
         paragraphs: Counter[str] = Counter()

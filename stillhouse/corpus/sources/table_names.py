@@ -1,4 +1,4 @@
-"""Which files of a folder are tables, and of what."""
+"""Finds the table files of a folder by their names."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAMES = {
     "answers": ("answers",),
     "not_prose": ("not_prose",),
 }
-"""What the file or folder of each table may be called."""
+"""The names that the file or folder of each table may have."""
 
 _PART = re.compile(r"-[0-9]+-of-[0-9]+")
 
 
 @dataclass(frozen=True)
 class TableOfFile:
-    """One file of a table. `split` is what its name says."""
+    """One file of a table. `split` comes from its name."""
 
     table: str
     name: str
@@ -35,7 +35,7 @@ class TableOfFile:
 
 
 def find_tables(folder: Path) -> list[TableOfFile]:
-    """The files of the tables of a folder, table by table. Raises `InputError` for a table that is there twice."""
+    """The table files of a folder, table by table. Raises `InputError` if a table exists twice."""
     files = []
     for table, names in NAMES.items():
         found: dict[str, list[TableOfFile]] = {}
@@ -50,17 +50,17 @@ def find_tables(folder: Path) -> list[TableOfFile]:
                 ]
             elif suffix:
                 split = split_in(path.name.removesuffix(suffix)) or ""
-                # qrels.train.tsv and qrels.test.tsv are one table, as are parts by number; qrels.tsv and qrels.parquet
-                # are two.
+                # qrels.train.tsv and qrels.test.tsv are one table, and so are numbered parts; qrels.tsv and
+                # qrels.parquet are two.
                 kind = f"{name}.*" if split else _PART.sub("", path.name)
                 found.setdefault(kind, []).append(TableOfFile(table, path.name, path, split))
         found = {name: parts for name, parts in found.items() if parts}
         if len(found) > 1:
-            raise InputError(f"{folder} has {' and '.join(found)}; leave one of them there")
+            raise InputError(f"{folder} has {' and '.join(found)}; keep only one of them")
         files += [file for parts in found.values() for file in parts]
     return files
 
 
 def suffix_of(path: Path) -> str | None:
-    """That of `SUFFIXES` in which a file's name ends."""
+    """The suffix in `SUFFIXES` that a file's name ends in, or None."""
     return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)

@@ -1,4 +1,4 @@
-"""Tables: Parquet, CSV and TSV files of passages, links, queries, qrels and answers; a `corpus/` folder is one."""
+"""Tables: Parquet, CSV and TSV files of passages, links, queries, qrels and answers, such as a `corpus/` folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from stillhouse.errors import InputError
 
 TABLES = "tables"
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What may stand between the cells of a row, and what it is called."""
+"""The possible delimiters of cells, with their names."""
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
 
 _IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
@@ -79,13 +79,13 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
 }
-"""What each column may be called, the first that is there being taken; the setting `columns` names others."""
+"""The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
 
 _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
-"""A whole number as some tables write it: 1.0."""
+"""A whole number in the form that some tables use: 1.0."""
 
 _IDS_SHOWN = ("id", "query", "source")
-"""The columns of which a rejected row shows one."""
+"""The columns to identify a rejected row by; it shows the first that exists."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "passages": ("title", "article_id", "section", "position"),
@@ -97,15 +97,16 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
 
 
 def open_tables(location: Path, options: Options) -> Source:
-    """A folder of tables by `NAMES`, each a file, `<name>.<split>` files or a folder of such; or one file of passages.
+    """A folder of tables named as in `NAMES`, each a file, `<name>.<split>` files or a folder of files; or one file of
+    passages.
 
-    Qrels have their split in a column or in their file's name. Queries that a corpus made itself (their `origin` is a
-    pair task) are left out, and can be made anew.
+    Qrels have their split in a column or in the file's name. Queries that were made from a corpus (their `origin` is a
+    pair task) are left out, since they can be made again.
     """
     chosen = named_columns(options.columns or {})
     if location.is_file():
         if suffix_of(location) is None:
-            raise InputError(f"{location} is no table; its name must end in one of {', '.join(SUFFIXES)}")
+            raise InputError(f"{location} is not a table; its name must end in one of {', '.join(SUFFIXES)}")
         files = [TableOfFile("passages", location.name, location, "")]
     else:
         files = find_tables(location)
@@ -114,10 +115,10 @@ def open_tables(location: Path, options: Options) -> Source:
         raise InputError(f"{location} has no table of passages: no {wanted}")
     tables = {file.table for file in files}
     if tables & {"qrels", "answers"} and "queries" not in tables:
-        raise InputError(f"{location} has qrels or answers and no table of queries; put it beside them")
+        raise InputError(f"{location} has qrels or answers but no table of queries; add one")
     unused = sorted({table for table, _ in chosen} - tables)
     if unused:
-        raise InputError(f"columns: {location} has no table {unused[0]}, of which a column is named")
+        raise InputError(f"columns: {location} has no table {unused[0]}; leave out its columns")
 
     delimiters = {file.name: _delimiter_of(file, chosen) for file in files if file.path.suffix != ".parquet"}
 
@@ -143,13 +144,13 @@ def open_tables(location: Path, options: Options) -> Source:
 
 
 Stretch = Span | range
-"""The lines, or the row groups, of a part of a file."""
+"""A part of a file: its lines, or its row groups."""
 
 
 def _stretches(
     file: TableOfFile, delimiter: str, chosen: Mapping[tuple[str, str], str], size: int, each: Each
 ) -> list[Stretch | None]:
-    """The parts of a file of passages; one part, of `None`, is all of it."""
+    """The parts of a file of passages; a single part `None` is the whole file."""
     if delimiter == TAB:
         spans = divide(file.path, size, each, is_row_by_itself)
         return list(spans) if len(spans) > 1 else [None]
@@ -159,7 +160,7 @@ def _stretches(
         with open_parquet(file.path) as opened:
             of_group = [opened.metadata.row_group(group).total_byte_size for group in range(opened.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError, LookupError):
-        return [None]  # reading it will say what is wrong
+        return [None]  # reading it will report the damage
     edges, waiting = [0], 0
     for group, group_size in enumerate(of_group):
         waiting += group_size
@@ -174,7 +175,7 @@ def _stretches(
 def _read_passages(
     file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None
 ) -> Iterator[Row]:
-    """A part of a file of passages, to which no setting of the others matters."""
+    """The rows of a part of a file of passages, which depend on no other file and no option."""
     for fields in _read(file, chosen, delimiter, stretch):
         yield from _row(file, fields, Options(), set()) if isinstance(fields, Fields) else (fields,)
 
@@ -192,13 +193,13 @@ def _read_files(
 
 
 def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """`{passages.text: body}` as (table, column) → its name in the file. Raises `InputError` for other columns."""
+    """Turns `{passages.text: body}` into (table, column) → name in the file. Raises `InputError` for other columns."""
     chosen = {}
     for key, name in columns.items():
         table, _, column = key.partition(".")
         if column not in COLUMNS.get(table, {}) or not name:
             known = ", ".join(f"{table}.{column}" for table, columns in COLUMNS.items() for column in columns)
-            raise InputError(f"columns: {key!r} is no column; write {{passages.text: body}}, with one of {known}")
+            raise InputError(f"columns: {key!r} is not a column; write {{passages.text: body}}, with one of {known}")
         chosen[table, column] = name
     return chosen
 
@@ -237,15 +238,16 @@ def _header(file: TableOfFile, delimiter: str) -> list[str]:
 
 
 def _expected(file: TableOfFile) -> str:
-    """What the name of a CSV or TSV file promises between its cells."""
+    """The delimiter that the name of a CSV or TSV file implies."""
     return _EXPECTED[(suffix_of(file.path) or "").removesuffix(".gz")]
 
 
 def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> str:
-    """What stands between the cells of a CSV or TSV file: what its name promises, or else what gives its columns.
+    """The delimiter of a CSV or TSV file: the one that its name implies, or else the one that yields its columns.
 
-    Counting misleads, as texts have commas, semicolons and bars too; the columns are known by name. Where nothing gives
-    the columns that must be there, it is what the first row has most of, so that these can be named.
+    Counting delimiters misleads, since texts contain commas, semicolons and bars too, but the names of columns are
+    known. If no delimiter yields the required columns, it is the one that splits the first row into the most cells, so
+    that the error can list them.
     """
     widest = 1, _expected(file)
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
@@ -273,7 +275,7 @@ def _read_parquet(
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
                 yield from _rows_of(columns, wheres, file)
                 number += len(batch)
-            if number != end:  # damage may end a column early, and nothing is said of it
+            if number != end:  # damage may end a column early without an error
                 raise ValueError(f"it should have {opened.metadata.num_rows:,}")
     except InputError:
         raise
@@ -284,7 +286,7 @@ def _read_parquet(
 def _rows_of(
     columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
 ) -> Iterable[Fields | Passage | Rejected]:
-    """The rows of a batch; such as are too long come alone."""
+    """The rows of a batch; a row that is too long is a batch of its own."""
     if len(wheres) == 1 and sum(column.nbytes for column in columns.values()) > LONGEST:
         begun = {column: beginning(values[0]) for column, values in columns.items()}
         id = shown_id(placed(begun), _IDS_SHOWN)
@@ -301,7 +303,7 @@ def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[F
 
 
 def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Column → its name in the file. Raises `InputError` for one that must be there and is not."""
+    """Column → its name in the file. Raises `InputError` if a required column is missing."""
     found = {}
     for column, names in COLUMNS[file.table].items():
         if (name := chosen.get((file.table, column))) is not None:
@@ -322,12 +324,12 @@ def _kind(file: TableOfFile) -> str:
 
 
 def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
-    """The row of a table. `made` are the ids of queries that a corpus made itself."""
+    """The row of a table. `made` collects the ids of queries that were made from a corpus."""
     kind, where = _kind(file), fields.where
     try:
         if file.table == "passages":
             id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
-            # A passage of a table without articles is an article of its own.
+            # In a table without articles, each passage is its own article.
             article = article if "article_id" in fields else id
             yield Passage(
                 id,
@@ -372,7 +374,7 @@ def _optional(fields: Fields, name: str) -> str:
 
 
 def _number(value: object) -> str:
-    """A number as text, a whole one without a fraction, however it is written."""
+    """A number as text; a whole number without a fraction."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     whole = _WHOLE_WITH_FRACTION.fullmatch(str(value))

@@ -1,6 +1,6 @@
-"""The text of a file: its byte-order mark decides, then what a page declares, else it is UTF-8.
+"""Decodes the text of a file: by its byte-order mark, else by what a page declares, else as UTF-8.
 
-`NotText` says of what cannot be decoded, and of what holds NUL, why it is rejected.
+`NotText` is raised, with the reason, for a file that cannot be decoded or contains NUL.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 MARKS = (
-    # The mark of UTF-32 begins with that of UTF-16.
+    # UTF-32 first, since its mark begins with UTF-16's.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -19,14 +19,14 @@ MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
 )
 HOLDS_NUL = "holds NUL, so it is not text in UTF-8; save it as that"
-"""Why a file is rejected that is UTF-16 without its mark, or no text at all."""
+"""Why UTF-16 without a byte-order mark, and binary data, are rejected."""
 
 _DECLARATION = re.compile(rb"<(meta)[\s/]([^>]*)>|<\?(xml)\s([^>]*)\?>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _SEARCHED = 1 << 14
-"""Bytes of a page in which its declaration is looked for, more than browsers search."""
+"""Bytes of a page that are searched for its declaration; more than browsers search."""
 
 
 class NotText(ValueError):
@@ -34,7 +34,7 @@ class NotText(ValueError):
 
 
 def marked_encoding(data: bytes) -> tuple[str, bytes]:
-    """The encoding that a byte-order mark names, "" without a mark, and the bytes behind it."""
+    """The encoding that a byte-order mark names, "" without a mark, and the bytes after it."""
     for mark, encoding in MARKS:
         if data.startswith(mark):
             return encoding, data[len(mark) :]
@@ -42,10 +42,10 @@ def marked_encoding(data: bytes) -> tuple[str, bytes]:
 
 
 class LinesOfText(NamedTuple):
-    """What can be read of a text file: `text`, whose lines end in line feeds however they end in the file.
+    """The readable part of a text file: `text`, with line feeds as line ends.
 
-    `unread` are the lines that are not UTF-8 and so not in it: (1-based number in the file, as much as can be shown);
-    `places` are the lines of `text`, ascending, before which each stands.
+    `unread` are the lines that are not UTF-8 and so not in `text`: (1-based number in the file, what can be shown of
+    it). `places` are the lines of `text`, ascending, that follow each of them.
     """
 
     text: str
@@ -53,19 +53,19 @@ class LinesOfText(NamedTuple):
     places: list[int]
 
     def number(self, line: int) -> int:
-        """The number in the file of a line of `text`, both counted from 1."""
+        """The line number in the file of a line of `text`, both counted from 1."""
         return line + bisect_right(self.places, line)
 
 
 def read_lines_of_text(data: bytes) -> LinesOfText:
-    """The lines of a text file. Raises `NotText` for UTF-16 and UTF-32 that is broken, and for NUL."""
+    """The lines of a text file. Raises `NotText` for invalid UTF-16 and UTF-32, and for NUL."""
     encoding, data = marked_encoding(data)
     try:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         if encoding not in ("", "utf-8"):
             raise NotText(f"not {encoding.upper()}, as its byte-order mark says; save it as UTF-8") from None
-        # Each byte that is not UTF-8 becomes half of a surrogate pair, which no text holds.
+        # Each byte that is not UTF-8 becomes a lone surrogate, which no valid text contains.
         text = data.decode("utf-8", errors="surrogateescape")
     if "\x00" in text:
         raise NotText(HOLDS_NUL)
@@ -80,7 +80,7 @@ def read_lines_of_text(data: bytes) -> LinesOfText:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether every character is one: halves of surrogates stand for bytes that were not decoded."""
+    """Whether a text is valid Unicode: lone surrogates stand for bytes that were not decoded."""
     if text.isascii():
         return True
     try:
@@ -91,9 +91,9 @@ def is_unicode(text: str) -> bool:
 
 
 def decode_page(data: bytes) -> str:
-    """The text of an HTML page: by its byte-order mark, by what it declares, else UTF-8. Raises `NotText`.
+    """Decodes an HTML page: by its byte-order mark, by what it declares, else as UTF-8. Raises `NotText`.
 
-    Names of encodings mean what they mean to browsers, to which `iso-8859-1` is `windows-1252`. Needs webencodings.
+    Names of encodings mean what they mean in browsers, where `iso-8859-1` is `windows-1252`. Needs webencodings.
     """
     import webencodings
 
@@ -105,7 +105,7 @@ def decode_page(data: bytes) -> str:
         known = webencodings.lookup(encoding)
         if known is None or known.name == "replacement":  # encodings that browsers refuse
             raise NotText(f"declares an encoding that is not known, {encoding[:40]!r}; save it as UTF-8")
-        if not known.name.startswith("utf-16"):  # in which this declaration could not have been read
+        if not known.name.startswith("utf-16"):  # a page in UTF-16 could not declare it in ASCII
             codec = known.codec_info
     try:
         text, _ = codec.decode(data, "strict")
@@ -117,7 +117,7 @@ def decode_page(data: bytes) -> str:
 
 
 def _declared(data: bytes) -> str:
-    """The encoding that a page declares near its beginning, "" where it declares none."""
+    """The encoding that a page declares near its beginning, or ""."""
     for meta, of_meta, _, of_xml in _DECLARATION.findall(_COMMENT.sub(b"", data[:_SEARCHED])):
         found = _ATTRIBUTE.findall((of_meta or of_xml).decode("ascii", errors="replace"))
         attributes = {name.lower(): a or b or c for name, a, b, c in found}

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol as far as structs need it, by the numbers of their fields: what Parquet's headers are.
+"""Reads structs in Thrift's compact protocol, by field numbers: the format of Parquet's headers.
 
-`pyarrow` reads these of a file too, and ends the process where its footer is damaged.
+`pyarrow` reads these headers too, but aborts the process if a footer is damaged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ NO_STRUCT = "a header cannot be read"
 
 
 class Compact:
-    """Reads bytes from `place` on. Raises `IndexError` where they end and `ValueError` where they are no struct.
+    """Reads bytes from `place` on. Raises `IndexError` at their end and `ValueError` if they are not a struct.
 
-    A struct becomes a dictionary. Texts and maps are of no use here: texts are skipped, and maps are in no header.
+    A struct becomes a dictionary. Texts are not needed and are skipped; headers contain no maps.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -25,11 +25,11 @@ class Compact:
         self.place = 0
 
     def struct(self) -> dict[int, Any]:
-        """Raises `RecursionError` too, for one that is nested too deeply."""
+        """Reads a struct. Also raises `RecursionError`, for one that is nested too deeply."""
         return {name: self._value(kind) for name, kind in self._fields()}
 
     def structs_of(self, wanted: int) -> Iterator[dict[int, Any]]:
-        """The structs of the list that a field of a struct is, one at a time; the other fields are skipped."""
+        """The structs in a field that is a list, one at a time; the other fields are skipped."""
         for name, kind in self._fields():
             if name == wanted and kind in _LISTS:
                 kind, count = self._list_head()
@@ -41,14 +41,14 @@ class Compact:
                 self._value(kind)
 
     def _fields(self) -> Iterator[tuple[int, int]]:
-        """The number and kind of each field; its value is to be read before the next."""
+        """The number and kind of each field; the caller must read its value before the next."""
         name = 0
         while head := self._byte():
             name = name + (head >> 4) if head >> 4 else self._whole()
             yield name, head & 15
 
     def _value(self, kind: int) -> Any:
-        if kind in (_TRUE, _FALSE):  # a field of a struct; it has no bytes of its own
+        if kind in (_TRUE, _FALSE):  # a field of a struct, which has no bytes of its own
             return kind == _TRUE
         if kind in _WHOLE:
             return self._whole()

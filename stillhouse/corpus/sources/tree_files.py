@@ -1,4 +1,4 @@
-"""The article files below a folder: which are read, and which are rejected for their name or for where they lead.
+"""Finds the article files below a folder, and rejects files with a bad name and links that lead elsewhere.
 
 A source may come from a repository, so no link may lead out of it: `notes.txt -> /etc/passwd` would become a passage.
 """
@@ -20,7 +20,7 @@ LINKED_TWICE = "a link to a folder that another link leads to"
 
 
 class TreeFiles(NamedTuple):
-    """`paths` of the articles by their paths below `root`, in that order, and why others are not read."""
+    """`paths` maps the articles' paths below `root` to their paths, in order; `rejected` lists the other files."""
 
     root: Path
     paths: dict[str, Path]
@@ -28,19 +28,19 @@ class TreeFiles(NamedTuple):
 
 
 def leads_out(path: Path, source: Path) -> bool:
-    """Whether a path that exists lies outside the source once every link on the way is followed."""
+    """Whether an existing path is outside the source after all links are followed."""
     return not path.resolve().is_relative_to(source.resolve())
 
 
 def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
-    """The files below a folder, or below its `articles/`, that end in one of `suffixes`; hidden ones are left out.
+    """The files below a folder, or below its `articles/`, that end in one of `suffixes`; hidden files are left out.
 
-    Links within the source are followed, to a folder by one link at most; the source may itself be a link.
-    Raises `InputError` where `articles/` is a link out of the source.
+    Links within the source are followed, at most one link to each folder; the source itself may be a link.
+    Raises `InputError` if `articles/` is a link out of the source.
     """
     root = source / "articles" if (source / "articles").is_dir() else source
     if leads_out(root, source):
-        raise InputError(f"{root} is a link out of the source; give what it leads to as the source")
+        raise InputError(f"{root} links out of the source; give its target as the source")
     found = TreeFiles(root, {}, [])
     for relative, path, reason in sorted(_walk(root, source, suffixes)):
         if not is_utf8(relative):
@@ -55,7 +55,7 @@ def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
 
 
 def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path, str]]:
-    """(path below the root, path, why it is not read or "") of every article, and of every folder that is not read."""
+    """(path below the root, path, why it is not read or "") of every article and of every unread folder."""
     base = source.resolve()
     linked: set[Path] = set()
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root.resolve(),))]
@@ -88,9 +88,9 @@ def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple
 
 
 def _followed(link: Path, base: Path) -> tuple[Path, str]:
-    """Where a link leads in the end, and why it is not followed, or ""."""
+    """The final target of a link, and why it is not followed, or ""."""
     try:
         real = link.resolve(strict=True)
-    except (OSError, RuntimeError):  # RuntimeError: links that lead to one another
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links
         return link, LEADS_NOWHERE
     return real, "" if real.is_relative_to(base) else LEADS_OUT

@@ -1,8 +1,8 @@
 """The report's plots as SVG text: figures of all systems with intervals, and the loss curves of every training.
 
-Figures are built without pyplot's global state and saved with a fixed hash salt and without a date, so that the same
-numbers give the same bytes. Text stays text, in the page's own font. Colours are placeholders that the page's style
-sheet replaces by its variables, so that a plot follows the light or dark scheme.
+Plots are built without pyplot's global state and saved with a fixed hash salt and no date, so the same numbers give the
+same bytes. Text stays text in the page's font. Colours are placeholders that become variables of the page's style
+sheet, so a plot follows the light or dark scheme.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.parse_math": False,  # names of systems and corpora are anybody's: a$b$c is no formula
+    "text.parse_math": False,  # system and corpus names may contain $, which must not start a formula
 }
 INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
 RIGHT, WRONG = "#060606", "#070707"
@@ -49,10 +49,11 @@ COLUMNS = ["step", "train_loss", "heldout_loss"]
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
-    """Reads `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
+    """Read `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
 
-    Where a ranking of dev queries chose what was kept, `signals.csv` has it: a column of its name (float64) more, see
-    `ranking_of`. No row: nothing was trained. Raises `InputError` when a file is missing or has other columns.
+    If a ranking of dev queries chose the kept step, it comes from `signals.csv` as one more column (float64), see
+    `ranking_of`. There are no rows if nothing was trained. Raises `InputError` if a file is missing or has other
+    columns.
     """
     curves = _csv(folder / "curves.csv", COLUMNS)
     curves = curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
@@ -66,7 +67,7 @@ def read_curves(folder: Path) -> pd.DataFrame:
 
 
 def ranking_of(curves: pd.DataFrame) -> str:
-    """The column with the ranking of dev queries that chose what was kept of a training; "" where the loss did."""
+    """The column with the ranking of dev queries that chose the kept step; "" if the loss chose it."""
     return next((str(name) for name in curves.columns if str(name).startswith(DEV)), "")
 
 
@@ -85,9 +86,9 @@ def _csv(path: Path, columns: list[str]) -> pd.DataFrame:
 def interval_plot(
     labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str, queries: str
 ) -> str:
-    """A dot and its interval for every system, the first at the top; the best dot is filled with the accent.
+    """A dot with its interval for every system, the first at the top; the best has the accent colour.
 
-    `queries` says below the axis what was measured on.
+    `queries` describes the queries in the axis label.
     """
     with _style():
         figure = Figure(figsize=(7.6, 0.9 + 0.42 * len(labels)), layout="constrained")
@@ -120,7 +121,7 @@ def interval_plot(
 def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) -> str:
     """Differences of two systems query by query, the largest gain at the left; gains and losses in two colours.
 
-    `bars` fall; each is a query's difference or the mean of as many neighbours as in the others.
+    `bars` are in descending order; each is the difference of one query or the mean of equally many neighbours.
     """
     with _style():
         figure = Figure(figsize=(7.6, 2.6), layout="constrained")
@@ -134,17 +135,15 @@ def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) 
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xlim(0, 100)
         axes.set_ylabel(f"difference in {measure}")
-        axes.set_xlabel(
-            f"queries in %, from those that {system} gains on most to those that it loses on against {baseline}"
-        )
+        axes.set_xlabel(f"queries in %, from the largest gain of {system} over {baseline} to the largest loss")
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         axes.set_axisbelow(True)
         _colour(axes)
-        return _svg(figure, f"difference in {measure} of every query: {system} against {baseline}")
+        return _svg(figure, f"difference in {measure} for every query: {system} against {baseline}")
 
 
 def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence[str]) -> str:
-    """Dots with intervals for a few systems, bin by bin; the last system has the accent."""
+    """Dots with intervals for a few systems, bin by bin; the last system has the accent colour."""
     with _style():
         figure = Figure(figsize=(5.2, 2.9), layout="constrained")
         axes = figure.add_subplot()
@@ -168,9 +167,10 @@ def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence
 
 
 def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure: str, baseline: str) -> str:
-    """A panel a system: a row a corpus with the difference to the baseline and its interval.
+    """A panel per system with a row per corpus: the difference to the baseline and its interval.
 
-    `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference whose interval holds 0 is grey.
+    `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference is grey if its interval
+    contains 0.
     """
     with _style():
         height = 1.1 + 0.3 * len(labels)
@@ -197,10 +197,10 @@ def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure
 
 
 def loss_plot(curves: pd.DataFrame, name: str) -> str:
-    """Training and held-out loss over steps, and below them the ranking of dev queries where that chose.
+    """Training and held-out loss over steps, and below them the ranking of dev queries if it chose the step.
 
-    A ring marks the step whose parameters are kept (`kept_row`). The training loss of step 0 is left out: it is the
-    held-out loss again, as nothing was trained before.
+    A ring marks the kept step (`kept_row`). The training loss of step 0 is left out, because it only repeats the
+    held-out loss.
     """
     with _style():
         ranking = ranking_of(curves)
@@ -229,9 +229,9 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
 
 
 def kept_row(curves: pd.DataFrame) -> int:
-    """The position of the row whose parameters a training keeps: the lowest held-out loss, the last of equals.
+    """The position of the row whose parameters are kept: the lowest held-out loss, the last row in a tie.
 
-    Where a ranking of dev queries chose, it is the highest, of equals that of the lowest loss, the first of equals.
+    If a ranking of dev queries chose, it is the highest ranking; ties go to the lowest loss, then to the first row.
     """
     heldout = curves["heldout_loss"].to_numpy()
     if ranking := ranking_of(curves):
@@ -241,7 +241,7 @@ def kept_row(curves: pd.DataFrame) -> int:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Matplotlib's defaults and `STYLE`, whatever settings file a machine has."""
+    """Use Matplotlib's defaults and `STYLE`, ignoring the machine's settings file."""
     with mpl.rc_context():
         mpl.rcdefaults()
         with mpl.rc_context(STYLE):
@@ -257,7 +257,7 @@ def _colour(axes: Axes) -> None:
 
 
 def _svg(figure: Figure, description: str) -> str:
-    """The figure as an `<svg>` element for inlining, with the description for those who cannot see it."""
+    """The figure as an `<svg>` element for inlining, with a description for screen readers."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
@@ -272,10 +272,10 @@ def _svg(figure: Figure, description: str) -> str:
 def _for_page(svg: str, variables: Mapping[str, str], description: str) -> str:
     for colour, variable in variables.items():
         svg = svg.replace(colour, f"var({variable})")
-    # A style element would reach the whole page, and the page's own font is better than a list of fonts.
+    # A style element would affect the whole page, and the page's own font is better than a list of fonts.
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
-    # An identifier must be unique on the page that all plots share.
+    # Identifiers must be unique on the page, which has all plots.
     prefix = "svg-" + re.sub(r"[^a-z0-9]+", "-", description.lower()) + "-"
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = svg.replace('href="#', f'href="#{prefix}').replace("url(#", f"url(#{prefix}")

@@ -1,4 +1,4 @@
-"""The report's part on two systems, query by query: how many got better or worse, and which the most."""
+"""The report's part on two systems, query by query: how many got better or worse, and which changed most."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stillhouse.evaluation.report.curves import difference_plot
 from stillhouse.evaluation.report.examples import Example, examples_of_queries
 
 BARS = 200
-"""At most this many bars are drawn; with more queries a bar is the mean of neighbours."""
+"""The most bars to draw; with more queries, a bar is the mean of neighbours."""
 
 
 def differences_part(
     corpus: Corpus, measured: Measured, system: str, baseline: str, count: int, names: tuple[str, str]
 ) -> dict[str, Any]:
-    """Counts, the plot, and `count` queries at most that gained and that lost by the first measure.
+    """Counts, the plot, and at most `count` queries each that gained and lost most in the first measure.
 
-    `names` are those of the system and the baseline for the plot.
+    `names` are the names of the system and the baseline in the plot.
     """
     measure = measured.measures[0]
     judged = measured.judged(measure)
@@ -47,7 +47,7 @@ def differences_part(
 
 
 def sorted_bars(gain_Q: np.ndarray) -> tuple[np.ndarray, int]:
-    """The differences from the largest to the smallest, and how many queries one bar stands for at most."""
+    """The differences in descending order, and the most queries that a bar stands for."""
     falling = -np.sort(-gain_Q)
     parts = np.array_split(falling, min(BARS, len(falling)))
     return np.array([part.mean() for part in parts]), max(map(len, parts))

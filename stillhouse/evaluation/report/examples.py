@@ -1,4 +1,4 @@
-"""Example queries for the report: where the systems differ most, and what each of them ranked first."""
+"""Example queries for the report: those on which the systems differ most, and what each system ranked first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE = 900  # characters of the right passage, so that a reader finds the answe
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage as the report shows it; `heading` is its title and section, or its id where it has neither."""
+    """A passage as the report shows it; `heading` is its title and section, or its id if it has neither."""
 
     passage_id: str
     heading: str
@@ -26,7 +26,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one system made of a query; `gold_rank` is the best rank of a relevant passage, 0 when it found none."""
+    """One system's result for a query; `gold_rank` is the best rank of a relevant passage, or 0 if none was found."""
 
     system: str
     first: Passage | None
@@ -43,11 +43,11 @@ class Example:
 
 
 def choose_queries(measured: Measured, count: int) -> list[str]:
-    """The ids of `count` queries that tell the systems apart by the first measure.
+    """The ids of `count` queries that distinguish the systems by the first measure.
 
-    Queries that the last system answers better than the first one and queries that it answers worse take turns, the
-    largest difference first, so that losses show as well as gains; then come those with the widest spread over all
-    systems. Equal queries stand in the order of the judgements.
+    Queries that the last system answers better than the first alternate with queries that it answers worse, the largest
+    difference first, so that both gains and losses show. Then come those with the widest spread over all systems. Ties
+    are in the order of the judgements.
     """
     measure = measured.measures[0]
     values_SQ = np.stack([np.nan_to_num(table[measure].to_numpy()) for table in measured.values.values()])
@@ -62,7 +62,7 @@ def choose_queries(measured: Measured, count: int) -> list[str]:
 
 
 def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Example]:
-    """At most `count` examples; queries without a relevant passage in the corpus are never among them."""
+    """At most `count` examples, all with a relevant passage in the corpus."""
     chosen = choose_queries(measured, measured.queries)
     return examples_of_queries(corpus, measured, chosen, count, measured.systems)
 
@@ -70,7 +70,7 @@ def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Exam
 def examples_of_queries(
     corpus: Corpus, measured: Measured, query_ids: Sequence[str], count: int, systems: Sequence[str]
 ) -> list[Example]:
-    """The first `count` of the queries that have a relevant passage, and what each of the systems made of them."""
+    """The first `count` queries with a relevant passage, and each system's result for them."""
     relevant = corpus.relevant(measured.split).sort_values("relevance", ascending=False, kind="stable")
     gold_of = {str(query_id): list(ids) for query_id, ids in relevant.groupby("query_id", sort=False)["passage_id"]}
     query_ids = [query_id for query_id in query_ids if query_id in gold_of][:count]
@@ -97,13 +97,13 @@ def examples_of_queries(
 
 
 def with_gold(corpus: Corpus, measured: Measured) -> int:
-    """How many of the judged queries have a relevant passage; the others have answers alone."""
+    """How many of the judged queries have a relevant passage; the others have only answers."""
     judged = next(iter(measured.values.values())).index
     return int(judged.isin(corpus.relevant(measured.split)["query_id"]).sum())
 
 
 def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:
-    """{system: for how many judged queries the passage ranked first is a relevant one}."""
+    """{system: number of judged queries with a relevant passage at rank 1}."""
     relevant = pd.MultiIndex.from_frame(corpus.relevant(measured.split)[["query_id", "passage_id"]])
     result = {}
     for system, run in measured.runs.items():
@@ -121,7 +121,7 @@ def _answer(passages: pd.DataFrame, system: str, ranked: pd.Series | None, gold:
 
 
 def _passages(corpus: Corpus, passage_ids: Sequence[str]) -> pd.DataFrame:
-    """title, section and text of some passages, by id."""
+    """Title, section and text of some passages, by id."""
     named = list(dict.fromkeys(passage_ids))
     return corpus.passages_at(corpus.rows_of(named), "title", "section", "text").set_axis(named)
 
@@ -133,7 +133,7 @@ def _shown(passages: pd.DataFrame, passage_id: str, length: int = SNIPPET) -> Pa
 
 
 def snippet(text: str, length: int) -> str:
-    """The beginning of a text on one line, cut between words, with an ellipsis where something was cut."""
+    """The beginning of a text on one line, cut between words, with an ellipsis if it was cut."""
     line = " ".join(text.split())
     if len(line) <= length:
         return line

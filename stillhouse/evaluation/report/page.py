@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no script, no outside resource, everything escaped."""
+"""The report as one self-contained HTML page: no scripts, no external resources, everything escaped."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from stillhouse.evaluation.systems import about_system, about_training, short_na
 from stillhouse.monitoring.activity import doing
 
 ORIGINS = {
-    "ict": "a sentence → the passage beside its own",
+    "ict": "a sentence → a passage next to its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
     "title": "the title of an article → its first passage",
     "heading": "the heading of a section → its first passage",
-    "span": "some words in a row → the passage that has them",
-    GENERATED: "a question that a chat model made of a passage → that passage",
+    "span": "some consecutive words → the passage that contains them",
+    GENERATED: "a question that a chat model made from a passage → that passage",
 }
 """How the queries of each origin were made, and the passage that answers one."""
 VERBATIM = "a sentence → its own passage"
-"""The same of `ict` in a corpus whose articles have one passage each."""
+"""The text for `ict` in a corpus whose articles have one passage each."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
-"""Systems whose names say what a retriever is like; other names stand by themselves."""
+"""Systems with adjectives as names, which need a noun in a sentence."""
 SIGNIFICANT = 0.05
 WINNER = "best"
 """The system that `select-best` chose."""
 NOT_A_RETRIEVER = ("bm25", "rerank")
-"""Steps whose runs the headline does not take for a dense retriever's."""
+"""Steps whose runs do not count as dense retrievers in the headline."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the page is made from. `intervals` and `comparisons` are of the queries of `test`.
+    """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
-    `synthetic` are the made test queries where `test` holds labelled ones. `costs` maps a system to what the facts of
-    its run say: `index_bytes`, and `latency_ms` where it was asked for. `compared` are the system and the baseline that
-    are shown query by query; without it those of the headline. `cut_short` is what `figures.cut_short` gives.
-    `made_by` maps a system to the step that made its run.
+    `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
+    run: `index_bytes`, and `latency_ms` if it was measured. `compared` are the system and the baseline to show query by
+    query; by default those of the headline. `cut_short` comes from `figures.cut_short`. `made_by` maps a system to the
+    step that made its run.
     """
 
     title: str
@@ -121,7 +121,7 @@ def render(content: Content) -> str:
 def headline(content: Content) -> dict[str, Any]:
     """The winner of `select-best` against BM25, by the first measure on test.
 
-    Without such it is the retriever that is best on dev, and without dev queries the last stage.
+    Without such a winner it is the best retriever on dev, and without dev queries the last stage.
     """
     test, dev = content.test, content.dev
     measure, means = test.measures[0], test.means()
@@ -133,10 +133,14 @@ def headline(content: Content) -> dict[str, Any]:
     right = first_is_right(content.corpus, test)
     baseline = "bm25" if "bm25" in test.systems and best != "bm25" else ""
     comparison = content.comparisons.get((best, baseline), {}).get(measure)
+    turned = content.comparisons.get((baseline, best), {}).get(measure)
+    comparison = comparison or (turned and turned.turned())
     difference = means[best][measure] - means[baseline][measure] if baseline else 0.0
     verdict = "better than" if difference > 0 else "worse than" if difference < 0 else "level with"
     if comparison and comparison.low <= 0 <= comparison.high:
-        verdict = "not to be told apart from"
+        verdict = "not distinguishable from"
+    elif not comparison and difference:
+        verdict = "above" if difference > 0 else "below"  # untested, so no claim
     return {
         "best": best,
         "subject": _subject(best),
@@ -154,7 +158,7 @@ def headline(content: Content) -> dict[str, Any]:
 
 
 def compared_systems(content: Content) -> tuple[str, str] | None:
-    """The system and the baseline that are shown query by query; None where there is one system alone."""
+    """The system and the baseline to show query by query; None if there is only one system."""
     if content.compared:
         return content.compared
     best = headline(content)
@@ -177,8 +181,7 @@ def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured
 
 
 def cost_rows(content: Content) -> list[dict[str, Any]]:
-    """One row for each system whose run says what it cost: the index's size and, where it was timed, a query's
-    latency."""
+    """One row for each system whose run has costs: the index's size and, if it was timed, a query's latency."""
     passages = max(1, content.corpus.passage_count)
     return [
         {
@@ -199,7 +202,7 @@ def _subject(system: str) -> str:
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:
-    """One row a system: mean, interval and difference to the stage before in every measure, and the mean on dev."""
+    """One row per system: mean, interval and difference to the previous stage in every measure, and the dev mean."""
     test, means = content.test, content.test.means()
     dev_means = content.dev.means() if test.measures[0] in content.dev.measures else {}
     best = {measure: max(values[measure] for values in means.values()) for measure in test.measures}
@@ -223,7 +226,7 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
 
 
 def synthetic_part(content: Content) -> dict[str, Any] | None:
-    """The figures on made test queries: the first measure task by task, and beside labelled queries every measure."""
+    """The figures on generated test queries: the first measure by task, and all measures if there are labelled ones."""
     made = content.test if content.test.synthetic else content.synthetic
     if made is None:
         return None
@@ -258,7 +261,7 @@ def examples_of(content: Content) -> list[Example]:
 
 
 def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) pairs: counts of the corpus, then what else its manifest says in plain scalars."""
+    """(name, value) pairs: counts of the corpus, then other scalars of its manifest."""
     queries = corpus.queries["split"].value_counts()
     found = {
         "passages": count(corpus.passage_count),
@@ -269,14 +272,14 @@ def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, st
         "rejected rows": count(len(corpus.rejected)),
     }
     for name, value in facts.items():
-        # Text facts such as the kind of source; lists, tables and the counts above say nothing new to a reader.
+        # Text facts such as the kind of source; lists, tables and the counts above add nothing for a reader.
         if isinstance(value, str) and value and len(value) < 60:
             found.setdefault(name.replace("_", " "), value)
     return list(found.items())
 
 
 def _median_words(corpus: Corpus) -> str:
-    """The middle of how many passages have each number of words, so that no text is kept."""
+    """The median number of words, from a histogram, so that no text is held."""
     passages_W = np.zeros(1, dtype=np.int64)
     for block in corpus.passage_blocks("text"):
         seen_W = np.bincount(block["text"].str.count(r"\S+"), minlength=len(passages_W))
@@ -314,7 +317,7 @@ def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def _ranking(curves: pd.DataFrame, kept: int) -> dict[str, Any] | None:
-    """What ranking dev queries chose of a training; None where the held-out loss did."""
+    """The figures of the dev ranking that chose the kept step, or None if the held-out loss chose it."""
     name = ranking_of(curves)
     if not name:
         return None

@@ -1,1 +1,1 @@
-"""Comparisons of pre-trainings: a sweep in, one table and one page out. Knows no step and no command line."""
+"""Comparisons of pre-training runs: from a sweep to a table and a page. Independent of steps and command line."""

@@ -1,11 +1,11 @@
-"""The conditions of a sweep: what a paper's table repeats for every variant, in columns or in blocks of rows.
+"""The conditions of a sweep: the columns or blocks of rows that a paper's table repeats for every variant.
 
     conditions:
       - {name: bm25, label: BM25 negatives, retriever: retriever_1}
       - {name: mined, label: mined negatives, retriever: retriever_2}
 
 or, on other data, `{name: "1-99", label: "1 % train", overrides: {ingest.reqa_split: 1/99}}`. Variants are compared
-with each other under one condition, never across conditions.
+only within a condition.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KEYS = ("name", "label", "retriever", "overrides")
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One of them. `retriever` is the system that is measured, "" for the sweep's; `overrides` come after the sweep's
-    and before a variant's own. `place` is the folder of what they change: the name of the first condition of the file
-    with the same ones."""
+    """One condition. `retriever` is the system to measure, "" for the sweep's. `overrides` apply after the sweep's and
+    before a variant's own. `place` is the folder for what they change: the name of the first condition in the file
+    with the same overrides."""
 
     name: str
     label: str = ""
@@ -49,9 +49,9 @@ class Condition:
 
 
 def read_conditions(content: Any, where: str) -> tuple[Condition, ...]:
-    """The conditions of a sweep's file, () for none. Raises `InputError` as `read_sweep`."""
+    """The conditions of a sweep's file, () for none. Raises `InputError` like `read_sweep`."""
     if not isinstance(content, list):
-        raise InputError(f"{where}: conditions must be a list, each with a name")
+        raise InputError(f"{where}: conditions must be a list of mappings, each with a name")
     found: list[Condition] = []
     for number, item in enumerate(content, start=1):
         place = f"{where}: condition {number}"

@@ -1,7 +1,7 @@
 """A sweep as DVC experiments: one `dvc exp run --queue` for each variant and seed.
 
-An experiment is a whole run of the workspace's dvc.yaml with a variant's settings. The variant without pre-training
-needs none, for the graph has a retriever of that kind: `retriever_1_unpretrained`.
+An experiment is a full run of the workspace's dvc.yaml with a variant's settings. The variant without pre-training
+uses the graph's own `retriever_1_unpretrained`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from stillhouse.workflow.graph import graph_of, known_uses
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
-"""Text that DVC's reader of settings takes as it stands."""
+"""Text that DVC's settings parser accepts unquoted."""
 
 
 def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool) -> int:
-    """Queues a sweep in a workspace, or only says the commands. Returns the exit code.
+    """Queue a sweep in a workspace, or with `dry_run` only print the commands. Returns the exit code.
 
-    Raises `InputError` when the folder is no workspace that git tracks, when a variant changes the graph, or when DVC
+    Raises `InputError` if the folder is not a workspace in a git repository, if a variant changes the graph, or if DVC
     refuses an experiment.
     """
     refuse_other_graphs(plan.sweep, "a DVC experiment")
@@ -47,24 +47,25 @@ def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool
                 raise InputError(f"dvc did not queue {words[5]}: {why}")
     if not dry_run:
         say(
-            f"queued {len(commands)} experiments in {folder}; `dvc queue start` runs them, `dvc exp show` compares them"
+            f"queued {len(commands)} experiments in {folder}; run them with `dvc queue start`, compare with "
+            "`dvc exp show`"
         )
     return 0
 
 
 def command(plan: Plan, job: Job) -> list[str]:
-    """The words of the command that queues one variant under one seed."""
+    """The words of the command that queues one variant with one seed."""
     [variant] = [variant for variant in plan.sweep.variants if variant.name == job.variant]
     settings = experiment_settings(plan, variant, job)
     words = ["dvc", "exp", "run", "--queue", "--name", experiment_name(plan.sweep.name, job)]
     for key, value in settings.items():
-        # ++ sets what the recipe has and adds what it leaves to its default.
+        # ++ changes settings in the recipe and adds those that it leaves at their defaults.
         words += ["--set-param", f"++{key}={literal(value)}"]
     return [*words, EVALUATION]
 
 
 def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any]:
-    """{use.field: value}: the overrides of the sweep and of the variant, and the seed of every use that has one."""
+    """{use.field: value}: the overrides of the sweep and the variant, and the seed of every use that has one."""
     settings: dict[str, Any] = dict(plan.sweep.overrides) | dict(variant.overrides)
     settings |= {f"{name}.seed": job.seed for name in seeded(job.uses)}
     if variant.pretraining:
@@ -73,8 +74,8 @@ def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any
     own_row = UNPRETRAINED.get(plan.sweep.retriever)
     if own_row not in {use.name for use in graph_of(plan.recipe)}:
         raise InputError(
-            f"sweep {plan.sweep.name}: as a DVC experiment only retriever_1 can be had without pre-training, where the "
-            f"recipe has the stage {UNPRETRAINED['retriever_1']}; leave {variant.name} out by --only"
+            f"sweep {plan.sweep.name}: as a DVC experiment only retriever_1 can run without pre-training, and only if "
+            f"the recipe has the stage {UNPRETRAINED['retriever_1']}; leave {variant.name} out with --only"
         )
     own = {plan.sweep.retriever, *(f"{plan.sweep.retriever}_{part}" for part in ("index", "run"))}
     renamed = {}
@@ -90,12 +91,12 @@ def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any
 
 
 def experiment_name(sweep: str, job: Job) -> str:
-    """A name that git takes for a reference."""
+    """A name that is valid as a git reference."""
     return re.sub(r"[^A-Za-z0-9+-]+", "-", f"{sweep}-{job.variant}-seed-{job.seed}")
 
 
 def literal(value: Any) -> str:
-    """A value in the grammar of DVC's `--set-param`, which is Hydra's."""
+    """A value in the grammar of DVC's `--set-param`, which is that of Hydra."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, list):
@@ -119,7 +120,7 @@ def _is_number(text: str) -> bool:
 
 
 def _program() -> str:
-    """DVC's program: that of this environment before any other."""
+    """DVC's program, preferably from this environment."""
     own = Path(sys.executable).with_name("dvc")
     found = str(own) if own.is_file() else shutil.which("dvc")
     if found is None:
@@ -130,10 +131,10 @@ def _program() -> str:
 def _check_workspace(folder: Path) -> None:
     for name in ("dvc.yaml", "params.yaml"):
         if not (folder / name).is_file():
-            raise InputError(f"{folder} has no {name}: --dvc works in a workspace; `stillhouse new FOLDER` makes one")
+            raise InputError(f"{folder} has no {name}: --dvc needs a workspace; make one with `stillhouse new FOLDER`")
     inside = subprocess.run(["git", "rev-parse", "--verify", "HEAD"], cwd=folder, capture_output=True, check=False)
     if inside.returncode:
         raise InputError(
-            f"{folder} is in no git repository with a commit, which DVC experiments need; in it, run "
+            f"{folder} is not in a git repository with a commit, which DVC experiments need; in it, run "
             "`git init && dvc config --unset core.no_scm && git add -A && git commit -m start`"
         )

@@ -15,7 +15,7 @@ SIGNIFICANT = 0.05
 
 
 FILES = ("comparison.json", "comparison.csv", "comparison.md")
-"""What `write_files` writes."""
+"""The files that `write_files` writes."""
 
 
 def write_files(table: Table, folder: Path) -> None:
@@ -25,7 +25,7 @@ def write_files(table: Table, folder: Path) -> None:
 
 
 def as_json(table: Table) -> dict[str, Any]:
-    """Everything that the table shows, as plain data."""
+    """All contents of the table as plain data."""
     sweep, order = table.sweep, agreement(table)
     return {
         "sweep": sweep.name,
@@ -45,7 +45,7 @@ def as_json(table: Table) -> dict[str, Any]:
 
 
 def as_csv(table: Table) -> str:
-    """One line a variant, one column a figure; empty where there is none."""
+    """One line per variant and one column per figure; missing figures are empty."""
     rows = []
     for row in table.rows:
         line: dict[str, object] = {"variant": row.variant.name, "seeds": " ".join(map(str, row.seeds))}
@@ -74,7 +74,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """The table for a README or a results page, with the paper's figures beside ours."""
+    """The table for a README or a results page, with the paper's figures next to ours."""
     sweep, published = table.sweep, table.sweep.measures
     heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
     heads += [as_text(name) for name in sweep.losses]
@@ -94,26 +94,26 @@ def as_markdown(table: Table) -> str:
 
 
 def footnotes(table: Table) -> list[str]:
-    """What a reader must know to read the table."""
+    """Notes on how to read the table."""
     sweep, seeds = table.sweep, len(table.sweep.seeds)
     spread = (
         f"mean over {seeds} seeds ± standard deviation"
         if seeds > 1
-        else "one seed, so the figures do not show how far another seed would move them"
+        else "one seed, so the figures do not show the variation between seeds"
     )
     notes = [f"{table.queries} {table.kind}test queries; {spread}."]
     if sweep.baseline in table.values:
         notes.append(
-            f"Δ is the difference to `{sweep.baseline}`, tested over queries (values averaged over seeds) by "
-            f"random sign flips; * holds after Holm's correction (p < {SIGNIFICANT})."
+            f"Δ is the difference from `{sweep.baseline}`, tested over queries (values averaged over seeds) with "
+            f"random sign flips; * is significant after Holm's correction (p < {SIGNIFICANT})."
         )
     else:
-        notes.append(f"The baseline `{sweep.baseline}` has no result, so nothing was tested against it.")
+        notes.append(f"The baseline `{sweep.baseline}` has no result, so there are no tests against it.")
     if sweep.measures:
         notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
     if order := agreement(table):
         notes.append(
-            f"Order of the {order.variants} variants by {order.ours} against the published order by "
+            f"Order of the {order.variants} variants by {order.ours} compared with the published order by "
             f"{order.published}: Kendall's tau {order.tau:.2f}."
         )
     notes += [

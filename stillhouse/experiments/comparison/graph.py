@@ -1,4 +1,4 @@
-"""The graph of one variant: what a comparison can measure, and how a recipe's graph becomes that of a variant."""
+"""The graph of one variant: the systems to measure, and how to derive the variant's graph from the recipe's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RUN, CURVES = "run", "curves"
 
 
 def with_stages(recipe: Recipe, stages: Mapping[str, Any]) -> Recipe:
-    """The recipe with rows put into its section `stages`."""
+    """The recipe with rows added to its section `stages`."""
     return {**recipe, STAGES: {**recipe.get(STAGES, {}), **stages}} if stages else recipe
 
 
 def systems(graph: Iterable[Use]) -> dict[str, str]:
-    """What a comparison can measure, and the `use/output` that is each one's run."""
+    """The systems that a comparison can measure, with the `use/output` of each one's run."""
     graph = list(graph)
     names = {use.name for use in graph}
     trained_runs = {name: f"{name}_run/run" for name in (*trained(graph), RERANKED)}
@@ -37,7 +37,7 @@ def systems(graph: Iterable[Use]) -> dict[str, str]:
 
 
 def seeded(uses: Iterable[Use]) -> list[str]:
-    """The uses that a comparison's seed goes to: the trainings from pre-training on; what comes before is the same."""
+    """The uses that get a comparison's seed: pre-training and everything after it; earlier uses stay the same."""
     uses = list(uses)
     after = below({PRETRAINING, *trained(uses)}, uses)
     return [
@@ -48,15 +48,14 @@ def seeded(uses: Iterable[Use]) -> list[str]:
 
 
 def trained(uses: Iterable[Use]) -> list[str]:
-    """The retrievers that a comparison can be of; that without pre-training is the variant `pretraining: false`."""
+    """The retrievers to compare; the variant `pretraining: false` covers the one without pre-training."""
     return [use.name for use in uses if use.step_name == "train-retriever" and use.name != UNPRETRAINED]
 
 
 def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
     """The graph with other inputs, `use.port` -> `use/output` of an earlier use.
 
-    Raises `InputError` for an input that there is not, and for an output that no earlier use makes or that is of
-    another kind.
+    Raises `InputError` for an unknown input, and for an output that no earlier use makes or that has another kind.
     """
     changed = list(graph)
     for key, source in inputs.items():
@@ -80,30 +79,30 @@ def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list
 
 
 def refuse_other_graphs(sweep: Sweep, surface: str, *, stages: bool = False) -> None:
-    """Refuses sweeps that need another graph than the recipe's where it cannot be changed.
+    """Raises `InputError` for sweeps that change the recipe's graph, which `surface` does not support.
 
-    With `stages` new stages are taken, for every variant has them.
+    With `stages`, new stages are allowed, because all variants have them.
     """
     for variant in sweep.variants:
         changes = f"gives {', '.join(variant.inputs)} another input" if variant.inputs else ""
         changes = f"measures {variant.retriever}" if variant.retriever and not changes else changes
         if changes:
             raise InputError(
-                f"sweep {sweep.name}: {variant.name} {changes}, which {surface} cannot; run it here, or leave "
-                f"{variant.name} out by --only"
+                f"sweep {sweep.name}: {variant.name} {changes}, which {surface} does not support; run it here, or "
+                f"leave {variant.name} out with --only"
             )
     if sweep.losses or (sweep.stages and not stages):
         what = f"measures {', '.join(sweep.losses)}" if sweep.losses else f"adds the stages {', '.join(sweep.stages)}"
-        raise InputError(f"sweep {sweep.name} {what}, which {surface} cannot; run it here")
+        raise InputError(f"sweep {sweep.name} {what}, which {surface} does not support; run it here")
 
 
 def unpretrained(use: Use) -> Use:
-    """The use with the starting model where the pre-trained encoder would be."""
+    """The use with the initial model in place of the pre-trained encoder."""
     return replace(use, inputs={port: START if source == ENCODER else source for port, source in use.inputs.items()})
 
 
 def training(name: str, graph: Sequence[Use], sweep: Sweep) -> str:
-    """The name of a use whose held-out loss a sweep asks for. Raises `InputError` where there is no such training."""
+    """The name of a training whose held-out loss a sweep reports. Raises `InputError` for an unknown training."""
     trainings = [use.name for use in graph if any(port.name == CURVES for port in use.step.outputs)]
     if name not in trainings:
         raise InputError(f"sweep {sweep.name}: losses: there is no training {name!r}; {nearest(name, trainings)}")
@@ -111,7 +110,7 @@ def training(name: str, graph: Sequence[Use], sweep: Sweep) -> str:
 
 
 def evaluation(system: str, run: str, pretrained: bool) -> Use:
-    """The evaluation of one system, with the loss curves of its trainings."""
+    """The evaluation of one system, with the loss curves of its training runs."""
     name = system if pretrained or system != "retriever_1" else UNPRETRAINED
     inputs = {"corpus": "ingest/corpus", f"{RUN}/{name}": run}
     if system == RERANKED:
@@ -124,7 +123,7 @@ def evaluation(system: str, run: str, pretrained: bool) -> Use:
 
 
 def below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
-    """The named uses and every one that reads, directly or not, what they write."""
+    """The named uses and all uses that depend on them, directly or indirectly."""
     found = set(names)
     for use in uses:
         if any(source.split("/")[0] in found for source in use.inputs.values()):

@@ -1,4 +1,4 @@
-"""What one run of a variant left behind: per-query values, loss curves, signals, token coverage, speed and memory."""
+"""The results of one run of a variant: per-query values, loss curves, signals, token coverage, speed and memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One variant under one seed.
+    """One variant with one seed.
 
-    `test` and `dev`: float64 columns named by the measures, indexed by `query_id`; dev may be empty. `signals`: columns
-    `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage` (float64).
-    `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank,
-    in_passage}]}.
-    `losses` has the sweep's figures that are the lowest held-out loss of some training, by their names.
-    `failure` says why there is nothing of all that. Speed is in passages a second, memory in MiB; 0 = not known.
+    `test` and `dev`: float64 columns named after the measures, indexed by `query_id`; dev may be empty. `signals`:
+    columns `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage`
+    (float64). `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank,
+    in_passage}]}. `losses` maps the sweep's loss figures to the lowest held-out loss of their training. `failure` is
+    the reason if there are no results. Speed is in passages per second, memory in MiB; 0 = unknown.
     """
 
     variant: str
@@ -63,10 +62,10 @@ def read_outcome(
     timing: Mapping[str, Any] | None,
     losses: Mapping[str, Path] | None = None,
 ) -> Outcome:
-    """Reads the folder of an evaluation of one system and, where there was a pre-training, that of its curves.
+    """Read the evaluation folder of one system and, if it was pre-trained, the folder of its curves.
 
-    `timing` holds what timings.json says of the pre-training; `losses` maps figures to the curves whose lowest held-out
-    loss each is. Raises `InputError` for a missing or damaged file.
+    `timing` is the pre-training's entry in timings.json; `losses` maps loss figures to the curves that provide them.
+    Raises `InputError` for a missing or damaged file.
     """
     values = read_per_query(evaluation)
     systems = list(values)
@@ -94,7 +93,7 @@ def read_outcome(
 def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
     """{system: {split: per-query values}} of an evaluation's `per_query.parquet`.
 
-    Where a split has labelled queries the values are theirs; else those of the synthetic ones, made from the corpus.
+    The values are for the labelled queries of a split or, if it has none, for the synthetic ones made from the corpus.
     """
     path = evaluation / "per_query.parquet"
     try:
@@ -113,7 +112,7 @@ def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
 
 
 def read_signals(curves: Path) -> pd.DataFrame:
-    """The signals of a pre-training: `heldout_loss` of curves.csv, then whatever signals.csv has."""
+    """The signals of a pre-training run: `heldout_loss` from curves.csv, then all signals in signals.csv."""
     losses = _csv(curves / "curves.csv", ["step", "train_loss", "heldout_loss"])
     if losses is None:
         raise InputError(f"{curves / 'curves.csv'} does not exist; run the pre-training that writes {curves} again")
@@ -125,16 +124,16 @@ def read_signals(curves: Path) -> pd.DataFrame:
 
 
 def lowest_loss(curves: Path) -> float:
-    """The lowest held-out loss of a training. Raises `InputError` where none was measured."""
+    """The lowest held-out loss of a training. Raises `InputError` if none was measured."""
     signals = read_signals(curves)
     losses = signals.loc[signals["signal"] == "heldout_loss", "value"]
     if losses.empty:
-        raise InputError(f"{curves} has no held-out loss; give its training an objective")
+        raise InputError(f"{curves} has no held-out loss; set an objective for its training")
     return float(losses.min())
 
 
 def read_coverage(curves: Path) -> pd.DataFrame:
-    """Token coverage at k of the parameters that were kept, from coverage.csv; empty where there is none."""
+    """Token coverage at k of the parameters that were kept, from coverage.csv; empty without the file."""
     coverage = _csv(curves / "coverage.csv", ["k", "coverage"])
     if coverage is None:
         return empty_coverage()
@@ -142,7 +141,7 @@ def read_coverage(curves: Path) -> pd.DataFrame:
 
 
 def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
-    """The passages of coverage_examples.json with the tokens that their vectors rank first; none without the file."""
+    """The passages of coverage_examples.json with the tokens that their vectors rank first; empty without the file."""
     path = curves / "coverage_examples.json"
     if not path.is_file():
         return ()
@@ -155,7 +154,7 @@ def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
             }
             for item in content
         )
-    except KeyError as error:  # written by an earlier version, or by another hand
+    except KeyError as error:  # written by an earlier version or edited by hand
         raise InputError(f"{path} has no field {error}; run the pre-training that writes {curves} again") from None
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error}); run the pre-training that writes {curves} again") from None
@@ -168,7 +167,7 @@ def _ranked_token(token: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _csv(path: Path, columns: list[str]) -> pd.DataFrame | None:
-    """A CSV file with at least these columns; None where there is no file."""
+    """A CSV file with at least these columns, or None if the file does not exist."""
     if not path.is_file():
         return None
     try:

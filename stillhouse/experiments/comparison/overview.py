@@ -1,4 +1,4 @@
-"""A sweep under all its conditions as one table, as its paper prints it: our figures, the paper's in brackets."""
+"""A sweep under all its conditions as one table, as in its paper: our figures, the paper's in brackets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OVERVIEW = "overview.md"
 
 
 def as_markdown(sweep: Sweep, tables: Mapping[str, Table]) -> str:
-    """One line a variant, and for each condition a column for each measure that its paper reports and we have.
+    """One line per variant, and for each condition one column per measure that the paper reports and we have.
 
-    `tables` holds the tables by condition; one that has no result is not among them. A condition without published
+    `tables` holds the tables by condition, without conditions that have no result. A condition without published
     figures shows its first measure.
     """
     titles = {condition.name: condition.title for condition in sweep.conditions}
@@ -28,7 +28,7 @@ def as_markdown(sweep: Sweep, tables: Mapping[str, Table]) -> str:
     for variant in sweep.variants:
         rows = [(tables[name], tables[name].row(variant.name), published) for name, published in columns]
         lines.append(_line([as_text(variant.title), *(_cell(*row) for row in rows)]))
-    lines += ["", "Ours, and in brackets the published figure; of each condition `comparison.html` says more.", ""]
+    lines += ["", "Our figures, published ones in brackets. See each condition's `comparison.html` for details.", ""]
     for name, table in tables.items():
         lines += [f"## {as_text(titles[name])}", "", *(f"- {text}" for text in footnotes(table)), ""]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The comparison as one self-contained HTML page: no script, no outside resource, everything escaped."""
+"""The comparison as one self-contained HTML page: no scripts, no external resources, everything escaped."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from stillhouse.experiments.comparison.table import Row, Table, agreement, plain
 
 PAGE = "comparison.html"
 EXAMPLES = 3
-"""Passages whose first tokens are shown."""
+"""How many passages to show with their top-ranked tokens."""
 
 
 def write_page(table: Table, outcomes: Sequence[Outcome], folder: Path, queries: Sequence[Example] = ()) -> Path:
-    """Writes the page and returns its path. `queries` are examples whose systems are the variants' names."""
+    """Write the page and return its path. `queries` are examples with the variants' names as systems."""
     path = folder / PAGE
     path.write_text(render(table, outcomes, queries), encoding="utf-8")
     return path
 
 
 def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example] = ()) -> str:
-    """The page as text; the same content gives the same text."""
+    """The page as text; equal content gives equal text."""
     here = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -82,7 +82,7 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
 
 
 def headline(table: Table) -> dict[str, Any]:
-    """The best variant (on dev) against the baseline, by the first measure on test."""
+    """The best variant (on dev) compared with the baseline, by the first measure on test."""
     measure, best = table.measures[0], table.best
     by_dev = all(row.dev for row in table.done)
     against = best.figures[measure].against
@@ -91,7 +91,7 @@ def headline(table: Table) -> dict[str, Any]:
     if against:
         verdict = "better than" if against.difference > 0 else "worse than"
         if against.low <= 0 <= against.high:
-            verdict = "not to be told apart from"
+            verdict = "not clearly different from"
     title = best.variant.title
     return {
         "best": title[0].upper() + title[1:] if " " in title else title,
@@ -106,9 +106,9 @@ def headline(table: Table) -> dict[str, Any]:
 
 
 def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """For some passages the tokens that each variant's vector ranks first, and which are in the passage.
+    """For some passages, the tokens that each variant's vector ranks first, and whether they are in the passage.
 
-    A passage is shown with every variant that has it, of the first seed that has it.
+    A passage is shown with every variant that has it, from the first seed that has it.
     """
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for outcome in outcomes:
@@ -154,7 +154,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
 
 
 def _settings(row: Row) -> str:
-    """What the variant changes, in words; nothing where its name says it all."""
+    """The variant's changed settings as text, without those that its name shows."""
     changed = {key: value for key, value in row.variant.overrides.items() if str(value) not in row.variant.title}
     return " · ".join(f"{key.split('.')[1].replace('_', ' ')} {value}" for key, value in changed.items())
 

@@ -1,8 +1,8 @@
-"""What a comparison runs: for every variant and seed the uses it needs, their settings, and where their outputs lie.
+"""The plan of a comparison: for every variant and seed its uses, their settings, and the places of their outputs.
 
-A use lies in one of four places, so that nothing is made twice: `shared` by all; `shared/seed-1` when only the seed
-changes it (pre-training, where only the fine-tuning is varied); `<variant>`; `<variant>/seed-1`. What a condition of
-the sweep changes lies in the same places below `<condition>`; the rest is shared by the conditions.
+Outputs are in one of four places, so that nothing is computed twice: `shared` by all; `shared/seed-1` if they depend
+only on the seed (such as pre-training if only the fine-tuning varies); `<variant>`; `<variant>/seed-1`. Outputs that a
+condition of the sweep changes are in the same places below `<condition>`; conditions share the rest.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from stillhouse.workflow.recipes import Recipe, configs
 SHARED = "shared"
 
 Adjust = Callable[[Use, Any], Any]
-"""Changes the settings of a use, as `small.small` does."""
+"""Changes the settings of a use, like `small.small`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One variant under one seed; `uses` in the order in which they run, `places` below the comparison's folder."""
+    """One variant with one seed; `uses` are in running order, `places` are relative to the comparison's folder."""
 
     variant: str
     seed: int
@@ -60,12 +60,12 @@ class Job:
         return self.places[EVALUATION]
 
     def output(self, use: str, port: str) -> Path | None:
-        """An output's path relative to the comparison's folder; None where the job has no such use."""
+        """An output's path relative to the comparison's folder, or None if the job has no such use."""
         return self.places[use] / ARTIFACTS / use / port if use in self.places else None
 
     @property
     def run(self) -> Path:
-        """The run that is measured, relative to the comparison's folder."""
+        """The measured run, relative to the comparison's folder."""
         source = next(source for key, source in self.uses[-1].inputs.items() if key.startswith(f"{RUN}/"))
         use, port = source.split("/")
         return self.places[use] / ARTIFACTS / use / port
@@ -73,9 +73,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """`reference` measures BM25 and the starting model, for every variant to stand beside.
+    """`reference` measures BM25 and the initial model, to compare every variant with.
 
-    `recipe` are the sections as they were written, the sweep's own settings put in.
+    `recipe` has the recipe's sections with the sweep's own settings applied.
     """
 
     sweep: Sweep
@@ -85,7 +85,7 @@ class Plan:
 
 
 def run_name(variant: str, seed: int) -> str:
-    """What one run of a comparison is called."""
+    """The name of one run of a comparison."""
     return f"{variant}, seed {seed}"
 
 
@@ -95,20 +95,18 @@ def as_it_is(use: Use, config: Any) -> Any:
 
 
 def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> Plan:
-    """Lays out a sweep over a recipe. Raises `InputError` for a setting or a value that there is not.
+    """Plan a sweep over a recipe. Raises `InputError` for an unknown setting or an invalid value.
 
-    A sweep with conditions is planned under each of them: `plans`.
+    For a sweep with conditions use `plans`.
     """
     if sweep.conditions:
         names = ", ".join(condition.name for condition in sweep.conditions)
-        raise InputError(f"sweep {sweep.name} has conditions: choose one by `stillhouse compare --under`: {names}")
+        raise InputError(f"sweep {sweep.name} has conditions: choose one with `stillhouse compare --under`: {names}")
     recipe = with_stages(recipe, sweep.stages)
     graph = graph_of(recipe, f"{where} with the stages of sweep {sweep.name}" if sweep.stages else where)
     runs = systems(graph)
     if PRETRAINING not in {use.name for use in graph} and any(variant.pretraining for variant in sweep.variants):
-        raise InputError(
-            f"{where} leaves {PRETRAINING} out, which sweep {sweep.name} varies; take it back into `stages`"
-        )
+        raise InputError(f"{where} leaves out {PRETRAINING}, which sweep {sweep.name} varies; put it back in `stages`")
 
     def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
         found = configs(recipe, where)
@@ -127,13 +125,13 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_i
         recipe_of_variant = merged(base, variant.overrides)
         settings = settings_of(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
         jobs += [_job(graph, sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
-    # All variants of one seed come before the next seed, so that a comparison that is stopped early is still one.
+    # All variants run with one seed before the next, so that a comparison is usable even if it is stopped early.
     order = {seed: i for i, seed in enumerate(sweep.seeds)}
     return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
 
 
 def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> dict[str, Plan]:
-    """The plan under each condition by its name, in one folder for all; of a sweep without conditions its own as ""."""
+    """The plan for each condition by name, in one common folder. A sweep without conditions has one plan, ""."""
     if not sweep.conditions:
         return {"": make_plan(sweep, recipe, where, adjust)}
     return {
@@ -143,7 +141,7 @@ def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -
 
 
 def _apart(plan: Plan, condition: Condition) -> Plan:
-    """The plan with what its condition changes, and its evaluations, below folders of conditions' names."""
+    """The plan with its evaluations and the outputs that its condition changes moved below folders of conditions."""
     sections = {key.split(".")[0] for key in condition.overrides}
 
     def moved(job: Job) -> Job:
@@ -155,7 +153,7 @@ def _apart(plan: Plan, condition: Condition) -> Plan:
 
 
 def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The recipe with `use.field` values put in."""
+    """The recipe with `use.field` values applied."""
     result = {name: dict(values) for name, values in recipe.items()}
     for key, value in overrides.items():
         use, field = key.split(".")
@@ -194,7 +192,7 @@ def _job(
 
 
 def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
-    """The title of one run's evaluation, by which it can be told apart from all others of the sweep."""
+    """The title of one run's evaluation, unique within the sweep."""
     return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
 
 
@@ -203,7 +201,7 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
     runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
     if not runs:
         raise InputError(
-            "a comparison stands beside BM25 or the start; the recipe's `stages` leave both out: take one back"
+            "a comparison needs BM25 or the initial model as a reference, but `stages` leaves out both: put one back"
         )
     uses = needed(graph, [source.split("/")[0] for source in runs.values()])
     uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs))
@@ -211,7 +209,7 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
 
 
 def check_name(name: str) -> str:
-    """A sweep's name as a folder. Raises `InputError` for one that cannot be one."""
+    """A sweep's name, checked. Raises `InputError` if it is not valid as a folder's name."""
     if not NAME.fullmatch(name):
         raise InputError(f"a comparison cannot be called {name!r}; use letters, digits and . _ + -")
     return name

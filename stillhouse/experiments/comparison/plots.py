@@ -1,4 +1,4 @@
-"""The comparison's plots: figures with intervals, ours beside the paper's, signals over steps, coverage over k."""
+"""The comparison's plots: figures with intervals, ours next to the paper's, signals over steps, coverage over k."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABELS, ROW = 200, 34
 
 
 def colours(sweep: Sweep) -> dict[str, int]:
-    """The number of every variant's colour, the same in all plots."""
+    """The number of each variant's colour, the same in all plots."""
     return {variant.name: i for i, variant in enumerate(sweep.variants)}
 
 
@@ -61,7 +61,7 @@ def interval_plot(table: Table, outcomes: Sequence[Outcome], references: dict[st
 
 
 def published_plot(table: Table) -> Markup:
-    """The paper's figures and ours, each on its own scale, in the paper's order; empty without published figures."""
+    """The paper's figures and ours on separate scales, in the paper's order; empty without published figures."""
     if not table.sweep.measures:
         return Markup("")
     published = table.sweep.measures[0]
@@ -101,7 +101,7 @@ def published_plot(table: Table) -> Markup:
 def curve_plot(
     curves: Sequence[Curve], sweep: Sweep, name: str, x_label: str = "step", *, wide: bool = False
 ) -> Markup:
-    """One line a variant, with the range of its seeds as a band."""
+    """One line per variant, with the range of its seeds as a band."""
     colour, titles = colours(sweep), {variant.name: variant.title for variant in sweep.variants}
     width, height = (760, 300) if wide else (330, 236)
     values = np.concatenate([np.concatenate([curve.low, curve.high]) for curve in curves])
@@ -120,13 +120,13 @@ def curve_plot(
         parts.append(svg.path(xs, ys, svg.colour(index), svg.dash(index), title))
         if len(xs) <= 12:
             parts += [svg.dot(px, py, 2.5, svg.colour(index)) for px, py in zip(xs, ys)]
-    return svg.image(width, height, parts, f"{name} over {x_label}, one line a variant")
+    return svg.image(width, height, parts, f"{name} over {x_label}, one line per variant")
 
 
 def axis_plot(table: Table) -> Markup:
-    """The first measure over the setting named by the sweep's `axis`, one line for each group of other settings.
+    """The first measure over the setting in the sweep's `axis`, one line per objective.
 
-    Empty without an axis, or where fewer than two variants give it a number.
+    Empty without an axis, or if fewer than two variants have a number for it.
     """
     axis, measure = table.sweep.axis, table.measures[0]
     groups: dict[str, list[tuple[float, float, float, float]]] = {}

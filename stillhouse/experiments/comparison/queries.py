@@ -1,4 +1,4 @@
-"""Queries that tell the variants apart, as SimLM Tables 9 and 14 show them, but chosen by rule."""
+"""Queries on which the variants differ, as in SimLM Tables 9 and 14, but chosen by rule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stillhouse.experiments.comparison.table import Table
 
 
 def variant_examples(table: Table, corpus: Path, runs: Mapping[str, Path]) -> list[Example]:
-    """The sweep's `examples` queries that tell the baseline and the best other variant apart, with every answer.
+    """The `examples` queries on which the baseline and the best other variant differ most, with every answer.
 
-    `runs` maps a variant to the run folder of its first seed. The baseline is the first system of an example and the
-    best of the others the last, for that is the pair whose differences choose the queries.
+    `runs` maps a variant to the run folder of its first seed. The baseline comes first in an example and the best of
+    the others last, because the differences between these two choose the queries.
     """
     names = [row.variant.name for row in table.done if row.variant.name in runs]
     if len(names) < 2 or not table.sweep.examples:

@@ -1,4 +1,4 @@
-"""Runs a comparison's plan: skips what is done, shares what is the same, and goes on when one variant fails."""
+"""Runs a comparison's plan: skips finished work, shares common work, and continues if a variant fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Timed = Callable[[Use, Any, Path], Timing]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job has no result. `bad_input` when the user can mend it."""
+    """Why a job has no result. `bad_input`: the user can fix it."""
 
     use: str
     reason: str
@@ -37,10 +37,10 @@ class Failure:
 
 @dataclass
 class Runner:
-    """Runs jobs in `folder`. What was looked at once in this process is not looked at again.
+    """Runs jobs in `folder` and checks each use only once per process.
 
-    `timed` runs a pre-training and measures it; the figures are kept in `folder`/timings.json by the place of the
-    pre-training, apart from the artifacts, since they differ from machine to machine.
+    `timed` runs a pre-training and measures it. The figures go to `folder`/timings.json by the place of the
+    pre-training, separate from the artifacts because they depend on the machine.
     """
 
     folder: Path
@@ -50,9 +50,9 @@ class Runner:
     failed: dict[Path, Failure] = field(default_factory=dict)
 
     def run(self, plan: Plan) -> dict[tuple[str, int], Failure]:
-        """Runs everything and returns the jobs that failed, by variant and seed.
+        """Run everything and return the failed jobs, by variant and seed.
 
-        Raises what the uses raise that all variants share: without them there is nothing to compare.
+        Errors in the uses that all variants share are raised: without them there is nothing to compare.
         """
         self.log(f"shared by all variants: {', '.join(use.name for use in plan.reference.uses)}")
         failure = self.run_job(plan.reference, catch=False)
@@ -72,7 +72,7 @@ class Runner:
         return failures
 
     def run_job(self, job: Job, *, catch: bool = True) -> Failure | None:
-        """Runs one job and returns why it failed, if it did."""
+        """Run one job and return why it failed, or None."""
         for use in job.uses:
             root = self.folder / job.places[use.name] / ARTIFACTS
             key = root / use.name
@@ -97,7 +97,7 @@ class Runner:
             self._link(source.split("/")[0], job, root)
         place = root / use.name
         refuse_foreign_use(self.folder, place)
-        if place.is_symlink():  # shared in an earlier sweep of this name, and no more
+        if place.is_symlink():  # shared in an earlier sweep of this name, but not now
             place.unlink()
         config = job.configs[use.name]
         if up_to_date(use, config, root):
@@ -109,7 +109,7 @@ class Runner:
             execute(use.step, config, use.input_paths(root), use.output_paths(root))
 
     def _link(self, name: str, job: Job, root: Path) -> None:
-        """Makes `root`/name lead to where the use's outputs lie, so that every artifacts folder is whole by itself."""
+        """Link `root`/name to the use's outputs, so that every artifacts folder is complete."""
         target, link = self.folder / job.places[name] / ARTIFACTS / name, root / name
         if target == link:
             return
@@ -120,20 +120,20 @@ class Runner:
         refuse_foreign_use(self.folder, link)
         if link.is_symlink():
             link.unlink()
-        elif link.exists():  # the variant's own in an earlier sweep of this name
+        elif link.exists():  # the variant had its own in an earlier sweep of this name
             shutil.rmtree(link)
         link.symlink_to(relative, target_is_directory=True)
 
 
 def refuse_foreign_use(folder: Path, place: Path) -> None:
-    """Raises `InputError` where the place of a use in a comparison's `folder` holds what no comparison put there.
+    """Raises `InputError` if the place of a use in a comparison's `folder` holds something that no comparison made.
 
-    That are outputs of a step, or a link to those of another place in the same folder.
+    A comparison makes outputs of a step, or a link to such outputs elsewhere in the same folder.
     """
     if place.is_symlink():
         target = Path(os.path.normpath(place.parent / place.readlink()))
         if target.name != place.name or Path(os.path.normpath(folder)) not in target.parents:
-            raise InputError(f"{place} is a link that no comparison made; move it away, or name another --folder")
+            raise InputError(f"{place} is a link that no comparison made; move it away, or choose another --folder")
         return
     refuse_file_above(place / "output")
     for output in sorted(place.iterdir()) if place.is_dir() else ():
@@ -141,14 +141,14 @@ def refuse_foreign_use(folder: Path, place: Path) -> None:
 
 
 def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
-    """Adds one training's figures to timings.json."""
+    """Add one training's figures to timings.json."""
     kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
     with own_file(folder / TIMINGS) as path:
         write_json(path, kept)
 
 
 def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """What timings.json says; nothing where there is none or it is damaged, since it can be measured again only."""
+    """The contents of timings.json; empty if it is missing or damaged."""
     try:
         content = json.loads((folder / TIMINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Signals over training steps, averaged over seeds: one curve a variant, with the range of the seeds as its band."""
+"""Signals over training steps, averaged over seeds: one curve per variant, with the range of the seeds as a band."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillhouse.experiments.comparison.sweep import Sweep
 
 @dataclass(frozen=True)
 class Curve:
-    """A signal of one variant: at every step the mean over seeds and the extreme seeds; float64, all of one length."""
+    """A signal of one variant: at every step the mean, lowest and highest seed; float64, all of equal length."""
 
     variant: str
     steps: np.ndarray
@@ -24,7 +24,7 @@ class Curve:
 
 
 def signal_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, list[Curve]]:
-    """{signal: curves in the order of the variants}; held-out loss first."""
+    """{signal: curves in the order of the variants}, held-out loss first."""
     names: dict[str, None] = {}
     for outcome in outcomes:
         names |= dict.fromkeys(str(name) for name in outcome.signals["signal"].unique())
@@ -32,7 +32,7 @@ def signal_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, list[C
 
 
 def coverage_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Curve]:
-    """Token coverage over k, one curve a variant (BoW Figures 2 and 4); `steps` holds k."""
+    """Token coverage over k, one curve per variant (BoW Figures 2 and 4); `steps` holds k."""
     curves = []
     for variant in sweep.variants:
         found = [o.coverage for o in outcomes if o.variant == variant.name and len(o.coverage)]

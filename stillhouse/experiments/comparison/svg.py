@@ -1,7 +1,7 @@
-"""Small pieces of SVG text: axes with round ticks, lines, bands and dots, coloured by the page's variables.
+"""Small pieces of SVG: axes with round ticks, lines, bands and dots, coloured by the page's variables.
 
-Everything is drawn in a box of the given size in CSS pixels, so that text has the page's size. The same numbers give
-the same text.
+Everything is drawn in a box of the given size in CSS pixels, so that text has the page's size. Equal numbers give equal
+output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 COLOURS = 8
 DASHES = ("", "6 3", "2 3")
-"""With more variants than colours the colours begin again with another dash."""
+"""If there are more variants than colours, the colours repeat with another dash pattern."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Scale:
 
 
 def padded(values: Sequence[float] | np.ndarray, share: float = 0.06) -> tuple[float, float]:
-    """A range that holds all values with some room on both sides; never empty."""
+    """A range that contains all values with some room on both sides; never empty."""
     low, high = float(np.min(values)), float(np.max(values))
     room = (high - low) * share or abs(high) * share or 0.5
     return low - room, high + room
@@ -49,7 +49,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A tick's text: 0.25, 40, 12k."""
+    """A tick's label: 0.25, 40, 12k."""
     if abs(value) >= 10_000 and value % 1000 == 0:
         return f"{value / 1000:g}k"
     return f"{value:g}".replace("-", "−")
@@ -92,13 +92,13 @@ def band(xs: Sequence[float], low: Sequence[float], high: Sequence[float], fill:
 
 
 def image(width: float, height: float, parts: Sequence[str], description: str) -> Markup:
-    """The element, with the description for those who cannot see it."""
+    """The SVG element, with a description for screen readers."""
     head = f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img"'
     return Markup(f'{head} aria-label="{escape(description)}">\n' + "\n".join(parts) + "\n</svg>")
 
 
 def axes(x: Scale, y: Scale, x_label: str, x_ticks: int = 5, y_ticks: int = 5) -> list[str]:
-    """Horizontal rules with their numbers at the left, numbers below, and the name of the x axis."""
+    """Horizontal rules with numbers on the left, numbers below, and the name of the x axis."""
     parts = []
     for value in ticks(y.low, y.high, y_ticks):
         parts += [

@@ -1,24 +1,24 @@
-"""A sweep as data: variants of one recipe, each with the settings that it changes and what a paper reports of it.
+"""A sweep as data: variants of one recipe, each with its changed settings and the figures that a paper reports.
 
     title: Replace rates
     baseline: "30-50"
-    overrides: {pretraining.objective: simlm}          # of every variant
+    overrides: {pretraining.objective: simlm}          # for every variant
     variants:
       - name: "15-15"
         overrides: {pretraining.encoder_mlm_probability: 0.15, pretraining.decoder_mlm_probability: 0.15}
         published: {MRR@10: 37.6}
       - name: none
-        pretraining: false                             # fine-tunes the model that pre-training would start from
+        pretraining: false                             # fine-tunes the initial model without pre-training
 
-or, in the place of `variants`, `grid: {pretraining.objective: [mlm, simlm], pretraining.epochs: [1, 2]}`. A setting is
-named `use.field`; whether there is such a one is for the reader of recipes to say. `{word}` as a value stands for what
-the person who runs the sweep gives for `word`; `arguments` says what that is. With `conditions` (`conditions.py`) the
-variants are compared once under each, and `published` maps a condition to its figures.
+or, instead of `variants`, `grid: {pretraining.objective: [mlm, simlm], pretraining.epochs: [1, 2]}`. A setting is
+named `use.field`; the recipe reader checks that it exists. A value `{word}` is a placeholder that the user fills in
+with `--with`; `arguments` describes it. With `conditions` (`conditions.py`) the variants are compared under each
+condition, and `published` maps conditions to figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,12 @@ TEXTS = ("title", "note", "source", "published_on", "recipe", "retriever", "axis
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What is compared. `overrides` are those of every variant; a variant's own come after them.
+    """A comparison. `overrides` apply to every variant, before the variant's own.
 
-    `recipe` is what the variants change where the person who runs the sweep names no other, and `stages` changes the
-    recipe's section of that name. `retriever` is the fine-tuning whose retriever is measured, or `reranked`. `losses`
-    maps the name of a figure to the training whose lowest held-out loss it is. `axis` is the setting that stands on the
-    x axis of a plot, `examples` how many queries are shown that tell the variants apart.
+    `recipe` is the default recipe that the variants change, and `stages` changes its section of that name. `retriever`
+    is the fine-tuning whose retriever is measured, or `reranked`. `losses` maps the name of a figure to a training; the
+    figure is its lowest held-out loss. `axis` is the setting on the x axis of a plot, and `examples` the number of
+    example queries on which the variants differ.
     """
 
     name: str
@@ -89,13 +89,13 @@ class Sweep:
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """The sweep as plain data that `make_sweep` reads."""
+        """The sweep as plain data that `make_sweep` can read."""
         content = {key: plain(value) for key, value in vars(self).items() if key != "name"}
         content["conditions"] = [condition.plain() for condition in self.conditions]
         return content | {"seeds": list(self.seeds), "variants": [variant.plain() for variant in self.variants]}
 
     def under(self, name: str) -> Sweep:
-        """The sweep under one of its conditions, which is a sweep without any. Raises `InputError` for another name."""
+        """The sweep for one condition, as a sweep without conditions. Raises `InputError` for an unknown name."""
         known = {condition.name: condition for condition in self.conditions}
         if name not in known:
             hint = nearest(name, known) if known else "it has none"
@@ -126,19 +126,19 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Reads a sweep's file. Raises `InputError` for a key that is unknown, missing or ill-formed."""
+    """Read a sweep's file. Raises `InputError` for unknown, missing or invalid keys."""
     try:
         content = read_yaml(path)
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; `stillhouse compare --list` shows sweeps") from None
+        raise InputError(f"{path} does not exist; `stillhouse compare --list` lists the sweeps") from None
     return make_sweep(path.stem, content, str(path))
 
 
 def make_sweep(name: str, content: Any, where: str) -> Sweep:
-    """A sweep from plain data; `where` names the place for messages. Raises `InputError` as `read_sweep`."""
+    """A sweep from plain data; `where` names the source in messages. Raises `InputError` like `read_sweep`."""
     refuse_unknown(content, KEYS, where)
     if ("variants" in content) == ("grid" in content):
-        raise InputError(f"{where}: give either `variants`, a list, or `grid`, values for settings")
+        raise InputError(f"{where}: give either `variants` (a list) or `grid` (values for settings)")
     values = {key: value for key, value in content.items() if key not in ("variants", "grid")}
     for key in TEXTS:
         if not isinstance(values.setdefault(key, Sweep.__dataclass_fields__[key].default), str):
@@ -153,7 +153,7 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
     values["seeds"] = _seeds(values.get("seeds", [42]), where)
     values["conditions"] = read_conditions(values.get("conditions", []), where)
     values["arguments"] = read_words(
-        values.get("arguments", {}), f"{where}: arguments must map a word to what it stands for"
+        values.get("arguments", {}), f"{where}: arguments must map a word to its description"
     )
     values["losses"] = read_words(
         values.get("losses", {}), f"{where}: losses must map a name to a training, as in MLM loss: mlm_loss"
@@ -166,7 +166,7 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
 
 
 def checked(sweep: Sweep, where: str) -> Sweep:
-    """The sweep with a baseline. Raises `InputError` for names that cannot be folders or stand twice."""
+    """The sweep with a baseline. Raises `InputError` for names that are duplicate or invalid as folders."""
     names = [variant.name for variant in sweep.variants]
     conditions = [condition.name for condition in sweep.conditions]
     refuse_names(names, "variant", where)
@@ -178,7 +178,7 @@ def checked(sweep: Sweep, where: str) -> Sweep:
         for name in variant.published_under:
             if name not in conditions:
                 raise InputError(
-                    f"{where} ({variant.name}): published: {shown(name)} is no condition; "
+                    f"{where} ({variant.name}): published: {shown(name)} is not a condition; "
                     + (nearest(name, conditions) if conditions else "there are none")
                 )
         if conditions and variant.published:
@@ -186,17 +186,19 @@ def checked(sweep: Sweep, where: str) -> Sweep:
                 f"{where} ({variant.name}): published must map conditions ({', '.join(conditions)}) to figures"
             )
     if sweep.baseline and sweep.baseline not in names:
-        raise InputError(f"{where}: baseline {shown(sweep.baseline)} is no variant; {nearest(sweep.baseline, names)}")
+        raise InputError(
+            f"{where}: baseline {shown(sweep.baseline)} is not a variant; {nearest(sweep.baseline, names)}"
+        )
     return replace(sweep, baseline=sweep.baseline or (NONE if NONE in names else names[0]))
 
 
 def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
-    """The sweep with its `{word}` values replaced.
+    """The sweep with its `{word}` values filled in.
 
-    Raises `InputError` for a word that it does not know, and for one that a value of it stands for and is not given.
+    Raises `InputError` for an unknown word, and for a word that the sweep uses and that is not given.
     """
     parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
-    used = {value for overrides in parts for value in overrides.values() if isinstance(value, str)}
+    used = {text for overrides in parts for value in overrides.values() for text in _texts(value)}
     for word in given:
         if word not in sweep.arguments:
             hint = nearest(word, sweep.arguments) if sweep.arguments else "it takes none"
@@ -206,8 +208,10 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")
 
     def fill(overrides: Mapping[str, Value]) -> dict[str, Value]:
-        found = {f"{{{word}}}": value for word, value in given.items()}
-        return {key: found.get(value, value) if isinstance(value, str) else value for key, value in overrides.items()}
+        return {
+            key: _filled(value, {f"{{{word}}}": text for word, text in given.items()})
+            for key, value in overrides.items()
+        }
 
     return replace(
         sweep,
@@ -218,9 +222,27 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
     )
 
 
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a value, those in its lists and mappings included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _filled(value: Any, found: Mapping[str, str]) -> Any:
+    """A value with every text that is a `{word}` replaced, in its lists and mappings too."""
+    if isinstance(value, str):
+        return found.get(value, value)
+    if isinstance(value, dict):
+        return {key: _filled(part, found) for key, part in value.items()}
+    return [_filled(part, found) for part in value] if isinstance(value, list) else value
+
+
 def _seeds(content: Any, where: str) -> tuple[int, ...]:
     if not isinstance(content, list) or not content or any(type(seed) is not int or seed < 0 for seed in content):
         raise InputError(f"{where}: seeds must be a list of whole numbers, not {shown(content)}")
     if len(set(content)) < len(content):
-        raise InputError(f"{where}: a seed stands twice in {content}; each counts once")
+        raise InputError(f"{where}: {content} contains a seed twice; list each seed once")
     return tuple(content)

@@ -1,4 +1,4 @@
-"""What the parts of a sweep's file have in common: names that are folders, settings with values, labels."""
+"""Shared checks for the parts of a sweep's file: folder names, settings with values, labels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stillhouse.yaml_file import shown
 
 Scalar = bool | int | float | str
 Value = Scalar | list[Any] | dict[str, Any] | None
-"""A value of a setting, as YAML has it."""
+"""The value of a setting, as read from YAML."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 RESERVED = ("shared", "reference")
 
 
 def refuse_unknown(content: Any, keys: Sequence[str], where: str) -> None:
-    """Raises `InputError` for what is no mapping, and for a key that is not among `keys`."""
+    """Raises `InputError` if the content is not a mapping or has a key that is not in `keys`."""
     if not isinstance(content, dict):
         raise InputError(f"{where}: must be a mapping with the keys {', '.join(keys)}")
     for key in content:
@@ -27,25 +27,25 @@ def refuse_unknown(content: Any, keys: Sequence[str], where: str) -> None:
 
 
 def refuse_names(names: Sequence[str], what: str, where: str) -> None:
-    """Raises `InputError` for a name that cannot be a folder, or that two have."""
+    """Raises `InputError` for a name that is invalid as a folder, or duplicate."""
     for name in names:
         if not NAME.fullmatch(name) or name in RESERVED:
             raise InputError(
-                f"{where}: a {what} cannot be called {shown(name)}; use letters, digits and . _ + -, and no {RESERVED}"
+                f"{where}: a {what} cannot be called {shown(name)}; use letters, digits and . _ + -, but not {RESERVED}"
             )
         if [other.lower() for other in names].count(name.lower()) > 1:
-            raise InputError(f"{where}: two {what}s are called {shown(name)}; give each a name of its own")
+            raise InputError(f"{where}: two {what}s are called {shown(name)}; give each a different name")
 
 
 def refuse_equal_labels(titles: Sequence[str], what: str, where: str) -> None:
-    """Raises `InputError` for a label that two have."""
+    """Raises `InputError` for a duplicate label."""
     for title in titles:
         if titles.count(title) > 1:
-            raise InputError(f"{where}: two {what}s are labelled {shown(title)}; give each a label of its own")
+            raise InputError(f"{where}: two {what}s are labelled {shown(title)}; give each a different label")
 
 
 def read_names(item: Any, where: str) -> str:
-    """The name of a variant or condition, whose name, label and retriever are checked to be text."""
+    """The name of a variant or condition. Checks that its name, label and retriever are text."""
     for key in ("name", "label", "retriever"):
         if not isinstance(item.get(key, None if key == "name" else ""), str):
             raise InputError(f"{where}: its {key} must be text, not {shown(item.get(key))}; put it in quotes")
@@ -53,13 +53,13 @@ def read_names(item: Any, where: str) -> str:
 
 
 def read_overrides(content: Any, where: str) -> dict[str, Value]:
-    """{use.field: value}. Raises `InputError` for what is no setting, for a value of no setting, and for seeds."""
+    """{use.field: value}. Raises `InputError` for a malformed setting, for an invalid value, and for seeds."""
     if not isinstance(content, dict):
         raise InputError(f"{where}: overrides must map settings such as pretraining.objective to values")
     for key, value in content.items():
         if not isinstance(key, str) or not re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", key):
             raise InputError(
-                f"{where}: {shown(key)} is no setting; write use.field, for instance pretraining.objective"
+                f"{where}: {shown(key)} is not a setting; write use.field, for example pretraining.objective"
             )
         members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
         if not all(part is None or type(part) in (bool, int, float, str) for part in members):
@@ -77,7 +77,7 @@ def read_figures(content: Any, where: str) -> dict[str, float]:
 
 
 def read_words(content: Any, message: str) -> dict[str, str]:
-    """A mapping of text to text; `message` is what is raised for anything else."""
+    """A mapping from text to text. Raises `InputError` with `message` for anything else."""
     if not isinstance(content, dict) or not all(isinstance(word, str) for pair in content.items() for word in pair):
         raise InputError(message)
     return dict(content)

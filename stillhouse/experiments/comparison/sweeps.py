@@ -1,4 +1,4 @@
-"""Finds sweeps: files shipped with the package, files of a person's own, and those that flags describe."""
+"""Finds sweeps: shipped files, the user's own files, and sweeps described by flags."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def shipped_sweeps() -> dict[str, Path]:
 
 
 def find_sweep(name: str) -> Sweep:
-    """A sweep by its name, a shipped one, or by its file. Raises `InputError` when there is none."""
+    """A shipped sweep by name, or any sweep by its file. Raises `InputError` if there is none."""
     return read_sweep(find_file(name, SWEEPS, "sweep"))
 
 
 def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
     """The sweep that `--objectives` and `--vary` describe: every combination of their values.
 
-    The objective `none` is no pre-training; it may stand beside others where nothing else is varied.
+    The objective `none` means no pre-training; it is allowed only if nothing else varies.
     """
     grid: dict[str, list[object]] = {}
     if objectives:
@@ -39,20 +39,20 @@ def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
         key, equals, values = text.partition("=")
         if not equals:
             raise InputError(
-                f"--vary {text}: write use.field=value,value, for instance pretraining.encoder_mlm_probability=0.15,0.3"
+                f"--vary {text}: write use.field=value,value, for example pretraining.encoder_mlm_probability=0.15,0.3"
             )
         if key in grid:
-            raise InputError(f"--vary names {key} twice; put all its values into one list")
+            raise InputError(f"--vary names {key} twice; put all its values in one list")
         grid[key] = [parse_yaml(value, f"--vary {key}") for value in split_list(values, f"--vary {key}")]
     title = "Pre-training objectives" if list(grid) == [OBJECTIVE] else "Comparison by " + ", ".join(grid)
     return make_sweep(name, {"title": title, "grid": grid, "axis": _axis(grid)}, "the flags of stillhouse compare")
 
 
 def split_list(text: str, where: str) -> list[str]:
-    """The words between commas. Raises `InputError` for an empty one."""
+    """The comma-separated words. Raises `InputError` for an empty one."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
-        raise InputError(f"{where}: {text!r} has an empty place; write values with commas between, for instance a,b")
+        raise InputError(f"{where}: {text!r} has an empty value; separate values with commas, for example a,b")
     return words
 
 
@@ -60,24 +60,24 @@ def seeds_of(text: str) -> tuple[int, ...]:
     """The seeds of `--seeds 1,2,3`."""
     words = split_list(text, "--seeds")
     if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
-        raise InputError(f"--seeds {text}: write different whole numbers with commas between, for instance 1,2,3")
+        raise InputError(f"--seeds {text}: write different whole numbers separated by commas, for example 1,2,3")
     return tuple(int(word) for word in words)
 
 
 def with_baseline(sweep: Sweep, baseline: str) -> Sweep:
-    """The sweep with another variant to test against."""
+    """The sweep with another baseline."""
     names = [variant.name for variant in sweep.variants]
     if baseline not in names:
-        raise InputError(f"--baseline {baseline!r} is no variant of sweep {sweep.name}; {nearest(baseline, names)}")
+        raise InputError(f"--baseline {baseline!r} is not a variant of sweep {sweep.name}; {nearest(baseline, names)}")
     return dataclasses.replace(sweep, baseline=baseline)
 
 
 def only(sweep: Sweep, names: Sequence[str]) -> Sweep:
-    """The sweep with some of its variants, in its own order."""
+    """The sweep with only some of its variants, in its own order."""
     known = [variant.name for variant in sweep.variants]
     for name in names:
         if name not in known:
-            raise InputError(f"--only {name!r} is no variant of sweep {sweep.name}; {nearest(name, known)}")
+            raise InputError(f"--only {name!r} is not a variant of sweep {sweep.name}; {nearest(name, known)}")
     variants = tuple(variant for variant in sweep.variants if variant.name in names)
     chosen = [variant.name for variant in variants]
     baseline = sweep.baseline if sweep.baseline in chosen else NONE if NONE in chosen else chosen[0]
@@ -85,14 +85,14 @@ def only(sweep: Sweep, names: Sequence[str]) -> Sweep:
 
 
 def under(sweep: Sweep, names: Sequence[str]) -> Sweep:
-    """The sweep with some of its conditions, in its own order."""
+    """The sweep with only some of its conditions, in its own order."""
     for name in names:
         sweep.under(name)
     return dataclasses.replace(sweep, conditions=tuple(of for of in sweep.conditions if of.name in names))
 
 
 def listing(recipe: Recipe, where: str) -> str:
-    """What `--list` prints: every shipped sweep, and why one cannot be run with its recipe, or with this one."""
+    """The output of `--list`: every shipped sweep, and why it cannot run with its recipe, or else with this one."""
     lines = []
     for name, path in shipped_sweeps().items():
         sweep = read_sweep(path)
@@ -101,17 +101,17 @@ def listing(recipe: Recipe, where: str) -> str:
         if sweep.conditions:
             lines.append(f"    under {', '.join(condition.name for condition in sweep.conditions)}")
         if sweep.recipe:
-            lines.append(f"    of recipe {sweep.recipe}")
+            lines.append(f"    recipe {sweep.recipe}")
         for word, meaning in sweep.arguments.items():
             lines.append(f"    needs --with {word}=VALUE: {meaning}")
         own = find_recipe(sweep.recipe) if sweep.recipe else None
         if problem := problem_of(sweep, load_recipe(own) if own else recipe, str(own or where)):
-            lines.append(f"    cannot be run yet: {problem}")
+            lines.append(f"    cannot run yet: {problem}")
     return "\n".join(lines)
 
 
 def problem_of(sweep: Sweep, recipe: Recipe, where: str) -> str:
-    """Why a sweep does not go with a recipe, '' when it does."""
+    """Why a sweep does not fit a recipe, or '' if it does."""
     try:
         plans(sweep, recipe, where)
     except InputError as error:
@@ -120,7 +120,7 @@ def problem_of(sweep: Sweep, recipe: Recipe, where: str) -> str:
 
 
 def _axis(grid: Mapping[str, Sequence[object]]) -> str:
-    """The setting that is varied beside the objective, if it has numbers."""
+    """The setting that varies besides the objective, if its values are numbers."""
     others = [key for key in grid if key != OBJECTIVE]
     numbers = others and all(type(value) in (int, float) for value in grid[others[-1]])
     return others[-1] if numbers else ""

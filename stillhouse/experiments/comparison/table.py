@@ -1,6 +1,6 @@
-"""The comparison's figures: one row a variant, averaged over seeds, tested against the baseline over queries.
+"""The comparison's figures: one row per variant, averaged over seeds, tested against the baseline over queries.
 
-Shapes: S seeds, Q queries, M measures, C variants beside the baseline.
+Shapes: S seeds, Q queries, M measures, C variants other than the baseline.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from stillhouse.experiments.comparison.variants import Variant
 
 @dataclass(frozen=True)
 class Figure:
-    """A measure of one variant: the mean over seeds and queries, and how far it moves.
+    """A measure of one variant: the mean over seeds and queries, and its spread.
 
-    `deviation` is the sample standard deviation of the seeds' means, None with a single seed; `lowest` and `highest`
-    are the extreme seeds; `low` and `high` bound the mean by a 95 % bootstrap interval over queries, seeds averaged.
+    `deviation` is the sample standard deviation of the seeds' means, None for a single seed; `lowest` and `highest` are
+    the extreme seeds; `low` and `high` are the 95 % bootstrap interval over queries, averaged over seeds.
     """
 
     mean: float
@@ -40,11 +40,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. `figures` by measure; empty when every seed failed. Speed and memory: 0 = not known.
+    """One variant. `figures` by measure; empty if every seed failed. Speed and memory: 0 = unknown.
 
-    `passages_per_second` is the mean over seeds, memory the maximum. `slower` is the speed's difference to the fastest
-    plain objective as a fraction (BoW Table 4), None where it is not known. `losses` are the sweep's, averaged
-    over seeds.
+    `passages_per_second` is the mean over seeds, memory the maximum. `relative_speed` is the speed's difference from
+    `plain_variant` as a fraction (BoW Table 4), or None if unknown. `losses` are the sweep's, averaged over seeds.
     """
 
     variant: Variant
@@ -64,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Settings:
-    """How the statistics are drawn."""
+    """The settings of the statistics."""
 
     bootstrap_samples: int = 2000
     randomisation_samples: int = 10000
@@ -90,7 +89,7 @@ class Table:
 
     @property
     def kind(self) -> str:
-        """What stands before "test queries" wherever they are counted."""
+        """The word before "test queries" wherever they are counted."""
         return "SYNTHETIC " if self.synthetic else ""
 
     @property
@@ -102,7 +101,7 @@ class Table:
 
     @property
     def best(self) -> Row:
-        """The row that is best on dev by the first measure, the first of equals; by test where dev has no query."""
+        """The row that is best on dev by the first measure (on test if dev has no queries); the first of equal ones."""
         first = self.measures[0]
         by_dev = all(row.dev for row in self.done)
         return max(self.done, key=lambda row: row.dev[first] if by_dev else row.figures[first].mean)
@@ -116,17 +115,17 @@ def make_table(
     *,
     synthetic: bool = False,
 ) -> Table:
-    """Averages, spreads and tests. `references` maps a system to its per-query test values.
+    """Compute averages, spreads and tests. `references` maps a system to its per-query test values.
 
-    `synthetic` says that the test queries were made from the corpus, so that every place can say it too.
+    `synthetic` marks test queries that were made from the corpus, so that all outputs can say so.
 
-    Raises `InputError` when no run has a result, or when variants were measured on different queries.
+    Raises `InputError` if no run has a result, or if variants were measured on different queries.
     """
     by_variant = {variant.name: [o for o in outcomes if o.variant == variant.name] for variant in sweep.variants}
     finished = {name: [o for o in found if not o.failure] for name, found in by_variant.items()}
     finished = {name: found for name, found in finished.items() if found}
     if not finished:
-        raise InputError(f"no run of sweep {sweep.name} came to its end; the lines above say why")
+        raise InputError(f"no run of sweep {sweep.name} finished; the lines above say why")
     first = next(iter(finished.values()))[0]
     measures = tuple(str(name) for name in first.test.columns)
     values = {name: seed_average(found, "test", list(measures)) for name, found in finished.items()}
@@ -134,7 +133,7 @@ def make_table(
         if not frame.index.equals(first.test.index):
             raise InputError(
                 f"variant {name} was measured on other queries than {first.variant}; a sweep compares on one corpus, "
-                "so leave settings of ingest out of it, or run it as a sweep of its own"
+                "so leave out settings of ingest, or run it as a separate sweep"
             )
     low_CM, high_CM = _intervals(values, settings)
     tests = tests_against(values, sweep.baseline, measures, settings) if sweep.baseline in values else {}
@@ -145,7 +144,7 @@ def make_table(
         found = finished.get(variant.name, [])
         figures = {}
         for m, measure in enumerate(measures if found else ()):
-            means_S = np.array([float(np.mean(o.test[measure].to_numpy())) for o in found])
+            means_S = np.array([float(o.test[measure].mean()) for o in found])
             figures[measure] = Figure(
                 mean=stable(means_S.mean()),
                 deviation=stable(means_S.std(ddof=1)) if len(means_S) > 1 else None,
@@ -184,7 +183,7 @@ def make_table(
 
 
 def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -> pd.DataFrame:
-    """Per-query values averaged over the seeds; all must have the same queries in the same order."""
+    """Per-query values averaged over the seeds, which must have the same queries in the same order."""
     frames = [getattr(outcome, split) for outcome in outcomes]
     for outcome, frame in zip(outcomes, frames):
         if not frame.index.equals(frames[0].index):
@@ -199,12 +198,13 @@ def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -
 def tests_against(
     values: Mapping[str, pd.DataFrame], baseline: str, measures: Sequence[str], settings: Settings
 ) -> dict[str, dict[str, Comparison]]:
-    """{variant: {measure: comparison with the baseline}}, paired by query; for each measure one Holm family."""
+    """{variant: {measure: comparison with the baseline}}, paired by query, with one Holm family per measure."""
     others = [name for name in values if name != baseline]
     result: dict[str, dict[str, Comparison]] = {name: {} for name in others}
     for measure in measures if others else ():
-        base_Q = values[baseline][measure].to_numpy()
-        differences_QC = np.stack([values[name][measure].to_numpy() - base_Q for name in others], axis=1)
+        judged_Q = values[baseline][measure].notna().to_numpy()
+        base_Q = values[baseline][measure].to_numpy()[judged_Q]
+        differences_QC = np.stack([values[name][measure].to_numpy()[judged_Q] - base_Q for name in others], axis=1)
         found = compare(
             differences_QC,
             bootstrap_samples=settings.bootstrap_samples,
@@ -219,7 +219,7 @@ def tests_against(
 
 @dataclass(frozen=True)
 class Agreement:
-    """How our order of the variants agrees with a paper's: Kendall's tau-b over the variants that have both figures."""
+    """The agreement of our order of the variants with a paper's: Kendall's tau-b over variants with both figures."""
 
     published: str
     ours: str
@@ -228,9 +228,9 @@ class Agreement:
 
 
 def agreement(table: Table) -> Agreement | None:
-    """Compares the order by the paper's first measure with ours by the same measure, or by our first one.
+    """Compare the order by the paper's first measure with ours by the same measure, or by our first one.
 
-    None with fewer than three variants, or where all are level on either side.
+    None for fewer than three variants, or if all are equal on either side.
     """
     if not table.sweep.measures:
         return None
@@ -248,9 +248,9 @@ def agreement(table: Table) -> Agreement | None:
 
 
 def same_measure(published: str, measures: Sequence[str]) -> str:
-    """Our name of a paper's measure; '' where we do not have it.
+    """Our name for a paper's measure, or '' if we do not have it.
 
-    MRR@10 is RR@10 averaged, R@1k is R@1000, and of questions with answers R@20 is Answer@20.
+    MRR@10 is RR@10 averaged, R@1k is R@1000, and R@20 is Answer@20 for questions with answers.
     """
     name = re.sub(r"(?<=@)(\d+)k$", r"\g<1>000", published.split()[-1].removeprefix("M"))
     known = {measure.lower(): measure for measure in measures}
@@ -258,27 +258,38 @@ def same_measure(published: str, measures: Sequence[str]) -> str:
 
 
 def stable(value: float) -> float:
-    """Six significant digits: what is left does not depend on how a machine orders its sums."""
+    """Round to six significant digits, which do not depend on the order of summation."""
     return float(f"{float(value):.6g}")
 
 
 def _intervals(
     values: Mapping[str, pd.DataFrame], settings: Settings
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    stacked_QV = np.concatenate([frame.to_numpy() for frame in values.values()], axis=1)
-    low_V, high_V = bootstrap_intervals(stacked_QV, settings.bootstrap_samples, settings.seed)
-    return dict(zip(values, np.split(low_V, len(values)))), dict(zip(values, np.split(high_V, len(values))))
+    """The bounds of each variant's means, in the order of the measures, over the queries judged for a measure."""
+    first = next(iter(values.values()))
+    groups: dict[bytes, list[str]] = {}
+    for measure in first.columns:
+        groups.setdefault(first[measure].notna().to_numpy().tobytes(), []).append(measure)
+    bounds = np.zeros((2, len(values), len(first.columns)))
+    for measures in groups.values():
+        judged_Q = first[measures[0]].notna().to_numpy()
+        stacked_QV = np.concatenate([frame[measures].to_numpy()[judged_Q] for frame in values.values()], axis=1)
+        places = first.columns.get_indexer(measures)
+        for bound, found_V in zip(bounds, bootstrap_intervals(stacked_QV, settings.bootstrap_samples, settings.seed)):
+            bound[:, places] = found_V.reshape(len(values), len(measures))
+    low_CM, high_CM = bounds
+    return dict(zip(values, low_CM)), dict(zip(values, high_CM))
 
 
 def _heldout(outcomes: Sequence[Outcome]) -> float | None:
-    """The lowest held-out loss, averaged over seeds; None where there was no pre-training."""
+    """The lowest held-out loss, averaged over seeds; None without pre-training."""
     found = [o.signals.loc[o.signals["signal"] == "heldout_loss", "value"] for o in outcomes]
     lowest = [float(values.min()) for values in found if len(values)]
     return stable(float(np.mean(lowest))) if lowest else None
 
 
 def _loss_names(outcomes: Sequence[Outcome]) -> list[str]:
-    """The losses that every seed of a variant has: where nothing is trained there are none."""
+    """The losses that every seed of a variant has; none if nothing is trained."""
     return [name for name in (outcomes[0].losses if outcomes else ()) if all(name in o.losses for o in outcomes)]
 
 
@@ -288,7 +299,7 @@ def _mean_known(values: Sequence[float]) -> float:
 
 
 def plain_variant(sweep: Sweep) -> str:
-    """The variant whose speed is 100 %: plain `mlm`, as in BoW Table 4, else the first with a pre-training."""
+    """The reference for speed: plain `mlm`, as in BoW Table 4, else the first variant with pre-training."""
     pretrained = [variant for variant in sweep.variants if variant.pretraining]
     plain = [v for v in pretrained if v.overrides.get("pretraining.objective") == "mlm"]
     return (plain or pretrained)[0].name if pretrained else ""

@@ -1,4 +1,4 @@
-"""The variants of a sweep: one row of its table each, written out or as a grid of values."""
+"""The variants of a sweep, one per row of its table, written out or as a grid of values."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from stillhouse.yaml_file import shown
 NONE = "none"
 """The variant without pre-training."""
 UNTRAINED = ("bm25", "zero_shot")
-"""Systems that a variant can be, beside the retrievers of a recipe, and for which nothing is trained."""
+"""Systems without training that a variant can be, besides the retrievers of a recipe."""
 KEYS = ("name", "label", "pretraining", "retriever", "overrides", "inputs", "published")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One row of the table. `published` maps a measure's name, as the paper has it, to the paper's value.
+    """One row of the table. `published` maps a measure's name in the paper to the paper's value.
 
-    `retriever` is the system that is measured, "" for the sweep's or the condition's. `inputs` gives uses another input
-    than the graph does: {"reranker.init": "pretraining/encoder"}. `published_under` has the paper's values by condition
-    in a sweep with conditions, where `published` is empty.
+    `retriever` is the system to measure, "" for the sweep's or the condition's. `inputs` replaces inputs of the graph:
+    {"reranker.init": "pretraining/encoder"}. In a sweep with conditions, `published_under` has the paper's values by
+    condition and `published` is empty.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Variant:
 
 
 def read_variant(item: Any, where: str) -> Variant:
-    """A variant of a sweep's file. Raises `InputError` as `read_sweep`."""
+    """A variant of a sweep's file. Raises `InputError` like `read_sweep`."""
     refuse_unknown(item, KEYS, where)
     where = f"{where} ({read_names(item, where)})"
     pretraining = item.get("pretraining", item.get("retriever") not in UNTRAINED)
@@ -68,7 +68,7 @@ def read_variant(item: Any, where: str) -> Variant:
         f"{where}: inputs must map use.input to use/output, as in reranker.init: pretraining/encoder",
     )
     if not pretraining and any(key.startswith("pretraining.") for key in overrides):
-        raise InputError(f"{where}: it has no pre-training, so it cannot change a setting of pretraining")
+        raise InputError(f"{where}: it has no pre-training, so it cannot change settings of pretraining")
     published, by_condition = item.get("published", {}), {}
     if isinstance(published, dict) and published and all(isinstance(of, dict) for of in published.values()):
         by_condition = {str(name): read_figures(of, f"{where}, {name}") for name, of in published.items()}
@@ -78,7 +78,7 @@ def read_variant(item: Any, where: str) -> Variant:
 
 
 def grid_variants(grid: Any, where: str) -> list[Variant]:
-    """Every combination of the values of some settings, the last setting changing fastest."""
+    """Every combination of the settings' values, with the last setting changing fastest."""
     if not isinstance(grid, dict) or not grid:
         raise InputError(f"{where}: must map settings such as pretraining.objective to lists of values")
     for key, values in grid.items():
@@ -92,7 +92,7 @@ def grid_variants(grid: Any, where: str) -> list[Variant]:
             variants.append(Variant(name=NONE, label="no pre-training", pretraining=False))
             continue
         if objective == NONE:
-            raise InputError(f"{where}: {NONE!r} has no pre-training to vary; write `variants` for that")
+            raise InputError(f"{where}: {NONE!r} has no pre-training to vary; use `variants` instead of a grid")
         names = [key.split(".")[1] for key in chosen]
         words = list(zip(names, map(str, chosen.values())))
         parts = [value if name == "objective" else f"{name}-{value}" for name, value in words]

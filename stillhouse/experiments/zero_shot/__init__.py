@@ -1,1 +1,1 @@
-"""Retrievers and BM25 on many corpora that none of them was trained on."""
+"""Measures retrievers and BM25 on many corpora that they were not trained on."""

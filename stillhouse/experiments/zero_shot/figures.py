@@ -1,4 +1,4 @@
-"""Zero-shot figures: the same systems on many corpora, their averages, and on how many each is best (CDMAE Table 3)."""
+"""Zero-shot figures: the same systems on many corpora, their averages and best-on counts (CDMAE Table 3)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from stillhouse.evaluation.significance import Comparison
 
 RUNS = "runs"
 FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet", f"{RUNS}/")
-"""What `write_files` may write."""
+"""The files that `write_files` may write."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How many passages of a ranking count, which system the others are tested against ("" for none), how uncertainty
-    is reported, and the group of every corpus that counts as one with others."""
+    """How many passages of a ranking count, the baseline of the tests ("" for none), the settings of the statistics,
+    and `groups`, the group of every corpus that is in one."""
 
     depth: int
     baseline: str
@@ -44,8 +44,8 @@ class Settings:
 class OneCorpus:
     """All systems on one corpus. `comparisons` maps a system to its comparison with the baseline, by measure.
 
-    Corpora of one `group` count as one in averages, as the twelve forums of BEIR's CQADupStack do.
-    `own_passages` is how many test queries are passages of the corpus, which are left out of their rankings.
+    Corpora of one `group` count as one in averages, like the twelve forums of BEIR's CQADupStack. `own_passages` is the
+    number of test queries that are passages of the corpus; these are left out of their own rankings.
     """
 
     name: str
@@ -57,7 +57,7 @@ class OneCorpus:
     comparisons: Mapping[str, Mapping[str, Comparison]]
 
     def best(self, measure: str) -> list[str]:
-        """The systems with the highest mean; several when their means are equal."""
+        """The systems with the highest mean; several if their means are equal."""
         means = self.measured.means()
         highest = max(of[measure] for of in means.values())
         return [system for system, of in means.items() if of[measure] == highest]
@@ -66,18 +66,18 @@ class OneCorpus:
 def measure_corpus(
     name: str, corpus: Corpus, runs: Mapping[str, Path], measures: Sequence[Measure], settings: Settings
 ) -> OneCorpus:
-    """Measures every run on the corpus's test queries, those of the source.
+    """Measure every run on the corpus's test queries from the source.
 
-    Holm's correction is over the systems, for each corpus and measure apart.
-    A query that is a passage of the corpus (`own_passages.same_as`) does not find itself.
-    Raises `InputError` when no test query is judged for one of the measures.
+    Holm's correction is over the systems, separately for each corpus and measure. A query that is a passage of the
+    corpus (`own_passages.same_as`) does not find itself. Raises `InputError` if no test query is judged for one of the
+    measures.
     """
     own = same_as(corpus, corpus.queries_of("test"))
     parts = measure_runs(corpus, runs, "test", measures, own=own, depth=settings.depth)
     found = [part for part in parts if not part.synthetic]
     missing = [str(measure) for measure in measures if not found or str(measure) not in found[0].measures]
     if missing:
-        raise InputError(f"{name}: no test query is judged for {missing[0]}; leave the folder out, or the measure")
+        raise InputError(f"{name}: no test query is judged for {missing[0]}; leave out the folder or the measure")
     measured = found[0]
     pairs = [(system, settings.baseline) for system in measured.systems if system != settings.baseline]
     compared = comparisons(
@@ -103,7 +103,7 @@ Means = dict[str, dict[str, float]]
 
 
 def by_group(corpora: Sequence[OneCorpus]) -> dict[str, Means]:
-    """The means of every group's corpora, each corpus the same; a corpus without a group is one of its own."""
+    """The unweighted mean over the corpora of every group; a corpus without a group is its own group."""
     groups: dict[str, list[Means]] = {}
     for corpus in corpora:
         groups.setdefault(corpus.group, []).append(corpus.measured.means())
@@ -118,12 +118,12 @@ def mean_of(means: Sequence[Means]) -> Means:
 
 
 def average(corpora: Sequence[OneCorpus]) -> Means:
-    """The mean of the groups' means: every group counts the same, whatever its corpora and queries."""
+    """The mean of the groups' means: every group has the same weight, whatever its size."""
     return mean_of(list(by_group(corpora).values()))
 
 
 def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
-    """{system: {measure: in how many groups its mean is the highest}}; equal means count for each."""
+    """{system: {measure: number of groups where its mean is the highest}}; ties count for each system."""
     first, groups = corpora[0].measured, by_group(corpora).values()
     return {
         system: {
@@ -137,7 +137,7 @@ def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
 def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
     """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did.
 
-    Groups, which count as one corpus, stand under `groups` where there are any.
+    Groups, which count as one corpus, are under `groups` if there are any.
     """
     named = {corpus.name for corpus in corpora}
     groups = {name: means for name, means in by_group(corpora).items() if name not in named}
@@ -149,10 +149,10 @@ def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dic
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
-    """Writes metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder.
+    """Write metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder.
 
-    Of a corpus whose queries are passages it also writes the runs as they were measured, without these passages, to
-    runs/<corpus>/<system>.trec: other tools give the same figures for them.
+    For a corpus with queries that are passages, also write the runs as measured, without these passages, to
+    runs/<corpus>/<system>.trec, so that other tools can reproduce the figures.
     """
     write_json(folder / "metrics.json", metrics_json(corpora, failed))
     write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})

@@ -1,4 +1,4 @@
-"""Zero-shot figures as one self-contained HTML page: no script, no outside resource, everything escaped."""
+"""Zero-shot figures as one self-contained HTML page: no scripts, no external resources, everything escaped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, averag
 
 
 def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, title: str) -> str:
-    """The page as text; the same figures give the same text. `failed` maps a corpus without figures to the reason."""
+    """The page as text; equal figures give equal text. `failed` maps a corpus without figures to the reason."""
     folder = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(folder),
@@ -52,7 +52,7 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
 
 
 def _groups(corpora: Sequence[OneCorpus]) -> list[dict[str, Any]]:
-    """The groups of several corpora: name, the members' names, and the means of the systems."""
+    """The groups of several corpora: name, members' names and the systems' means."""
     members: dict[str, list[str]] = {}
     for corpus in corpora:
         members.setdefault(corpus.group, []).append(corpus.name)

@@ -1,4 +1,4 @@
-"""What a zero-shot run does: corpora, systems, and the uses of steps that read, index and search (CDMAE Table 3)."""
+"""The plan of a zero-shot run: corpora, systems, and the steps that read, index and search (CDMAE Table 3)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MODELS = "models"
 PAGE = "zero_shot.html"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 CALLED_BY_KIND = ("retriever", "encoder")
-"""Output folders of steps, which say what they hold and not which one it is; the folder above does."""
+"""Output folders that are named after their kind, so the parent folder identifies the model."""
 
 EXAMPLES = """\
-Every folder is read as `stillhouse ingest` reads it (BEIR layout and others). What is done is skipped when the same
-command is given again, so another folder or retriever can be added later. A folder that fails is shown with its reason
-and the others go on. A query that is a passage, by id and text as in ArguAna and Quora of BEIR, does not find itself.
+Every folder is read as by `stillhouse ingest` (BEIR layout and others). A repeated command skips finished work, so you
+can add folders and retrievers later. If a folder fails, its reason is shown and the others continue. A query that is a
+passage, by id and text as in ArguAna and Quora of BEIR, does not find itself.
 
 examples:
   stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
@@ -39,22 +39,20 @@ examples:
 
 
 def zero_shot_parser() -> Parser:
-    parser = Parser("zero-shot", "Measures retrievers and BM25 on many corpora: averages and best-on counts.", EXAMPLES)
+    parser = Parser("zero-shot", "Measure retrievers and BM25 on many corpora: averages and best-on counts.", EXAMPLES)
     parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="corpora with judged test queries")
-    what = parser.add_argument_group("what is measured")
+    what = parser.add_argument_group("what to measure")
     what.add_argument(
         "--retriever",
         metavar="[NAME=]MODEL",
         action="append",
         default=[],
-        help="a retriever folder, or a model as `fetch-model` takes it; may be given again",
+        help="a retriever folder, or a model as for `fetch-model`; repeatable",
     )
     what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
+    what.add_argument("--baseline", metavar="NAME", help="test the others against this (default: bm25, or the first)")
     what.add_argument(
-        "--baseline", metavar="NAME", help="the others are tested against it (default: bm25, or the first)"
-    )
-    what.add_argument(
-        "--measures", default="nDCG@10 R@100", help="by the names of ir_measures (default: nDCG@10 R@100)"
+        "--measures", default="nDCG@10 R@100", help="measures, as ir_measures names them (default: nDCG@10 R@100)"
     )
     what.add_argument("--depth", type=int, default=100, metavar="N", help="passages in a run (default: 100)")
     what.add_argument(
@@ -62,22 +60,22 @@ def zero_shot_parser() -> Parser:
         metavar="NAME=CORPUS,...",
         action="append",
         default=[],
-        help="corpora that count as one in averages, as CQADupStack's forums do; may be given again",
+        help="corpora that count as one in averages, like CQADupStack's forums; repeatable",
     )
     what.add_argument(
-        "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial; 0 takes all"
+        "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial run; 0 = all"
     )
     what.add_argument(
         "--max-rejected",
         type=float,
         default=0.01,
         metavar="PART",
-        help="a corpus of whose passages or qrels more are rejected has no figures (default: 0.01)",
+        help="leave out a corpus if more of its passages or qrels are rejected (default: 0.01)",
     )
-    lengths = parser.add_argument_group("models that are no retriever folder yet")
-    lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens of a query (default: 64)")
-    lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="of a passage (default: 256)")
-    parser.add_argument("--folder", metavar="FOLDER", type=output_folder, default=Path("zero-shot"), help="write there")
+    lengths = parser.add_argument_group("models that are not yet retriever folders")
+    lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens per query (default: 64)")
+    lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="per passage (default: 256)")
+    parser.add_argument("--folder", metavar="FOLDER", type=output_folder, default=Path("zero-shot"), help="write here")
     parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
     parser.add_argument("--bootstrap-samples", type=int, default=2000, metavar="N", help="default: 2000")
     parser.add_argument("--randomisation-samples", type=int, default=10000, metavar="N", help="default: 10000")
@@ -88,9 +86,9 @@ def zero_shot_parser() -> Parser:
 
 @dataclass(frozen=True)
 class Plan:
-    """The uses with their settings, and where each system's run on each corpus lies below the root.
+    """The uses with their settings, and the path of each system's run on each corpus, relative to the root.
 
-    `models` fetch what all corpora share; `uses` are those of each corpus, in their order.
+    `models` fetch the models that all corpora share; `uses` are the ordered uses of each corpus.
     """
 
     models: Sequence[Use]
@@ -104,15 +102,15 @@ class Plan:
 
 
 def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
-    """The plan of a command line and the system that the others are tested against.
+    """The plan of a command line and the baseline system.
 
-    Raises `InputError` for a number out of range, a folder, a name or a measure that does not exist.
+    Raises `InputError` for a number out of range, and for an unknown folder, name or measure.
     """
     for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
     if not 0 <= arguments.max_rejected <= 1:
-        raise InputError(f"--max-rejected: {arguments.max_rejected} is no part of a whole; give a number from 0 to 1")
+        raise InputError(f"--max-rejected: {arguments.max_rejected} is not a share; give a number from 0 to 1")
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
     if baseline not in plan.systems:
@@ -122,7 +120,7 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     for measure in parse_measures(arguments.measures):  # before hours of work
         if cutoff(measure) > arguments.depth:
             raise InputError(
-                f"--measures {measure} looks {cutoff(measure):,} deep and runs are {arguments.depth:,} deep; "
+                f"--measures {measure} needs {cutoff(measure):,} passages but runs have {arguments.depth:,}; "
                 f"give --depth {cutoff(measure)}"
             )
     read_groups(arguments.together, list(plan.runs))
@@ -130,21 +128,21 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
 
 
 def results() -> list[str]:
-    """What the command writes beside the artifacts, as `own_files` takes it."""
+    """The files that the command writes besides the artifacts, as for `own_files`."""
     from stillhouse.experiments.zero_shot.figures import FILES
 
     return [*FILES, PAGE]
 
 
 def refuse_foreign_results(plan: Plan, folder: Path) -> None:
-    """Raises `InputError` where something of others would be replaced: before hours of work."""
+    """Raises `InputError` before hours of work if foreign files would be replaced."""
     refuse_foreign_files(folder, results())
     for uses in (plan.models, *plan.uses.values()):
         refuse_foreign_outputs(uses, folder / ARTIFACTS)
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
-    """Raises `InputError` for a folder that does not exist, and for names that are no names or not distinct."""
+    """Raises `InputError` for a missing folder, and for invalid or duplicate names."""
     for path in arguments.corpora:
         if not path.exists():
             raise InputError(f"{path} does not exist; name folders that `stillhouse ingest` can read")
@@ -152,7 +150,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     retrievers = [_split(text) for text in arguments.retriever]
     names = _named(dict(enumerate(name for name, _ in retrievers)), "retriever", [BM25, "ingest"])
     if arguments.no_bm25 and not retrievers:
-        raise InputError("there is nothing to measure; give --retriever, or leave --no-bm25 out")
+        raise InputError("there is nothing to measure; give --retriever, or leave out --no-bm25")
     models: list[Use] = []
     uses: dict[str, list[Use]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -171,10 +169,10 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             add(models, Use(f"{MODELS}/{name}", "fetch-model"), model=model, **lengths)
             source[name] = f"{MODELS}/{name}/encoder"
     runs: dict[str, dict[str, str]] = {}
-    depth = arguments.depth + 1  # so that as many are left without a query's own passage
+    depth = arguments.depth + 1  # leaves enough without the query's own passage
     for path, corpus in corpora.items():
         read, own = {"corpus": f"{corpus}/ingest/corpus"}, uses.setdefault(corpus, [])
-        # Test queries alone count here; one train and one dev query are the least that `ingest` can be asked for.
+        # Only test queries matter here; one train and one dev query are the minimum for `ingest`.
         few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries or None}
         add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
         runs[corpus] = {}
@@ -195,10 +193,10 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
 
 def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], None]) -> dict[str, Failure]:
-    """Runs everything and returns the corpora that failed, with the reason; the others go on.
+    """Run everything and return the failed corpora with the reasons; the others continue.
 
-    A corpus fails too when more than `max_rejected` of its passages or test qrels were rejected. Raises what fetching a
-    model raises, since all corpora share it, and an error of a disk that is full.
+    A corpus also fails if more than `max_rejected` of its passages or test qrels are rejected. Errors in fetching a
+    model, which all corpora share, and errors from a full disk are raised.
     """
     from stillhouse.corpus.checks import refuse_remains
     from stillhouse.corpus.store import Corpus
@@ -223,10 +221,9 @@ def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], N
 def write_results(
     plan: Plan, arguments: argparse.Namespace, baseline: str, failures: dict[str, Failure], folder: Path
 ) -> Path | None:
-    """Measures the runs below `arguments.folder` and writes the files and the page to `folder`, which is empty.
+    """Measure the runs below `arguments.folder` and write the files and the page to the empty `folder`.
 
-    Returns the page's path, None without any figure.
-    A corpus that cannot be measured is added to `failures`.
+    Returns the page's path, or None without any figures. Adds corpora that cannot be measured to `failures`.
     """
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.measures import parse_measures
@@ -257,22 +254,22 @@ def write_results(
 
 
 def read_groups(texts: Sequence[str], corpora: Sequence[str]) -> dict[str, str]:
-    """The group of each corpus that has one. Raises `InputError` for what names no corpus, or one twice."""
+    """The group of each corpus that has one. Raises `InputError` for an unknown or duplicate corpus."""
     groups: dict[str, str] = {}
     for text in texts:
         name, _, members = text.partition("=")
         if not NAME.fullmatch(name) or name in corpora or name in groups.values():
-            raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that nothing else has")
+            raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that is not in use")
         for corpus in members.split(","):
             if corpus not in corpora or corpus in groups:
-                why = "is in a group already" if corpus in groups else f"is none of {', '.join(corpora)}"
+                why = "is already in a group" if corpus in groups else f"is none of {', '.join(corpora)}"
                 raise InputError(f"--together {text}: {corpus!r} {why}")
             groups[corpus] = name
     return groups
 
 
 def _split(text: str) -> tuple[str, str]:
-    """`name=model`, or a model whose name is the last part of its path that tells it from others."""
+    """The name and the model of `name=model`; a model without a name is named after the last part of its path."""
     name, equals, model = text.partition("=")
     if equals:
         return name, model
@@ -281,13 +278,13 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _named(names: Mapping[Any, str], what: str, reserved: Sequence[str]) -> Mapping[Any, str]:
-    """The names, checked: they become folders below one root."""
+    """The checked names; they become folders below one root."""
     seen = set(reserved)
     for name in names.values():
         if not NAME.fullmatch(name):
             raise InputError(f"a {what} cannot be called {name!r}; use letters, digits and . _ + -")
         if name in seen or f"{name}_index" in seen or name.removesuffix("_index") in seen:
             remedy = "write NAME=MODEL" if what == "retriever" else "rename one of the folders"
-            raise InputError(f"{what} {name!r}: another has this name, or it is taken; {remedy}")
+            raise InputError(f"{what} {name!r}: this name is already in use or reserved; {remedy}")
         seen.add(name)
     return names

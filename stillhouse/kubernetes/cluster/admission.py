@@ -1,7 +1,7 @@
-"""Whether a cluster can run what a run asks for: everything that would let a pod wait for ever, with its remedy.
+"""Whether a cluster can run what a run asks for: everything that would make a pod wait forever, with its remedy.
 
-What is missing for good refuses the run; what may come by itself, or could not be looked at, is a notice. A pod that
-waits for a claim, a type of GPU or a queue that does not exist says so to nobody, and its run never ends.
+A run is refused if something is permanently missing. What may still appear, or could not be checked, is a notice. A
+pod that waits for a missing claim, GPU type or queue reports it to nobody, and its run never ends.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret
 
 HINDERING = ("NoSchedule", "NoExecute")
 OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Taints that Kubernetes itself gives nodes that are not ready, full or cordoned, and takes away again."""
-SCALES = "where nodes come when they are asked for, set `scales_from_zero: true` in the placements"
+"""Taints that Kubernetes itself sets on nodes that are not ready, full or cordoned, and removes again."""
+SCALES = "if the cluster adds nodes on demand, set `scales_from_zero: true` in the placements"
 GIB = 1024.0**3
 
 
 @dataclass
 class Findings:
-    """What refuses the run, and what is only reported."""
+    """The problems that refuse the run, and the notices that are only reported."""
 
     problems: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
     def about(self, kind: PodKind) -> list[str]:
-        """Where a lack of nodes is written for these pods."""
+        """The list that a lack of nodes for these pods belongs to."""
         return self.notices if kind.scales_from_zero else self.problems
 
 
 def find(wanted: Wanted, seen: Readings) -> Findings:
-    """Everything that a run would wait for in vain, each in a sentence with the remedy."""
-    found = Findings(notices=[f"not looked at: {why}" for why in seen.unseen])
+    """Everything that a run would wait for in vain, each as a sentence with its remedy."""
+    found = Findings(notices=[f"not checked: {why}" for why in seen.unseen])
     if seen.retry_policy and (notice := notice_of(seen.retry_policy)):
         found.notices.append(notice)
     for parameter, name in wanted.claims.items():
@@ -46,13 +46,13 @@ def find(wanted: Wanted, seen: Readings) -> Findings:
     for secret in wanted.secrets:
         _look_at_secret(secret, seen.secrets.get(secret.parameter, ()), found)
     if any(kind.accelerator for kind in wanted.pods) and not re.fullmatch("[1-9][0-9]*", wanted.accelerator_count):
-        found.problems.append(f"accelerator_count is {wanted.accelerator_count!r}; give a whole number from 1")
+        found.problems.append(f"accelerator_count is {wanted.accelerator_count!r}; use a whole number of at least 1")
         return found
     for kind in wanted.pods:
         if kind.accelerator and seen.nodes is not None:
             problem = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), seen.nodes)
             if problem:
-                found.about(kind).append(f"{problem} (asked for by {_tasks(kind)})")
+                found.about(kind).append(f"{problem} (needed by {_tasks(kind)})")
         for quota in seen.quotas or ():
             _look_at_quota(kind, _asked(kind, wanted), quota, found)
     for name in dict.fromkeys(kind.queue for kind in wanted.pods):
@@ -62,7 +62,7 @@ def find(wanted: Wanted, seen: Readings) -> Findings:
 
 
 def check(wanted: Wanted, seen: Readings) -> list[str]:
-    """The notices on a cluster that will do. Raises `InputError` with every problem and its remedy."""
+    """The notices about a suitable cluster. Raises `InputError` with every problem and its remedy."""
     found = find(wanted, seen)
     if found.problems:
         lines = [f"  - {line}" for line in dict.fromkeys(found.problems)]
@@ -76,7 +76,7 @@ def _claim_problems(parameter: str, name: str, seen: Mapping[str, str | None]) -
         return []
     if seen[name] is None:
         return [f"volume claim {name} does not exist: {CREATE_CLAIM}; its parameter is {parameter}"]
-    return [f"volume claim {name} has lost its volume: restore the volume, or give {parameter} another claim"]
+    return [f"volume claim {name} has lost its volume: restore the volume, or set {parameter} to another claim"]
 
 
 def _look_at_secret(secret: WantedSecret, lacking: Sequence[str], found: Findings) -> None:
@@ -84,27 +84,27 @@ def _look_at_secret(secret: WantedSecret, lacking: Sequence[str], found: Finding
         return
     what = f"secret {secret.name} does not exist, or lacks {', '.join(lacking)}"
     if secret.optional:
-        found.notices.append(f"{what}; it may, where the run needs no such credentials ({secret.parameter})")
+        found.notices.append(f"{what}; ignore this if the run needs no such credentials ({secret.parameter})")
     else:
         found.problems.append(f"{what}: {CREATE_SECRET}; its parameter is {secret.parameter}")
 
 
 def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) -> str:
-    """Why no node will ever take such a pod; "" where one does."""
+    """Why no node will ever accept such a pod; "" if one does."""
     having = [node for node in nodes if node.allocatable.get(type_, 0) >= 1]
     if not having:
         others = sorted({name for node in nodes for name, many in node.allocatable.items() if "/" in name and many})
         others = [name for name in others if not name.startswith(("hugepages", "attachable-volumes"))]
         have = f"they have {', '.join(others)}" if others else "they have no accelerators"
         return (
-            f"none of the cluster's {len(nodes)} nodes has {type_}; {have}: give `accelerator_type` what a node has, "
-            f"or install the device plugin of the GPUs; {SCALES}"
+            f"none of the cluster's {len(nodes)} nodes has {type_}; {have}: set `accelerator_type` to what a node has, "
+            f"or install the GPU device plugin; {SCALES}"
         )
     large = [node for node in having if node.allocatable[type_] >= count]
     if not large:
         most = max(node.allocatable[type_] for node in having)
         return (
-            f"no node has {count} {type_}, the largest has {most:g}: lower `accelerator_count`, and divide a training "
+            f"no node has {count} {type_}, the largest has {most:g}: lower `accelerator_count`, and spread training "
             f"over several nodes (`nodes` of the placement); {SCALES}"
         )
     roomy = [
@@ -117,7 +117,7 @@ def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) 
         cores = max(node.allocatable.get("cpu", 0) for node in large)
         memory = max(node.allocatable.get("memory", 0) for node in large) / GIB
         return (
-            f"no node with {count} {type_} has {kind.cpu} processors and {kind.memory} of memory, the largest have "
+            f"no node with {count} {type_} has {kind.cpu} CPUs and {kind.memory} of memory, the largest have "
             f"{cores:g} and {memory:.1f}Gi: lower `cpu` and `memory` of the placement; {SCALES}"
         )
     chosen = [node for node in roomy if kind.node_selector.items() <= node.labels.items()]
@@ -131,8 +131,8 @@ def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) 
     if all(hindered):
         taints = ", ".join(sorted({taint for taints in hindered for taint in taints}))
         return (
-            f"every node with {count} {type_} is kept for other pods by a taint ({taints}): add it to `tolerations` of "
-            f"the placement; {SCALES}"
+            f"every node with {count} {type_} has a taint that keeps the pod out ({taints}): add it to `tolerations` "
+            f"of the placement; {SCALES}"
         )
     return ""
 
@@ -152,7 +152,7 @@ def _hindering(node: Node, kind: PodKind) -> list[str]:
 
 
 def _asked(kind: PodKind, wanted: Wanted) -> dict[str, float]:
-    """What all pods of one task ask of a quota, by its names."""
+    """What all pods of one task request, by the names that quotas use."""
     asked = {
         "pods": 1.0,
         "count/pods": 1.0,
@@ -170,21 +170,21 @@ def _asked(kind: PodKind, wanted: Wanted) -> dict[str, float]:
 
 def _look_at_quota(kind: PodKind, asked: Mapping[str, float], quota: Quota, found: Findings) -> None:
     if quota.scoped:
-        found.notices.append(f"not looked at: quota {quota.name}, which holds for some pods only (its scopes)")
+        found.notices.append(f"not checked: quota {quota.name}, which applies to some pods only (its scopes)")
         return
     for name in sorted(asked.keys() & quota.hard.keys()):
         most, used = quota.hard[name], quota.used.get(name, 0.0)
         if asked[name] > most:
             several = f"{kind.nodes} nodes" if kind.nodes > 1 else "one pod"
             found.problems.append(
-                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, and {several} of "
-                f"{_tasks(kind)} asks for {_size(name, asked[name])}: raise the ResourceQuota, or ask for less in the "
-                "placement"
+                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, but {several} of "
+                f"{_tasks(kind)} would need {_size(name, asked[name])}: raise the ResourceQuota, or ask for less in "
+                "the placement"
             )
         elif asked[name] > most - used:
             found.notices.append(
-                f"quota {quota.name} has {_size(name, most - used)} of {name} left now, {_tasks(kind)} asks for "
-                f"{_size(name, asked[name])}: it waits until other pods have ended"
+                f"quota {quota.name} has {_size(name, most - used)} of {name} left now, but {_tasks(kind)} would need "
+                f"{_size(name, asked[name])}: its pods wait until others end"
             )
 
 
@@ -193,10 +193,10 @@ def _queue_problems(name: str, queue: Queue | None) -> list[str]:
         return [f"Kueue has no LocalQueue {name} in this namespace: {CREATE_QUEUE}"]
     if queue.inactive:
         remedy = (
-            f"mend ClusterQueue {queue.cluster_queue}, as `kubectl describe clusterqueue` says, or name another queue "
+            f"fix ClusterQueue {queue.cluster_queue} (see `kubectl describe clusterqueue`), or name another queue "
             "in the placements (`queue`)"
         )
-        return [f"queue {name} lets nothing in ({queue.inactive}): {remedy}"]
+        return [f"queue {name} admits nothing ({queue.inactive}): {remedy}"]
     return []
 
 

@@ -1,6 +1,6 @@
-"""Reads a Kubernetes cluster's API, in a pod by its account, elsewhere by the kubeconfig; nothing is changed.
+"""Reads the API of a Kubernetes cluster, with the account of a pod or the kubeconfig elsewhere; changes nothing.
 
-A question that is not answered is no error of the run: `Unseen` says in words what could not be looked at.
+An unanswered request does not fail the run: `Unseen` says in words what could not be read.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 from stillhouse.errors import InputError
 
 REQUEST_TIMEOUT = (4, 20)
-"""Seconds to connect, and to wait for a part of an answer."""
+"""Seconds to connect, and to wait for each part of the answer."""
 PAGE = 250
-"""Objects of one answer: a node's description takes tens of kilobytes."""
+"""Objects per answer: the description of one node takes tens of kilobytes."""
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 
 Plain = dict[str, Any]
 
 
 class Unseen(Exception):
-    """Something could not be looked at; the text says why.
+    """Something could not be read; the text says why.
 
-    Not `reached` where nobody answers at all; `status` is the HTTP status of an answer, else 0.
+    `reached` is false if nothing answers at all; `status` is the HTTP status of an answer, else 0.
     """
 
     def __init__(self, why: str, reached: bool = True, status: int = 0) -> None:
@@ -31,24 +31,24 @@ class Unseen(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the account lacks the right: asking again is in vain."""
+        """Whether the account lacks the permission, so that asking again is useless."""
         return self.status in (401, 403)
 
 
 class NoSuchKind(Unseen):
-    """The cluster has no objects of this kind: what brings them is not installed."""
+    """The cluster does not know this kind of object: its software is not installed."""
 
 
 def connect(what_for: str, context: str = "") -> Any:
-    """A client of this pod's cluster; outside one, or with a `context`, of the kubeconfig's.
+    """A client for this pod's cluster; outside a pod, or with a `context`, for the kubeconfig's cluster.
 
-    `what_for` begins the sentence of the `InputError` that is raised without either.
+    Raises `InputError` without either; `what_for` begins its sentence.
     """
     try:
         from kubernetes import client, config
     except ImportError:
         raise InputError(
-            f"{what_for} the Kubernetes client: pip install 'stillhouse[platform]', or an image that has it"
+            f"{what_for} the Kubernetes client: pip install 'stillhouse[platform]', or use an image that has it"
         ) from None
     settings = client.Configuration()
     try:
@@ -59,13 +59,13 @@ def connect(what_for: str, context: str = "") -> Any:
         except config.ConfigException:
             config.load_kube_config(context=context or None, client_configuration=settings)
     except config.ConfigException as error:
-        raise InputError(f"{what_for} a Kubernetes cluster, and this is not one: {error}") from None
-    settings.retries = False  # who asks again does so by itself, and says so
+        raise InputError(f"{what_for} a Kubernetes cluster, but none is configured here: {error}") from None
+    settings.retries = False  # callers retry themselves, and log it
     return client.ApiClient(settings)
 
 
 def message(error: Any) -> str:
-    """What the API server says in words."""
+    """The message of the API server."""
     try:
         message = json.loads(error.body).get("message")
     except (TypeError, ValueError, AttributeError):
@@ -74,7 +74,7 @@ def message(error: Any) -> str:
 
 
 class Api:
-    """One namespace and the nodes, through a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
+    """One namespace and the nodes, over a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
 
     def __init__(self, client: Any, namespace: str) -> None:
         self.namespace, self._client = namespace, client
@@ -96,7 +96,7 @@ class Api:
         return self._of_kueue(lambda folder: self._get(f"{folder}/localqueues/{name}"))
 
     def workloads(self) -> list[Plain]:
-        """What Kueue holds back, or has let in."""
+        """The workloads that Kueue holds back or has admitted."""
         return self._of_kueue(lambda folder: self._list(f"{folder}/workloads"))
 
     def pods(self, label: str) -> list[Plain]:
@@ -106,11 +106,11 @@ class Api:
         return self._list(f"{self._here}/events", fieldSelector="type=Warning")
 
     def workflows(self, label: str) -> list[Plain]:
-        """Argo's own account of runs."""
+        """Argo's records of runs."""
         return self._list(f"/apis/argoproj.io/v1alpha1/namespaces/{self.namespace}/workflows", labelSelector=label)
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        """The end of a pod's log; nothing for a container that never started, or a pod that is gone."""
+        """The end of a pod's log; empty for a container that never started, or a pod that is gone."""
         try:
             return self._read(f"{self._here}/pods/{pod}/log", container=container, tailLines=count).splitlines()
         except _NotThere:
@@ -129,7 +129,7 @@ class Api:
         raise last
 
     def _get(self, path: str) -> Plain | None:
-        """An object; None where there is none of this name."""
+        """The object at this path, or None."""
         try:
             return dict(json.loads(self._read(path)))
         except _NotThere:
@@ -165,7 +165,7 @@ class Api:
         except ApiException as error:
             if error.status == 404:
                 raise _absence(path, error) from None
-            if not error.status:  # of the connection: a certificate that is not trusted, for instance
+            if not error.status:  # a connection error, for instance an untrusted certificate
                 raise Unseen(str(error.reason), reached=False) from None
             raise Unseen(f"Kubernetes answers {error.status}: {message(error)}", status=error.status) from None
         except (HTTPError, OSError) as error:
@@ -173,11 +173,11 @@ class Api:
 
 
 class _NotThere(Unseen):
-    """There is no object of this name."""
+    """There is no object with this name."""
 
 
 def _absence(path: str, error: Any) -> Unseen:
-    """Whether an object is missing, or its whole kind: of an object the server says which."""
+    """Tells a missing object from a missing kind: for an object, the server names it."""
     try:
         named = json.loads(error.body).get("details", {}).get("name")
     except (TypeError, ValueError, AttributeError):

@@ -1,6 +1,6 @@
-"""Which pods Argo tries again on a cluster, beside what a step's own pod does, and what that means for a run.
+"""Which pods Argo retries on a cluster, in addition to the retries inside a pod, and what that means for a run.
 
-KFP compiles how often a task is tried again and no policy, so that Argo's own settings decide
+KFP compiles the number of retries but no policy, so Argo's own settings decide
 (`docs/reference/kubeflow-facts.md`).
 """
 
@@ -13,16 +13,16 @@ import yaml
 
 CONFIG_MAP = "workflow-controller-configmap"
 NAMESPACE = "kubeflow"
-"""Where Kubeflow installs Argo; where it serves one user, runs are there too."""
+"""Where Kubeflow installs Argo; a single-user installation has its runs there too."""
 SHIPPED = "OnError"
-"""What Kubeflow Pipelines installs: pods that vanished are tried again, pods that failed are not."""
+"""The policy that Kubeflow Pipelines installs: Argo retries pods that vanished, but not pods that failed."""
 ARGOS_OWN = "OnFailure"
-"""What holds where Argo's settings say nothing."""
+"""The policy if Argo's settings name none."""
 _TWICE = (
-    "a pod that failed gets new pods, each with as many tries of its own, so that a crash is tried again up to "
-    "`retries` times `retries`"
+    "a failed pod is replaced by new pods, each with its own retries, so a crash is retried up to `retries` times "
+    "`retries`"
 )
-_LOST = "a pod that was preempted, drained or deleted gets no new one, and the run fails"
+_LOST = "a pod that was preempted, drained or deleted is not replaced, and the run fails"
 MEANING = {ARGOS_OWN: f"{_TWICE}; {_LOST}", "Always": _TWICE, "OnTransientError": _LOST}
 REMEDY = (
     f"set `retryPolicy: {SHIPPED}` in {CONFIG_MAP}, under workflowDefaults.spec.templateDefaults.retryStrategy, as "
@@ -31,10 +31,10 @@ REMEDY = (
 
 
 def policy_of(config_map: Mapping[str, Any]) -> str:
-    """The policy that holds for a template without one, from Argo's settings. Raises `ValueError` for damaged ones."""
+    """The policy of a template without one, from Argo's settings. Raises `ValueError` for damaged settings."""
     data = config_map.get("data") or {}
     try:
-        # Settings stand each under its own key, or all in one text.
+        # Each setting has its own key, or one text holds all of them.
         whole = yaml.safe_load(data.get("config") or "") or {}
         defaults = yaml.safe_load(data.get("workflowDefaults") or "") or whole.get("workflowDefaults") or {}
         found: Any = defaults
@@ -46,8 +46,8 @@ def policy_of(config_map: Mapping[str, Any]) -> str:
 
 
 def notice_of(policy: str) -> str:
-    """What a person should know of a policy; empty for the one that Kubeflow ships."""
+    """What the user should know about a policy; empty for the one that Kubeflow ships."""
     if policy == SHIPPED:
         return ""
-    means = MEANING.get(policy, "what Stillhouse knows nothing of")
+    means = MEANING.get(policy, "Stillhouse does not know this policy")
     return f"Argo's retryPolicy is {policy} on this cluster: {means}; {REMEDY}"

@@ -1,4 +1,4 @@
-"""Why a pod failed that said nothing for a person: it never started, was killed, or was taken away."""
+"""Why a pod failed without explaining it itself: it never started, was killed, or was taken away."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from stillhouse.kubernetes.cluster.remedies import explain
 from stillhouse.kubernetes.cluster.waiting import Reason, of_message
 
 MAIN = "main"
-"""The container of the step itself; Argo's own is beside it."""
+"""The container of the step itself; Argo runs its own next to it."""
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
 OUT_OF_MEMORY = "OOMKilled"
-RESUMES = "a run with the same parameters goes on from its last checkpoint"
+RESUMES = "a run with the same parameters continues from its last checkpoint"
 REMEDIES = {
     OUT_OF_MEMORY: "raise `memory_limit` of the placement, or lower batch_size",
     "DeadlineExceeded": f"raise `timeout_hours` of the placement; {RESUMES}",
@@ -26,9 +26,9 @@ Plain = dict[str, Any]
 
 
 def failure(pod: Plain, events: Sequence[Plain] = ()) -> Reason | None:
-    """Why a pod failed, from its status, else from the last of the warnings about it; None where neither says.
+    """Why a pod failed, from its status or else from the last warning about it; None if neither explains it.
 
-    An init container goes first: what comes after one that failed never started.
+    Init containers come first: nothing starts after one that failed.
     """
     status = pod.get("status", {})
     if status.get("reason"):
@@ -46,7 +46,7 @@ def failure(pod: Plain, events: Sequence[Plain] = ()) -> Reason | None:
 
 
 def _ends(status: Plain) -> Iterator[tuple[str, str, Plain]]:
-    """The containers that have ended: what each is, its name, and how it ended."""
+    """The ended containers: what each one is, its name, and how it ended."""
     containers = sorted(status.get("containerStatuses") or [], key=lambda one: one["name"] != MAIN)
     for what, found in (("init container", status.get("initContainerStatuses") or []), ("container", containers)):
         for one in found:

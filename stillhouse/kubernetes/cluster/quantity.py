@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: 500m processors, 64Gi of memory, 1e3."""
+"""Amounts in the notation of Kubernetes: 500m of a CPU, 64Gi of memory, 1e3."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([numkMGTPE]?|[KMGT
 
 
 def amount(text: str) -> float:
-    """A quantity as a number, of processors, bytes or pieces. Raises `ValueError` for anything else."""
+    """A quantity as a number of CPUs, bytes or pieces. Raises `ValueError` for anything else."""
     match = QUANTITY.fullmatch(str(text))
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(match[1]) * FACTORS[match[2]]

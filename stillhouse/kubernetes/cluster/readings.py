@@ -1,4 +1,4 @@
-"""What a cluster has of what a run asks for; what is made of it is in `admission`."""
+"""How much of what a run asks for a cluster has; `admission` judges it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """`allocatable` is what its pods together may ask for; a taint has `key`, `value` and `effect`."""
+    """`allocatable` is the most that all its pods may request; a taint has `key`, `value` and `effect`."""
 
     name: str
     allocatable: Mapping[str, float]
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """The most that a namespace may ask for at once, and what it asks for now. `scoped` holds for some pods only."""
+    """The most that a namespace may request at once, and its requests now. `scoped`: it applies to some pods only."""
 
     name: str
     hard: Mapping[str, float]
@@ -39,7 +39,7 @@ class Quota:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A queue of Kueue; `inactive` says why it lets nothing in, "" where it does."""
+    """A Kueue queue; `inactive` says why it admits nothing, or is ""."""
 
     cluster_queue: str = ""
     inactive: str = ""
@@ -47,9 +47,9 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What was seen. None, and a name that is left out, is what could not be looked at; `unseen` says why.
+    """What was read. None or an absent name stands for what could not be read; `unseen` says why.
 
-    A claim's phase, and a queue, are None where there is none of that name; `secrets` has the keys that each lacks.
+    A claim's phase or a queue is None if it does not exist; `secrets` has the keys that each secret lacks.
     """
 
     nodes: tuple[Node, ...] | None = None
@@ -58,12 +58,12 @@ class Readings:
     queues: Mapping[str, Queue | None] = field(default_factory=dict)
     secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     retry_policy: str | None = None
-    """Of Argo, for pods that end badly."""
+    """Argo's policy for pods that fail."""
     unseen: tuple[str, ...] = ()
 
 
 def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str] = os.environ) -> Readings:
-    """Looks at the cluster, as far as this pod may. Without an `api`, at the secrets that it was given alone."""
+    """Reads as much of the cluster as this pod may. Without an `api`, only the secrets that it was given."""
     unseen: dict[str, None] = {}
     answers = api is not None
 
@@ -91,7 +91,7 @@ def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str
         queue = look(f"queue {name}", lambda api: (_queue(api, name),))  # noqa: B023 - called at once
         if queue is not None:
             queues[name] = queue[0]
-    policy = look("which pods Argo tries again", _retry_policy)
+    policy = look("which pods Argo retries", _retry_policy)
     secrets = {secret.parameter: _lacking(secret, environment) for secret in wanted.secrets}
     return Readings(
         nodes=nodes,
@@ -129,7 +129,7 @@ def _phase(claim: Plain | None) -> str | None:
 
 
 def _retry_policy(api: Api) -> str | None:
-    """None where there is no Argo in any place that is known."""
+    """The retry policy, or None if Argo is in none of the known namespaces."""
     for namespace in dict.fromkeys((NAMESPACE, api.namespace)):
         found = api.config_map(namespace, CONFIG_MAP)
         if found is not None:
@@ -144,7 +144,7 @@ def _queue(api: Api, name: str) -> Queue | None:
     try:
         found = api.local_queue(name)
     except NoSuchKind:
-        raise Unseen("this cluster has no Kueue, so that pods begin without being let in by a queue") from None
+        raise Unseen("this cluster has no Kueue, so pods start without waiting for a queue") from None
     if found is None:
         return None
     conditions = found.get("status", {}).get("conditions", [])
@@ -154,7 +154,7 @@ def _queue(api: Api, name: str) -> Queue | None:
 
 
 def _lacking(secret: WantedSecret, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys that this pod was not given; for a folder of files, the secret itself."""
+    """The keys that this pod did not receive; for a folder of files, the whole secret."""
     if secret.path:
         folder = Path(secret.path)
         return () if folder.is_dir() and any(folder.iterdir()) else ("every file",)

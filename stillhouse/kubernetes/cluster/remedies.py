@@ -1,8 +1,7 @@
-"""What Kubernetes, Argo and Kueue say when a pod cannot begin, and what to do about it.
+"""The messages of Kubernetes, Argo and Kueue about a pod that cannot start, and what to do about them.
 
-Each row knows a message by a pattern; `{0}`, `{1}` are what the pattern's groups found. The patterns are those of
-Kubernetes 1.30 to 1.37 and Kueue 0.10 to 0.20, whose words change little; a message that no row knows is shown
-unchanged.
+Each row recognises a message by a pattern; `{0}` and `{1}` are the groups of the match. The patterns fit Kubernetes
+1.30 to 1.37 and Kueue 0.10 to 0.20, whose messages change little. A message that no row recognises is shown unchanged.
 """
 
 from __future__ import annotations
@@ -10,57 +9,57 @@ from __future__ import annotations
 import re
 
 CREATE_CLAIM = (
-    "create it in the run's namespace (manifests/base/volumes.yaml has one), or give the run the name of one that is "
-    "there"
+    "create it in the run's namespace (manifests/base/volumes.yaml has one), or give the run the name of an existing "
+    "one"
 )
 CREATE_SECRET = (
-    "create it in the run's namespace with `kubectl create secret generic` (docs/cluster.md says with which keys), or "
-    "give the run the name of one that is there"
+    "create it in the run's namespace with `kubectl create secret generic` (docs/cluster.md lists the keys), or give "
+    "the run the name of an existing one"
 )
 CREATE_QUEUE = (
     "create it (manifests/components/kueue), or set `queue` in the placements to one of `kubectl get localqueues`"
 )
-WAITS = "it begins when other pods have ended"
+WAITS = "it starts when other pods end"
 
 ROWS: tuple[tuple[str, str, str], ...] = (
-    # The scheduler, of volumes.
+    # The scheduler, about volumes.
     (r'persistentvolumeclaim "([^"]+)" not found', "volume claim {0} does not exist", CREATE_CLAIM),
     (
         r"unbound immediate PersistentVolumeClaims",
         "its volume claim has no volume",
-        "`kubectl describe pvc` says why: a storage class that is missing, or one that cannot do the access mode",
+        "`kubectl describe pvc` says why: a missing storage class, or one that does not support the access mode",
     ),
     (
         r"volume node affinity conflict",
-        "its volume lies where no node has room for it",
-        "free or add a node in the volume's zone, or take a claim that every node can mount (ReadWriteMany)",
+        "no node in the zone of its volume has room for it",
+        "free or add a node in that zone, or use a claim that every node can mount (ReadWriteMany)",
     ),
-    # The scheduler, of nodes.
+    # The scheduler, about nodes.
     (
         r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+[A-Za-z0-9])",
         "no node has enough {0} free",
-        f"{WAITS}; where no node has that many at all, give another `accelerator_type` or a lower `accelerator_count`",
+        f"{WAITS}; if no node has that many at all, use another `accelerator_type` or a lower `accelerator_count`",
     ),
     (
         r"Insufficient (cpu|memory|ephemeral-storage)\b",
         "no node has enough {0} free",
-        f"{WAITS}; where no node has so much at all, lower what the placement asks for, or add a larger node",
+        f"{WAITS}; if no node has that much at all, lower the placement's request, or add a larger node",
     ),
-    (r"Too many pods", "the nodes have as many pods as they may", f"{WAITS}, or add a node"),
+    (r"Too many pods", "the nodes have reached their maximum number of pods", f"{WAITS}, or add a node"),
     (
         r"didn't match Pod's node affinity/selector",
-        "nodes lack the labels that it asks for",
+        "nodes lack the labels that it requires",
         "correct `node_selector` of the placement, or label a node",
     ),
     (
         r"untolerated taint \{((?!node-role\.kubernetes\.io/|node\.kubernetes\.io/)[^}]+)\}",
-        "nodes are kept for other pods by the taint {0}",
-        "add it to `tolerations` of the placement, where those nodes are meant",
+        "nodes have the taint {0}, which keeps it out",
+        "add it to `tolerations` of the placement if it should run on those nodes",
     ),
     (
         r"untolerated taint \{(node\.kubernetes\.io/[^}]+)\}|node\(s\) were unschedulable",
         "nodes are not ready, full, or cordoned",
-        "`kubectl describe nodes` says which; `kubectl uncordon` lets pods in again",
+        "`kubectl describe nodes` says which; `kubectl uncordon` admits pods again",
     ),
     # The kubelet.
     (r'secret "([^"]+)" not found', "secret {0} does not exist", CREATE_SECRET),
@@ -72,28 +71,28 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     (
         r'configmap "([^"]+)" not found',
         "config map {0} does not exist",
-        "Kubeflow Pipelines makes `kfp-launcher` in a namespace that its profile controller knows; create it there",
+        "Kubeflow Pipelines creates `kfp-launcher` in a namespace that its profile controller knows; create it there",
     ),
     (
         r"runAsNonRoot|run as root",
-        "the image would run as root, and may not",
-        "set `user` of the placement to a number above 0, or take an image that names its user by number",
+        "the image would run as root, which is not allowed",
+        "set `user` of the placement to a number above 0, or use an image that names its user by number",
     ),
     (
         r"Multi-Attach error",
         "its volume is attached to another node",
-        "it begins when the pod there has ended; a claim of ReadWriteMany can be mounted by several nodes",
+        "it starts when the pod there ends; several nodes can mount a ReadWriteMany claim",
     ),
-    # What refuses to create a pod at all.
+    # Refusals to create a pod at all.
     (
         r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)",
-        "quota {0} has no room: {1} is asked for, {2} of {3} is used",
-        f"{WAITS}; where one pod asks for more than the limit, raise the ResourceQuota or lower the placement",
+        "quota {0} has no room: {1} requested, {2} used of {3}",
+        f"{WAITS}; if one pod asks for more than the limit, raise the ResourceQuota or lower the placement",
     ),
     (
         r"failed quota: ([^:]+): must specify (.+)",
-        "quota {0} takes no pod that does not say its {1}",
-        "set it in the placement, or a default by a LimitRange of the namespace",
+        "quota {0} admits only pods that set {1}",
+        "set it in the placement, or set a default in a LimitRange of the namespace",
     ),
     (
         r"(minimum|maximum) (\S+) usage per (Container|Pod) is ([^,.]+)",
@@ -114,28 +113,28 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     (r"LocalQueue (\S+) (?:doesn't|does not) exist", "Kueue has no LocalQueue {0} in this namespace", CREATE_QUEUE),
     (
         r"insufficient quota for (\S+) in flavor .*?> maximum capacity \(([^)]+)\)",
-        "it asks for more {0} than its queue may ever hand out ({1})",
+        "it asks for more {0} than its queue can ever give ({1})",
         "raise `nominalQuota` of the ClusterQueue, or lower what the placement asks for",
     ),
     (
         r"insufficient unused quota for (\S+) in flavor|borrowing limit for (\S+) in flavor",
         "its queue has no quota left now",
-        "it begins when other work of the queue has ended, or with a higher `nominalQuota` or `priority`",
+        "it starts when other work in the queue ends, or with a higher `nominalQuota` or `priority`",
     ),
     (
         r"resource (\S+) unavailable in ClusterQueue",
-        "its queue hands out no {0}",
+        "its queue offers no {0}",
         "add it to `coveredResources` of the ClusterQueue, or correct `accelerator_type`",
     ),
     (
         r"ClusterQueue (\S+) (?:doesn't|does not) exist|ClusterQueue .*inactive",
-        "its queue belongs to no ClusterQueue that works",
+        "its queue belongs to no working ClusterQueue",
         "`kubectl describe localqueue,clusterqueue` says what it lacks",
     ),
     (
         r"namespace doesn't match ClusterQueue selector",
-        "its ClusterQueue does not take work of this namespace",
-        "label the namespace as `namespaceSelector` of the ClusterQueue asks",
+        "its ClusterQueue does not accept work from this namespace",
+        "label the namespace to match `namespaceSelector` of the ClusterQueue",
     ),
 )
 
@@ -144,40 +143,40 @@ IMAGE_ROWS: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)unauthorized|authentication required|access denied|pull access|403 Forbidden|no basic auth",
         "the registry refuses the image",
-        "give the run's service account a pull secret (`imagePullSecrets`), or take an image that it may pull",
+        "give the run's service account a pull secret (`imagePullSecrets`), or use an image that it may pull",
     ),
     (
         r"(?i)manifest unknown|not found: manifest|manifest.* not found|failed to resolve reference .*: not found",
         "the registry has no such image",
-        "push it, or name by its digest one that is there (`image`)",
+        "push it, or name an existing one by its digest (`image`)",
     ),
     (
         r"(?i)no such host|i/o timeout|connection refused|dial tcp|TLS handshake",
         "the nodes cannot reach it",
-        "correct the name of the registry in `image`, or let the nodes through to it",
+        "correct the name of the registry in `image`, or give the nodes access to it",
     ),
     (
         r"is not present with pull policy of Never|ErrImageNeverPull",
         "the node has no such image",
-        "load it onto every node, or name one of a registry by its digest (`image`)",
+        "load it onto every node, or name one in a registry by its digest (`image`)",
     ),
     (
         r"(?i)invalid reference format|couldn't parse image",
-        "that is no name of an image",
+        "that is not an image name",
         "write REGISTRY/NAME@sha256:…",
     ),
     (
         r"^ImagePullBackOff: Back-off pulling image \S+$",
         "it could not be pulled",
-        "see that the registry has it, by this digest, and lets the nodes pull it",
+        "make sure that the registry has it with this digest and lets the nodes pull it",
     ),
 )
-"""The same for images, whose registries say `not found` and `connection refused` too."""
+"""The same for images: registries also say `not found` and `connection refused`."""
 OF_IMAGES = re.compile(r"(?i)pull|ErrImage|InvalidImageName|parse image")
 
 
 def explain(words: str) -> tuple[str, str]:
-    """The causes that a message names, joined to a clause, and the remedies; both empty for an unknown message."""
+    """The causes that a message names, joined into a clause, and the remedies; both empty for an unknown message."""
     causes, remedies = [], []
     for pattern, cause, remedy in IMAGE_ROWS if OF_IMAGES.search(words) else ROWS:
         match = re.search(pattern, words)
@@ -190,6 +189,6 @@ def explain(words: str) -> tuple[str, str]:
 
 
 def with_remedy(words: str) -> str:
-    """A message and what to do about it, where that is known."""
+    """A message, with its remedy if that is known."""
     _, remedy = explain(words)
     return f"{words}: {remedy}" if remedy else words

@@ -1,4 +1,4 @@
-"""Why a pod that was started does not begin, read from what Kubernetes, Kueue and Argo say of it."""
+"""Why a submitted pod does not start, according to Kubernetes, Kueue and Argo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrIma
 CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 STARTING = ("ContainerCreating", "PodInitializing")
 SENTENCE = "stillhouse: "
-"""How a line begins that says for a person why a process ended."""
+"""The start of a line that explains to the user why a process ended."""
 REFUSED = re.compile(r"is forbidden|exceeded quota|failed quota")
 
 Plain = dict[str, Any]
@@ -26,7 +26,7 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something waits. `cause` is the same for all pods in the same trouble; `words` are those of the cluster."""
+    """Why something waits. `cause` is the same for all pods with the same problem; `words` is the cluster's message."""
 
     cause: str
     remedy: str
@@ -38,7 +38,7 @@ class Reason:
 
 
 def of_message(words: str, what: str = "") -> Reason:
-    """The reason in a message; `what` goes before it, where the message does not say what it is about."""
+    """The reason in a message; `what` precedes it if the message does not say what it is about."""
     words = " ".join(words.split())
     cause, remedy = explain(words)
     before = f"{what}: " if what else ""
@@ -46,7 +46,7 @@ def of_message(words: str, what: str = "") -> Reason:
 
 
 def waits(pod: Plain) -> bool:
-    """Whether a pod has not begun yet."""
+    """Whether a pod has not started yet."""
     return bool(pod.get("status", {}).get("phase", "Pending") == "Pending" and not _going(pod))
 
 
@@ -57,14 +57,14 @@ def is_gated(pod: Plain) -> bool:
 
 
 def is_starting(pod: Plain) -> bool:
-    """Whether a pod has a node, and its containers are still being made: what hinders that stands in events alone."""
+    """Whether a pod has a node but its containers are still being created; only events say what blocks that."""
     return waits(pod) and any(one.get("reason") in STARTING for one in _waiting(pod))
 
 
 def reasons(pod: Plain, events: Sequence[Plain] = (), workloads: Sequence[Plain] = ()) -> list[Reason]:
-    """Why a pod waits: nothing for one that has begun, or that is merely on its way.
+    """Why a pod waits; empty for one that has started or is starting normally.
 
-    `events` are warnings, and `workloads` Kueue's; those of other pods are passed over.
+    `events` are warnings and `workloads` come from Kueue; those of other pods are ignored.
     """
     if not waits(pod):
         return []
@@ -77,7 +77,7 @@ def reasons(pod: Plain, events: Sequence[Plain] = (), workloads: Sequence[Plain]
     for state in _waiting(pod):
         reason, words = state.get("reason", ""), state.get("message", "")
         if reason in IMAGE_TROUBLE:
-            found.append(of_message(f"{reason}: {words}", f"image {state['image']} cannot be had"))
+            found.append(of_message(f"{reason}: {words}", f"image {state['image']} is unavailable"))
         elif reason in CONTAINER_TROUBLE:
             found.append(of_message(words or reason))
     if not found and is_starting(pod):
@@ -86,7 +86,7 @@ def reasons(pod: Plain, events: Sequence[Plain] = (), workloads: Sequence[Plain]
 
 
 def refusals(workflow: Plain) -> list[Reason]:
-    """Why pods of a run were not even created, as Argo, which tries again, keeps it with their tasks."""
+    """Why pods of a run were not even created, from the notes that Argo, which retries, keeps with their tasks."""
     found = []
     for node in _argo_nodes(workflow).values():
         words = node.get("message", "")
@@ -96,7 +96,7 @@ def refusals(workflow: Plain) -> list[Reason]:
 
 
 def said(lines: Sequence[str]) -> str:
-    """The sentence, with the list that may follow it, in which a step said why it ended; "" where it said none."""
+    """The sentence in which a step said why it ended, with any list that follows it; "" if there is none."""
     at = [number for number, line in enumerate(lines) if line.startswith(SENTENCE)]
     if not at:
         return ""
@@ -119,11 +119,11 @@ def _of_queue(pod: Plain, workloads: Sequence[Plain]) -> Reason:
         for condition in workload.get("status", {}).get("conditions", []):
             if condition["type"] == "QuotaReserved" and condition["status"] == "False":
                 return of_message(condition.get("message", ""), what)
-    return Reason(what, "`kubectl get localqueue,workload` says what it waits for", "")
+    return Reason(what, "`kubectl get localqueue,workload` shows what it waits for", "")
 
 
 def _waiting(pod: Plain) -> Iterator[Mapping[str, str]]:
-    """What the containers wait for, each with its image."""
+    """The waiting states of the containers, each with its image."""
     status = pod.get("status", {})
     for one in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         state = one.get("state", {}).get("waiting")
@@ -137,7 +137,7 @@ def _going(pod: Plain) -> bool:
 
 
 def _events_of(pod: Plain, events: Sequence[Plain]) -> list[Plain]:
-    """Warnings about a pod's volumes, the last one last."""
+    """Warnings about a pod's volumes, oldest first."""
     own = [
         event
         for event in events
@@ -148,12 +148,12 @@ def _events_of(pod: Plain, events: Sequence[Plain]) -> list[Plain]:
 
 
 def _without_preemption(words: str) -> str:
-    """The scheduler's message without what it says of pods that it could have driven away."""
+    """The scheduler's message without its part about preempting other pods."""
     return re.sub(r"\s*preemption: .*", "", words)
 
 
 def _argo_nodes(workflow: Plain) -> Mapping[str, Plain]:
-    """The tasks of a workflow; Argo compresses them where they are many."""
+    """The tasks of a workflow; Argo compresses large ones."""
     status = workflow.get("status", {})
     packed = status.get("compressedNodes")
     if packed:

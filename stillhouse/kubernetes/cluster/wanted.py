@@ -1,4 +1,4 @@
-"""What a run's pods ask of the cluster: data that a compiled pipeline carries, completed by the run's parameters."""
+"""What a run's pods need from the cluster: data in the compiled pipeline, completed by the run's parameters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from stillhouse.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class PodKind:
-    """Pods that ask for the same, and the tasks that have them. Amounts are written as Kubernetes writes them.
+    """Pods with the same requests, and their tasks. Amounts use the notation of Kubernetes.
 
-    With several `nodes` a task has that many of these pods at once. `scales_from_zero` says that the cluster makes
-    nodes when they are asked for, so that what no node has now may come.
+    With several `nodes` a task has that many of these pods at once. `scales_from_zero` says that the cluster adds
+    nodes on demand, so that something no node has now may still appear.
     """
 
     tasks: tuple[str, ...]
@@ -27,16 +27,16 @@ class PodKind:
     nodes: int = 1
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
-    """Each with `key`, and `value` and `effect` where only those are meant."""
+    """Each has a `key`, and optionally a `value` and `effect` to match."""
     queue: str = ""
     scales_from_zero: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class WantedSecret:
-    """A secret by its name and the parameter that holds the name.
+    """A secret's name and the parameter that holds the name.
 
-    The task that looks has it as if it were optional: `keys` names the variable of each key, or it lies at `path`.
+    The checking task has it as an optional secret: `keys` maps each key to its variable, or it is mounted at `path`.
     """
 
     parameter: str
@@ -48,24 +48,24 @@ class WantedSecret:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """All of it. `claims` are names by their parameters; the accelerator is that of every pod that has one."""
+    """Everything that a run asks for. `claims` maps parameters to names; all pods share one accelerator setting."""
 
     pods: tuple[PodKind, ...] = ()
     claims: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[WantedSecret, ...] = ()
     accelerator_type: str = ""
     accelerator_count: str = "0"
-    """As text, since that is what a person gives."""
+    """Text, as the user enters it."""
 
     def to_json(self) -> str:
-        """As short as may be, since it stands in the object of the run some ten times: defaults are left out."""
+        """Short JSON without defaults, since the object of the run holds it about ten times."""
         content: dict[str, Any] = {name: value for name, value in asdict(self).items() if value}
         content["pods"] = [_short(pod) for pod in self.pods]
         content["secrets"] = [_short(secret) for secret in self.secrets]
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     def with_chosen(self, chosen: Mapping[str, Any]) -> Wanted:
-        """The same with what a person chose for the run: `chosen` has the pipeline's parameters."""
+        """A copy with the choices for this run; `chosen` has the pipeline's parameters."""
         return replace(
             self,
             claims={name: str(chosen.get(name, default)) for name, default in self.claims.items()},
@@ -81,7 +81,7 @@ def _short(part: PodKind | WantedSecret) -> dict[str, Any]:
 
 
 def read_wanted(text: str) -> Wanted:
-    """The data of a compiled pipeline. Raises `InputError` for that of another version."""
+    """Reads the data of a compiled pipeline. Raises `InputError` if another version wrote it."""
     try:
         values = json.loads(text)
         pods = tuple(PodKind(**_tuples(one)) for one in values.pop("pods"))
@@ -89,8 +89,8 @@ def read_wanted(text: str) -> Wanted:
         return Wanted(pods=pods, secrets=secrets, **values)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(
-            f"what the run asks of the cluster is {text[:200]!r}; compile the pipeline again with this version of "
-            "Stillhouse"
+            f"cannot read the run's cluster requirements {text[:200]!r}; compile the pipeline again with this version "
+            "of Stillhouse"
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""What the processes of Kubeflow's pods run: the bodies of components and tasks."""
+"""The code in Kubeflow's pods: the bodies of components and tasks."""

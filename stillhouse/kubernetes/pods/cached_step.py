@@ -1,8 +1,8 @@
-"""A task's step through DVC's run cache: what was done anywhere is taken from there, what is done here goes there.
+"""Runs a task's step through DVC's run cache: restores work that was done anywhere, and saves work that is done here.
 
-A pod knows its settings and its inputs. Its stage of dvc.yaml, which the key of the run cache is made of, also has the
-name of the use and the paths of the graph, and the settings as the recipe words them: the pipeline hands them to the
-task. A component by itself is of no stage, and computes.
+A pod knows its settings and inputs. The key of the run cache comes from a stage of dvc.yaml, which also has the name
+of the use, the paths of the graph, and the settings as the recipe words them. The pipeline passes these to the task. A
+single component belongs to no stage, so it computes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from stillhouse.releases.run_cache import RunCache
 
 RUN_CACHE = "STILLHOUSE_RUN_CACHE"
-"""Environment variable with a folder or the URL of a DVC remote; the run's parameter `run_cache` goes before it."""
+"""Environment variable with a folder or the URL of a DVC remote; the run's parameter `run_cache` overrides it."""
 PLACES = "places.json"
-"""The file of what a step reads outside the run, a dependency of its stage here."""
+"""The file that lists what a step reads outside the run; a dependency of its stage here."""
 COMMIT = re.compile("[0-9a-f]{40}")
 
 Folders = Mapping[str, Path]
 CachedUse = tuple[Use, Mapping[str, Any]]
-"""A use, and the recipe's section for it, word by word."""
+"""A use, and the recipe's section for it, verbatim."""
 
 
 def through_run_cache(
@@ -53,20 +53,20 @@ def through_run_cache(
 ) -> Report:
     """The report of a step whose outputs are restored, or computed by `compute` and saved for others.
 
-    Without a run cache, without `cached`, and for a step that reads what neither its settings pin down nor `read_now`
-    says, it is computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
+    It is always computed without a run cache, without `cached`, and for a step that reads something that neither its
+    settings pin down nor `read_now` knows. Problems with the run cache only cost a line in the log.
     """
     url = run_cache_asked()
     places = read_now(step, config) if url and cached else None
     if places is None or not cached:
         return compute()
-    # What does not answer may be at work there still, in a thread that was left to itself.
+    # A remote that does not answer may still be at work there, in an abandoned thread.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
             use, section = cached
             cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs, places)
-        except Exception as error:  # as for an image without DVC
-            say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); it is done here")
+        except Exception as error:  # for instance an image without DVC
+            say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); computing it here")
             return compute()
         report = _restored(cache, use, config, inputs, outputs)
         if report is None:
@@ -76,7 +76,7 @@ def through_run_cache(
 
 
 def run_cache_asked() -> str:
-    """Where the run cache is, as the run's parameter says, else the environment; empty for nowhere.
+    """The address of the run cache from the run's parameter or else the environment; empty for none.
 
     Raises `InputError` for an address with a password or token.
     """
@@ -90,9 +90,9 @@ def run_cache_asked() -> str:
 
 
 def pinned_down(step: Step, config: Any) -> bool:
-    """Whether settings and inputs say all that a step reads: a place outside the run may hold something else tomorrow.
+    """Whether settings and inputs determine all that a step reads: a place outside the run may change tomorrow.
 
-    A path of a DVC repository at a commit is such a place that never changes.
+    A path in a DVC repository at a commit is a place that never changes.
     """
     places = {name for name in location_fields(step) if getattr(config, name)}
     if "repo" in places and COMMIT.fullmatch(config.revision or ""):
@@ -101,9 +101,9 @@ def pinned_down(step: Step, config: Any) -> bool:
 
 
 def read_now(step: Step, config: Any) -> Mapping[str, Any] | None:
-    """What the places that settings name hold now, empty where settings say all; None where that is not known.
+    """The current content of the places in the settings; empty if the settings say all, None if it is unknown.
 
-    Known are the files of a model: comparing them costs less than to load it.
+    Only the files of a model are known: comparing them costs less than loading it.
     """
     if pinned_down(step, config):
         return {}
@@ -113,12 +113,12 @@ def read_now(step: Step, config: Any) -> Mapping[str, Any] | None:
 
     try:
         return {"model": content_of(config.model)}
-    except InputError:  # the step says it
+    except InputError:  # the step reports it
         return None
 
 
 def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
-    """A use's section of params.yaml: the recipe's own, with what was chosen otherwise when the run was started."""
+    """A use's section of params.yaml: the recipe's own, with the changes made when the run was started."""
     default, written = type(config)(), build(type(config), section, "recipe")
     found = dict(section)
     for name in field_types(type(config)):
@@ -136,7 +136,7 @@ def open_run_cache(
     inputs: Folders,
     places: Mapping[str, Any] | None = None,
 ) -> RunCache:
-    """The run cache for the stage of a use, as it stands in a workspace; with what `places` hold beside that."""
+    """The run cache for the stage of a use, as in a workspace, plus the content of `places`."""
     import dvc  # noqa: F401
 
     from stillhouse.environment import describe_environment
@@ -156,16 +156,16 @@ def open_run_cache(
 
 
 def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: Folders) -> Report | None:
-    """Puts what was done elsewhere in place and returns its report; None where there is nothing, or it is damaged."""
+    """Restores work done elsewhere and returns its report; None if there is none, or it is damaged."""
     try:
         found = cache.restore()
-    except Exception as error:  # whatever is wrong with the remote, the step can be done here
-        say(f"[{use.name}] the run cache {cache.url} cannot be read ({reason(error)}); it is done here")
+    except Exception as error:  # whatever is wrong with the remote, the step can run here
+        say(f"[{use.name}] the run cache {cache.url} cannot be read ({reason(error)}); computing it here")
         return None
     if not found:
         entries = f" ({', '.join(cache.damaged)})" if cache.damaged else ""
-        what = f"is damaged there{entries}" if cache.broken else "nobody did it before"
-        say(f"[{use.name}] not in the run cache {cache.url}: {what}; it is done here")
+        what = f"damaged there{entries}" if cache.broken else "never done before"
+        say(f"[{use.name}] not in the run cache {cache.url}: {what}; computing it here")
         return None
     _note_use(cache)
     folders = {port: found[path.as_posix()] for port, path in use.output_paths().items()}
@@ -173,7 +173,7 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
         facts = _facts(use.step, config, inputs, folders)
         report = read_report(found[report_path(use).as_posix()], facts)
     except InputError as error:
-        say(f"[{use.name}] what the run cache {cache.url} has of it is no use ({error}); it is done here")
+        say(f"[{use.name}] the entry in the run cache {cache.url} is unusable ({error}); computing it here")
         cache.broken = True
         return None
     refuse_outputs(inputs, outputs)
@@ -186,7 +186,7 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
 
 
 def _note_use(cache: RunCache) -> None:
-    """Has the work area's run cache keep what was taken for longer; where that cannot be noted, it goes sooner."""
+    """Makes the work area's run cache keep used entries longer; if that cannot be noted, they go sooner."""
     with suppress(OSError, InputError):
         folder = own_cache(cache.url)
         if folder:
@@ -194,7 +194,7 @@ def _note_use(cache: RunCache) -> None:
 
 
 def _facts(step: Step, config: Any, inputs: Folders, folders: Folders) -> dict[str, Any]:
-    """The facts of restored folders. Raises `InputError` where these are not what the step makes of its inputs here."""
+    """The facts of restored folders. Raises `InputError` if they do not fit the step's settings and inputs here."""
     made_of = {name: manifest.digest for name, manifest in open_inputs(step, inputs).items()}
     facts: dict[str, Any] = {}
     made: dict[str, str] = {}
@@ -217,9 +217,9 @@ def _save(cache: RunCache, use: Use, report: Report, outputs: Folders, path: Pat
             folder.make_room(bytes_of(outputs.values()))
         cache.save(places | {report_path(use).as_posix(): path})
     except Exception as error:  # the step's own work is done
-        say(f"[{use.name}] was not saved to the run cache {cache.url} ({reason(error)})")
+        say(f"[{use.name}] not saved to the run cache {cache.url} ({reason(error)})")
         return
-    mended = f"; of it {', '.join(cache.mended)} was damaged there and is replaced" if cache.mended else ""
+    mended = f"; replaced damaged files there: {', '.join(cache.mended)}" if cache.mended else ""
     say(f"[{use.name}] saved to the run cache {cache.url}{mended}")
 
 

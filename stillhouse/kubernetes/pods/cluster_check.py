@@ -1,4 +1,4 @@
-"""What the first task of a Kubeflow run calls: a look at the cluster, before pods that would wait there in vain."""
+"""The first task of a Kubeflow run: checks the cluster before pods wait there in vain."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from stillhouse.terminal import show
 
 
 def refuse_run(pipeline: str, values: Mapping[str, Any]) -> None:
-    """Ends the process with the exit code of bad input for a parameter that is out of range, and as `refuse_missing`.
+    """Ends the process with the exit code of bad input for a parameter out of range, or as in `refuse_missing`.
 
-    `values` are the task's arguments: the parameters, and as `wanted` what the run's pods ask for; nothing of the
-    latter where it runs on this machine.
+    `values` has the task's arguments: the parameters, and under `wanted` the requests of the run's pods, which are
+    empty for a run on this machine.
     """
     refuse_parameters(pipeline, values, str(values.get("recipe", "")))
     if values["wanted"]:
@@ -31,9 +31,9 @@ def refuse_run(pipeline: str, values: Mapping[str, Any]) -> None:
 
 
 def refuse_missing(text: str) -> None:
-    """Ends the process with the exit code of bad input where the cluster lacks what the run's pods ask for.
+    """Ends the process with the exit code of bad input if the cluster lacks what the run's pods ask for.
 
-    `text` is what they ask for, as the pipeline was compiled; what was chosen for the run is among the task's inputs.
+    `text` has their requests as compiled into the pipeline; the choices for this run are among the task's inputs.
     """
     with watched_task("check-cluster"):
         wanted = read_wanted(text).with_chosen(pipeline_parameters(sys.argv))
@@ -41,10 +41,10 @@ def refuse_missing(text: str) -> None:
         try:
             namespace = os.environ.get(POD_NAMESPACE, "")
             if not namespace:
-                raise InputError(f"not looked at: ${POD_NAMESPACE} does not say in which namespace this pod is")
-            api = Api(connect("not looked at: that needs"), namespace)
+                raise InputError(f"not checked: ${POD_NAMESPACE} does not name the namespace of this pod")
+            api = Api(connect("not checked: that needs"), namespace)
         except InputError as nowhere:
             show(f"[cluster] {nowhere}")
         for notice in check(wanted, take_readings(wanted, api)):
             show(f"[cluster] {notice}")
-        show("[cluster] nothing that this run asks for was found missing")
+        show("[cluster] found nothing missing that this run asks for")

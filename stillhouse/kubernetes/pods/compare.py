@@ -1,6 +1,7 @@
-"""What the task of the Kubeflow comparison calls: every variant under every seed, then one table and one page.
+"""The task of the Kubeflow comparison: runs every variant with every seed, then writes one table and one page.
 
-A run that fails is shown with its reason while the others go on. What is done lies on the work volume until all is.
+A failed run is shown with its reason, and the others continue. Finished runs stay on the work volume until all are
+done.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ from stillhouse.workflow.timed_step import reason
 
 NAME = "comparison"
 HANDED = "handed.json"
-"""What is left of a run: why it failed, or an empty reason."""
+"""The outcome of a run: why it failed, or an empty reason."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a comparison. `described` has the uses of each group of variants, `items` what differs from run to
-    run."""
+    """The runs of a comparison. `described` has the uses per group of variants, `items` what differs between runs."""
 
     described: Mapping[str, Mapping[str, Mapping[str, Any]]]
     items: Sequence[Mapping[str, Any]]
@@ -51,12 +51,12 @@ class Runs:
         return self.root / f"{number + 1:04}"
 
     def failure(self, number: int) -> str | None:
-        """Why a run failed, "" where it is done; None where it is not."""
+        """Why a run failed, "" if it succeeded, None if it is not done."""
         path = self.folder(number) / HANDED
         return str(json.loads(path.read_text(encoding="utf-8"))["failure"]) if path.is_file() else None
 
     def do(self, number: int) -> None:
-        """Does a run, unless an earlier try has. Raises what a full disk says; what else goes wrong is noted."""
+        """Does a run unless an earlier try has. Raises the error of a full disk, and records any other failure."""
         if self.failure(number) is not None:
             return
         item, failure = self.items[number], ""
@@ -73,7 +73,7 @@ class Runs:
         write_whole_json(folder / HANDED, {"failure": failure})
 
     def write(self) -> None:
-        """Writes what a node needs to do a run; inputs must lie on the volume that it shares."""
+        """Writes what a node needs to do a run; inputs must be on the shared volume."""
         given = {source: str(path) for source, path in self.given.items()}
         write_whole_json(
             self.root / "runs.json", {"described": self.described, "items": list(self.items), "given": given}
@@ -87,7 +87,7 @@ class Runs:
 
 
 def run_variants(values: Mapping[str, Any]) -> None:
-    """Runs the component: all runs, here or by the pod's nodes, then table and page."""
+    """Runs the component: all runs, here or on the pod's nodes, then table and page."""
     with one_line_errors():
         check_pod()
         described, items = json.loads(values["uses"]), json.loads(values["items"])
@@ -122,7 +122,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
 
 
 def _by_nodes(runs: Runs, nodes: NodeSettings) -> None:
-    """Has the nodes do the runs, each one at a time."""
+    """Does the runs on nodes, each of which does one at a time."""
     from stillhouse.kubernetes.trainjob.exchange import put_inputs
     from stillhouse.kubernetes.trainjob.shares import run_parts
 
@@ -145,9 +145,9 @@ def gather(
 ) -> dict[str, float]:
     """Writes the files of a comparison to the folder `comparison`, its page to `page`, and returns the means on test.
 
-    `sweep` is the sweep's plain data as JSON with its name under `name`. An evaluation says by its title whose it is,
-    and by the digest in its manifest which curves are its pre-training's. Speed and memory are not known here. A run
-    without an evaluation is shown as failed, with the reason that `failures` has by its name.
+    `sweep` is the sweep's plain data as JSON with its name under `name`. The title of an evaluation identifies its
+    run, and the digest in its manifest identifies the curves of its pre-training. Speed and memory are unknown here. A
+    run without an evaluation is shown as failed, with its reason in `failures`.
     """
     from stillhouse.corpus.schemas import SOURCE
     from stillhouse.experiments.comparison.files import write_files
@@ -165,7 +165,7 @@ def gather(
         for variant in plan.variants:
             path = by_title.get(evaluation_title(plan, variant, seed))
             if path is None:
-                why = (failures or {}).get(run_name(variant.name, seed)) or "its evaluation was not handed over"
+                why = (failures or {}).get(run_name(variant.name, seed)) or "its evaluation is missing"
                 outcomes.append(Outcome(variant=variant.name, seed=seed, failure=why))
                 continue
             own = by_digest.get(manifests[path].inputs.get("curves/pretraining", ""))

@@ -1,6 +1,6 @@
-"""What a Kubeflow component's body calls: parameters become settings, artifacts become folders.
+"""The bodies of Kubeflow components: parameters become settings, artifacts become folders.
 
-Nothing of kfp is imported; its artifacts are known here by the attributes that are used.
+This module does not import kfp; it only uses a few attributes of its artifacts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from stillhouse.terminal import warn
 
 METRICS = "metrics"
 SHARED_BY_HAND = ("vectors", "counts")
-"""Inputs by which a recipe itself hands a step what others made; such a step shares its work with no nodes."""
+"""Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
 
 
 class KubeflowArtifact(Protocol):
-    """The part of a `kfp.dsl.Artifact` that is used; `Metrics` has `log_metric` beside it."""
+    """The used part of a `kfp.dsl.Artifact`; `Metrics` also has `log_metric`."""
 
     path: str
     metadata: dict[str, Any]
@@ -46,14 +46,14 @@ class KubeflowArtifact(Protocol):
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Ends the process as the command line does: bad input with its sentence and exit code, without a stack trace.
+    """Ends the process like the command line: bad input with its message and exit code, without a stack trace.
 
-    So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
+    The same holds for a full disk or a volume at its quota, which the pod's placement can fix.
     """
     try:
         with interrupt.ends_soon(), access_errors():
             yield
-    except KeyboardInterrupt:  # of a run on this machine
+    except KeyboardInterrupt:  # in a run on this machine
         raise SystemExit(interrupt.exit_code()) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         warn(f"stillhouse: {error}")
@@ -62,27 +62,26 @@ def one_line_errors() -> Iterator[None]:
         if not is_full_disk(error):
             raise
         where = f" ({error.filename})" if error.filename else ""
-        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are as they were"
+        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are unchanged"
         warn(f"stillhouse: {error.strerror}{where}; {remedy}")
         raise SystemExit(CRASH) from None
 
 
 @contextmanager
 def watched_task(name: str) -> Iterator[Watched]:
-    """The same; and Prometheus gets how the task ended, where the environment asks for that."""
+    """The same, and reports to Prometheus how the task ended if the environment asks for it."""
     with one_line_errors(), watch_task(name, say) as watched, access_errors():
         yield watched
 
 
 def run_component(step_name: str, values: Mapping[str, Any]) -> None:
-    """Runs a step with a component's arguments: its input and output artifacts, `metrics`, views and its settings.
+    """Runs a step with a component's arguments: its input and output artifacts, `metrics`, views and settings.
 
-    Every output artifact gets its lineage as metadata (`stillhouse.releases.lineage`), so that a run can be tied to the
-    same artifact elsewhere. Figures are logged for Kubeflow and written to the
-    metrics artifact as JSON.
+    Every output artifact gets its lineage as metadata (`stillhouse.releases.lineage`), which links a run to the same
+    artifact elsewhere. Figures are logged for Kubeflow and written to the metrics artifact as JSON.
 
-    A corpus that does not pass ends no task here: Kubeflow would throw away the page that says why. Every step that is
-    given the verdict refuses to work, and ends the run.
+    A corpus that does not pass does not fail its task, as Kubeflow would discard the page that says why. Instead,
+    every step that receives the verdict refuses to work and ends the run.
     """
     with watched_task(step_name) as watched:
         step = find_step(step_name)
@@ -95,11 +94,11 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
 
 
 def _part_of(step: Step, inputs: Paths) -> str:
-    """The step that does one shard of this step's work; empty where the work is not to be divided."""
+    """The step that does one shard of this step's work; empty if the work should not be divided."""
     part = DIVIDED.get(step.name, "")
     if not part or set(SHARED_BY_HAND) & inputs.keys():
         return ""
-    # A fused teacher may have no cross-encoder, and then nothing that is worth a node.
+    # A fused teacher may have no cross-encoder, and then no work that needs a node.
     needed = {port.name for port in find_step(part).inputs if not port.optional}
     return part if needed <= inputs.keys() else ""
 
@@ -107,10 +106,10 @@ def _part_of(step: Step, inputs: Paths) -> str:
 def run_step(
     step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, cached: CachedUse | None, task: str = ""
 ) -> Report:
-    """Runs a step in a pod, on as many processes or nodes as the pod says, unless the run cache has what it makes.
+    """Runs a step in a pod, on the pod's number of processes or nodes, unless the run cache has its outputs.
 
-    `cached` is the use and its section, for the run cache; `task` is the use's name where the pod runs several. A
-    corpus that does not pass has its report too, with the fact `passed` as false.
+    `cached` is the use and its section, for the run cache; `task` is the name of the use if the pod runs several. A
+    corpus that does not pass also gets a report, with the fact `passed` as false.
     """
 
     def compute() -> Report:
@@ -138,7 +137,7 @@ def run_step(
             return execute_together(step, config, inputs, outputs, number)
         return execute(step, config, inputs, outputs)
 
-    watched.reported = True  # here, on a node, or by what takes it from the run cache; not of a pod that will not do
+    watched.reported = True  # by this process, a node or the run cache; not if the pod failed its preflight
     try:
         report = through_run_cache(step, config, inputs, outputs, compute, cached)
     except ValidationFailed as failure:
@@ -150,7 +149,7 @@ def run_step(
 
 
 def given_folders(step: Step, values: Mapping[str, Any]) -> dict[str, Path]:
-    """The input folders of a component's arguments; of a port that takes many, those in the folder that holds them."""
+    """The input folders of a component's arguments; a port that takes many gets the folders inside its artifact."""
     found: dict[str, Path] = {}
     for port in step.inputs:
         artifact: KubeflowArtifact | None = values[port.component_input]
@@ -162,14 +161,14 @@ def given_folders(step: Step, values: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Mapping[str, Any]) -> None:
-    """Hands a step's outputs over to Kubeflow: digests as metadata, figures, and its views."""
+    """Gives a step's outputs to Kubeflow: digests as metadata, figures, and views."""
     for port in step.outputs:
         artifact: KubeflowArtifact = values[port.name]
         artifact.metadata |= lineage(outputs[port.name])
     metrics = values[METRICS]
     for name, value in report.metrics.items():
         metrics.log_metric(name, value)
-    # Kubeflow keeps logged figures as metadata only; its local cache takes an artifact without a file for missing.
+    # Kubeflow keeps logged figures as metadata only; its local cache treats an artifact without a file as missing.
     write_metrics(Path(metrics.path), report.metrics)
     for view in views_of(step.name):
         write_view(view, outputs, report, values[view.name])

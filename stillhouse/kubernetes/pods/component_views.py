@@ -1,6 +1,6 @@
-"""What Kubeflow shows of a step beside its figures: pages, a summary in Markdown, a curve of a classifier.
+"""What Kubeflow shows for a step besides its figures: pages, a Markdown summary, a classifier's curve.
 
-A view is made of the folders that the step has written, so that a step itself knows of none.
+A view is made from the folders that the step wrote, so steps need not know about views.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from stillhouse.markdown import as_text
 from stillhouse.steps.spec import Paths, Report
 
 CURVE_POINTS = 100
-"""Points of a curve: Kubeflow keeps them as metadata and draws them in the browser."""
+"""Maximum points of a curve: Kubeflow keeps them as metadata and draws them in the browser."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One more output of a component: its name, Kubeflow's type, what it shows, and the function that makes it.
+    """An extra output of a component: its name, its Kubeflow type, what it shows, and the function that makes it.
 
-    `make` gets the step's outputs, its report and the artifact. What it returns is written to the artifact's file.
+    `make` gets the step's outputs, its report and the artifact. Its result is written to the artifact's file.
     """
 
     name: str
@@ -38,7 +38,7 @@ def write_view(view: View, outputs: Paths, report: Report, artifact: Any) -> Non
 
 
 def own_page(outputs: Paths, report: Report, artifact: Any) -> str:
-    """The page that the step itself wrote into its first output; its summary where it wrote none."""
+    """The page that the step wrote into its first output, or else its summary."""
     if not report.html:
         return _page("No page", f"<p>{escape(report.summary)}</p>")
     first = next(iter(outputs.values()))
@@ -58,7 +58,7 @@ def curves_page(outputs: Paths, report: Report, artifact: Any) -> str:
 
 
 def figures_in_markdown(outputs: Paths, report: Report, artifact: Any) -> str:
-    """The evaluation's means as a table, with the interval where there is one."""
+    """The evaluation's means as a table, with intervals if available."""
     folder = outputs["evaluation"]
     means = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     bounds = json.loads((folder / "intervals.json").read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def figures_in_markdown(outputs: Paths, report: Report, artifact: Any) -> str:
 
 
 def teacher_curve(outputs: Paths, report: Report, artifact: Any) -> str:
-    """Logs how well the cross-encoder tells positives from mined negatives by its score, over all thresholds."""
+    """Logs how well the cross-encoder's scores separate positives from mined negatives, over all thresholds."""
     import numpy as np
 
     from stillhouse.retrieval.fine_tuning.teacher import Teacher
@@ -86,7 +86,7 @@ def teacher_curve(outputs: Paths, report: Report, artifact: Any) -> str:
 
 
 def roc(positives: Any, negatives: Any) -> tuple[list[float], list[float], list[float]]:
-    """False and true positive rates by falling threshold, at most `CURVE_POINTS` of them, ends included."""
+    """False and true positive rates by falling threshold: at most `CURVE_POINTS` points, including the ends."""
     import numpy as np
 
     if not len(positives) or not len(negatives):
@@ -99,7 +99,7 @@ def roc(positives: Any, negatives: Any) -> tuple[list[float], list[float], list[
         """The share of scores at or above each threshold; none are above the first, which is infinite."""
         return [0.0, *(1 - np.searchsorted(scores, chosen, side="left") / len(scores)).tolist()]
 
-    highest = float(every[0]) + 1.0  # an infinite number is none in JSON
+    highest = float(every[0]) + 1.0  # JSON has no infinity
     return reached(of_negatives), reached(of_positives), [highest, *chosen.astype(float).tolist()]
 
 
@@ -108,7 +108,7 @@ def _cell(mean: float, bounds: Any) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    """A page that needs nothing else: Kubeflow shows it in a frame without a network."""
+    """A self-contained page: Kubeflow shows it in a frame without network access."""
     from stillhouse.evaluation.report import page
 
     style = (Path(page.__file__).parent / "style.css").read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View("roc", "ClassificationMetrics", "how the scores tell positives from negatives", teacher_curve),
     ),
 }
-"""The views of each step that has any."""
+"""The views of each step that has some."""
 
 
 def views_of(step: str) -> tuple[View, ...]:

@@ -1,6 +1,6 @@
-"""Folders by name inside one folder: how several artifacts go to a Kubeflow component as one.
+"""Named folders inside one folder, to pass several artifacts to a Kubeflow component as one.
 
-kfp hands a component a list of artifacts only where one task of a loop made them all.
+kfp only gives a component a list of artifacts if a single task in a loop made all of them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ORDER = "order"
 
 
 def hold_folders(folders: Mapping[str, Path], holder: Path) -> None:
-    """Puts folders that steps wrote, by name, into the new folder `holder`, which notes their order.
+    """Puts folders that steps wrote, by name, into the new folder `holder`, which records their order.
 
-    Raises `InputError` for one that no step wrote.
+    Raises `InputError` for a folder that no step wrote.
     """
     digests = {name: read_manifest(folder, verify=False).digest for name, folder in folders.items()}
     with whole_folder(holder) as staging:
@@ -30,23 +30,23 @@ def hold_folders(folders: Mapping[str, Path], holder: Path) -> None:
 
 
 def held_folders(holder: Path) -> dict[str, Path]:
-    """The folders inside `holder` by name: in the order that it notes, or else in that of the alphabet.
+    """The folders inside `holder` by name, in its recorded order or else alphabetically.
 
-    Raises `InputError` where there is none, and for a name that cannot be given to one.
+    Raises `InputError` if there is none, and for an invalid name.
     """
     names = sorted(path.name for path in holder.iterdir() if path.is_dir()) if holder.is_dir() else []
     if (holder / MANIFEST).is_file():
         names = [str(name) for name in read_manifest(holder).facts.get(ORDER, names)]
     if not names:
-        raise InputError(f"{holder} holds no folder; give it one for each, under its name")
+        raise InputError(f"{holder} holds no folders; put each one into it under its name")
     for name in names:
         if not NAME.fullmatch(name):
-            raise InputError(f"{holder / name}: name it with letters, digits, _ and - alone, beginning with a letter")
+            raise InputError(f"{holder / name}: use a name of letters, digits, _ and - that begins with a letter")
     return {name: holder / name for name in names}
 
 
 def link_or_copy(file: str, target: str) -> None:
-    """On one disk, as with the local runner, a second name for the same file; else a copy."""
+    """Hard-links the file on the same disk, as with the local runner; copies it otherwise."""
     try:
         os.link(file, target)
     except OSError:

@@ -1,8 +1,8 @@
-"""The parameters of a Kubeflow run, as the process of one of its tasks can know them.
+"""The parameters of a Kubeflow run, as seen by the process of a task.
 
-Kubeflow fills a pipeline's parameters into an image, a volume or an amount of resources, but into no environment
-variable. It does hand a task's inputs to kfp's own executor, on the command line of the task's process, and pipelines
-make inputs of the parameters that the process has to know (`pipelines/place.py`).
+Kubeflow can put a pipeline's parameters into images, volumes and resource amounts, but not into environment variables.
+It does pass a task's inputs to kfp's executor on the command line of the task's process, so pipelines turn the
+parameters that the process needs into inputs (`pipelines/place.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from stillhouse.errors import InputError
 
 EXECUTOR_INPUT = "--executor_input"
 CHANNEL = "pipelinechannel--"
-"""How kfp names a pipeline's parameter among a task's inputs."""
+"""The prefix that kfp gives a pipeline's parameter among a task's inputs."""
 COUNT = "accelerator_count"
 TYPE = "accelerator_type"
 RUN_CACHE_PARAMETER = "run_cache"
 
 
 def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:
-    """The pipeline's parameters that a task reads, as kfp's executor was given them; none in another process."""
+    """The pipeline's parameters among the inputs of kfp's executor; empty in any other process."""
     words = list(command_line)
     if EXECUTOR_INPUT not in words[:-1]:
         return {}
@@ -35,5 +35,5 @@ def accelerator_count(chosen: dict[str, Any], default: int) -> int:
     """How many accelerators a pod of the run has. Raises `InputError` for an invalid count."""
     count = str(chosen.get(COUNT, default))
     if not count.isdecimal() or int(count) < 1:
-        raise InputError(f"{COUNT} is {count!r}; give a whole number from 1")
+        raise InputError(f"{COUNT} is {count!r}; use a whole number of at least 1")
     return int(count)

@@ -1,4 +1,4 @@
-"""Whether a pod will do for its step, asked before the step begins."""
+"""Checks that a pod suits its step before the step starts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stillhouse.terminal import show
 
 
 def check_pod(parallel: bool = False) -> None:
-    """Runs the preflight where the environment asks for it. Raises `InputError` with every remedy.
+    """Runs the preflight if the environment asks for it. Raises `InputError` with every remedy.
 
-    The GPUs are as many as the run's own parameter says. Those of a step that is `parallel` have to work together,
-    unless the environment says that one process works.
+    The number of GPUs comes from the run's parameter. The GPUs of a `parallel` step have to work together, unless the
+    environment asks for a single process.
     """
     wanted = read_requirements(os.environ)
     if wanted is None:

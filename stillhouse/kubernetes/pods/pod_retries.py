@@ -1,10 +1,10 @@
-"""Starts a task's process again in its pod, after a failure that another try may mend.
+"""Restarts a task's process in its pod after a failure that another try may fix.
 
     python3 -m stillhouse.kubernetes.pods.pod_retries kfp.dsl.executor_main --executor_input …
 
-Argo as Kubeflow Pipelines installs it starts a pod again that vanished, but not one whose process failed, and neither a
-pipeline nor its Kubernetes platform can ask for the latter. So the pod's first process is this one, which imports
-little. A new try finds what a new pod would: the same arguments and volumes, and the last checkpoint.
+Argo, as Kubeflow Pipelines installs it, replaces a pod that vanished but not one whose process failed, and a pipeline
+cannot ask for that. So this is the pod's first process, and it imports little. A new try finds what a new pod would
+find: the same arguments and volumes, and the last checkpoint.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from stillhouse.errors import CRASH
 from stillhouse.terminal import warn
 
 RETRIES = "STILLHOUSE_RETRIES"
-"""Environment variable: how often a failed process is started again; absent for never."""
+"""Environment variable: how often to restart a failed process; never if absent."""
 PAUSE = "STILLHOUSE_RETRY_AFTER_SECONDS"
 """Environment variable: seconds before the first retry."""
 PAUSE_FACTOR = 2.0
-"""Each pause before a retry is this many times as long as the one before."""
+"""Each pause before a retry is longer than the previous one by this factor."""
 IN_A_POD = "KUBERNETES_SERVICE_HOST"
-"""Environment variable that Kubernetes gives to every container."""
+"""Environment variable that Kubernetes sets in every container."""
 STOPS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the module `words[0]` with the arguments behind it; the exit code of its last try.
+    """Runs the module `words[0]` with the arguments after it, and returns the exit code of the last try.
 
-    Outside a pod this process becomes that of the module: a run on this machine shows a failure at once.
+    Outside a pod the module replaces this process, so that a run on this machine shows a failure at once.
     """
     command = [sys.executable, "-m", *words]
     if not environment.get(IN_A_POD):
@@ -47,15 +47,15 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def can_be_mended(code: int) -> bool:
-    """Whether another try may end better: after a crash or a signal from elsewhere.
+    """Whether another try may succeed: after a crash or a signal from elsewhere.
 
-    Not after bad input, a refusal or an interrupt. `code` is that of `subprocess`, negative for a signal.
+    False after bad input, a refusal or an interrupt. `code` is as in `subprocess`, negative for a signal.
     """
     return code == CRASH or (code < 0 and -code not in STOPS)
 
 
 class Tries:
-    """The tries of one command, `retries` beyond the first, with pauses in seconds that grow from `pause`."""
+    """The tries of one command: `retries` after the first, with pauses in seconds that grow from `pause`."""
 
     def __init__(self, command: Sequence[str], retries: int, pause: float) -> None:
         self.command, self.retries, self.pause = list(command), retries, pause
@@ -64,9 +64,9 @@ class Tries:
         self.stopped = threading.Event()
 
     def run(self) -> int:
-        """The exit code of the last try: 128 and its number for a signal, as of shells.
+        """Runs the tries and returns the exit code of the last: 128 plus the number for a signal, as in shells.
 
-        SIGINT and SIGTERM are handed on to the process, after which none is started.
+        SIGINT and SIGTERM are passed on to the process and prevent further tries.
         """
         before = {number: signal.signal(number, self._hand_on) for number in STOPS}
         _adopt_orphans()
@@ -79,7 +79,7 @@ class Tries:
                 how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
                 _say(
                     f"try {number + 1} of {self.retries + 1} ended with {how}, its lines above say why; "
-                    f"the next begins in {pause:g} s and goes on from its last checkpoint, if it has one"
+                    f"the next starts in {pause:g} s and continues from its last checkpoint, if it has one"
                 )
                 if self.stopped.wait(pause):
                     break
@@ -90,7 +90,7 @@ class Tries:
 
     def _try(self) -> int:
         self.process = subprocess.Popen(self.command)
-        if self.stop:  # it came while the process was starting
+        if self.stop:  # it arrived while the process was starting
             self.process.send_signal(self.stop)
         code = self.process.wait()
         _end_orphans()
@@ -108,12 +108,12 @@ def _say(sentence: str) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Makes this process the parent of those whose own ends, so that it can end them."""
+    """Makes this process the parent of orphaned descendants, so that it can end them."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _end_orphans() -> None:
-    """Ends what a process that was killed left behind, such as torchrun's workers: they would hold the GPUs."""
+    """Ends what a killed process left behind, such as torchrun's workers, which would keep the GPUs busy."""
     while orphans := _children():
         for orphan in orphans:
             with suppress(ProcessLookupError):
@@ -126,7 +126,7 @@ def _children() -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
-            # The name, in brackets, may hold anything; the state and the parent follow it.
+            # The name, in brackets, may contain anything; the state and the parent follow it.
             if int(status.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 found.append(int(status.parent.name))
     return found

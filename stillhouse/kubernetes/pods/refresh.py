@@ -1,6 +1,6 @@
-"""What the components of the Kubeflow refresh call: their arguments become parameters and folders.
+"""The bodies of the Kubeflow refresh's components: their arguments become parameters and folders.
 
-What goes wrong for a person is said in a sentence with its remedy, and the task ends without a stack trace.
+Bad input is reported in one sentence with its remedy, and the task ends without a stack trace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stillhouse.steps.spec import Report
 from stillhouse.terminal import show
 
 TAKEN = ("retriever", "encoder", "reranker", "generator")
-"""Outputs of the plan's component: the champion's artifacts that a rung may start from."""
+"""Outputs of the plan component: the champion's artifacts that a rung may start from."""
 MADE = {
     "corpus": "ingest/corpus",
     "validation": "validate/validation",
@@ -49,15 +49,15 @@ MADE = {
     "encoder": "refreshed_pretraining/encoder",
     "encoder_curves": "refreshed_pretraining/curves",
 }
-"""Inputs of the promotion's component, and the use and output that each is."""
+"""Inputs of the promotion component, with the use and output that each one is."""
 
 
 ASKED = "asked.json"
-"""The parameters and the recipe, beside what the plan says."""
+"""The file with the parameters and the recipe, next to the plan."""
 
 
 def run_check(values: Mapping[str, Any]) -> None:
-    """Refuses parameters that are out of range, and repositories, branches and revisions that cannot be read."""
+    """Refuses parameters out of range, and repositories, branches and revisions that cannot be read."""
     from stillhouse.releases.refresh.on_cluster import look
 
     with watched_task("check"):
@@ -65,7 +65,7 @@ def run_check(values: Mapping[str, Any]) -> None:
 
 
 def run_plan(values: Mapping[str, Any]) -> str:
-    """Runs the plan's component and returns the rung."""
+    """Runs the plan component and returns the rung."""
     from stillhouse.releases.refresh.on_cluster import plan_refresh, write_summary
 
     with watched_task("plan"):
@@ -79,15 +79,15 @@ def run_plan(values: Mapping[str, Any]) -> str:
                 values[name].metadata |= lineage(folder)
         refreshed = Path(values["refreshed"].path)
         _show(write_summary(refreshed, planned), values)
-        # The promotion reads it here: as parameters of three more tasks it would be too much for the object of the run.
+        # The promotion reads it here; as parameters of three more tasks it would make the object of the run too large.
         write_whole_json(refreshed / ASKED, {"parameters": asdict(parameters), "recipe": values["recipe"]})
         return str(planned.rung)
 
 
 def run_release(values: Mapping[str, Any]) -> None:
-    """Runs the promotion's component. A refusal is no failure: the old release stays, and the summary says why.
+    """Runs the promotion component. A refusal is not a failure: the old release stays, and the summary says why.
 
-    Prometheus hears of a release when it is out: between the verdict and that a push may fail, or another come first.
+    Prometheus is notified once the release is out: after the verdict, the push may still fail or another may win.
     """
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.on_cluster import RECORD, Planned, release_refresh, write_summary
@@ -109,6 +109,6 @@ def run_release(values: Mapping[str, Any]) -> None:
 
 
 def _show(page: str, values: Mapping[str, Any]) -> None:
-    """Prints a page and writes it where Kubeflow shows it."""
+    """Prints a page and writes it to the artifact that Kubeflow shows."""
     show(*f"[refresh] {page}".split("\n"))
     write_whole(Path(values["summary"].path), page)

@@ -1,4 +1,4 @@
-"""What the small tasks of a Kubeflow run do: the look at its parameters, the report at its end."""
+"""The small tasks of a Kubeflow run: the check of its parameters and the report at its end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from stillhouse.terminal import show
 
 FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
 LEFT_OPEN = (
-    "Kubeflow left the state of the run's tasks at {state}, which says neither that all succeeded nor that one failed. "
-    "That is how it leaves a run in which a condition skipped tasks, and one whose pod was killed. The graph shows "
-    "which: a failed task is marked there."
+    "Kubeflow left the state of the run's tasks at {state}, which does not say whether all succeeded or one failed. "
+    "This happens when a condition skipped tasks, and also when a pod was killed. The graph shows which: it marks a "
+    "failed task."
 )
-RESUMED = "Trainings go on from their last checkpoint when the run is started again with the same parameters."
+RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
 
 
 def report_end(
@@ -31,10 +31,10 @@ def report_end(
 ) -> float | None:
     """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
 
-    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None where `state` leaves it open: then
-    no figure is written, and the gateway forgets how the run before ended.
+    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if `state` leaves it open. In that
+    case no figure is written, and the gateway forgets how the previous run ended.
     """
-    state = state or "UNKNOWN"  # Kubeflow leaves a field out that has its default
+    state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
     end = run_end(state)
     lines = [f"## {as_text(pipeline)}: {end.value}", "", f"Run {as_text(run)}."]
     if end is RunEnd.UNKNOWN:
@@ -48,16 +48,16 @@ def report_end(
     succeeded = None if end is RunEnd.UNKNOWN else float(end is RunEnd.SUCCEEDED)
     write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
     show(f"[end] {pipeline}, run {run}: {end.value} ({state})")
-    # Somebody's wish to end a run is no failure of it.
+    # A run that a user canceled did not fail.
     if end is not RunEnd.CANCELED:
         report_run(None if succeeded is None else bool(succeeded), say)
     return succeeded
 
 
 def refuse_parameters(pipeline: str, values: Mapping[str, Any], recipe: str = "") -> None:
-    """Ends the process with the exit code of bad input when a parameter of a run is out of range.
+    """Ends the process with the exit code of bad input if a parameter of a run is out of range.
 
-    `recipe` is that of a whole run, as JSON, with which its parameters must go; "" = any.
+    `recipe` is the recipe of a whole run as JSON, which its parameters must fit; "" = any.
     """
     from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES, check_parameters, check_train
 

@@ -1,10 +1,10 @@
-"""The parameters that a person sets when a Kubeflow run is started: what each fills, and what it may be.
+"""The parameters that a user sets when starting a Kubeflow run: what each one fills, and its valid values.
 
-A recipe is fixed when a pipeline is compiled. Its few settings that a person wants to change from run to run are listed
-here, those first that are changed most. Every other goes into one field as JSON, or is given as `--set` when a pipeline
-is compiled: with the parameters of the pods the form of `train` has a dozen fields. Types, choices and ranges are those
-of the steps' own settings. They are checked twice by the same code: by `stillhouse pipeline submit` before anything is
-sent, and by the run's first task, for runs that the user interface or a schedule starts.
+A recipe is fixed when a pipeline is compiled. This module lists the few settings that change from run to run, the most
+common ones first. All others go into one field as JSON, or into `--set` when the pipeline is compiled: together with
+the pods' parameters, the form of `train` has about a dozen fields. Types, choices and ranges come from the steps'
+settings. The same code checks them twice: in `stillhouse pipeline submit` before anything is sent, and in the run's
+first task, for runs started from the user interface or by a schedule.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class RunParameter:
-    """The setting of a step that a parameter fills in some uses, and what the run form says of it.
+    """The setting of a step that a parameter fills in some uses, and its help in the run form.
 
-    The first use of `fills` gives its default.
+    The first use in `fills` provides the default.
     """
 
     help: str
@@ -49,29 +49,29 @@ class RunParameter:
 
     @property
     def kind(self) -> type:
-        """That of the form's field."""
+        """The type of the form's field."""
         return form_type(self.hint)
 
     @property
     def rules(self) -> Mapping[str, Any]:
-        """Choices and range, as `config.check_value` takes them."""
+        """Choices and range, as `config.check_value` expects them."""
         fields = dataclasses.fields(find_step(self.step).config)
         return next(entry.metadata for entry in fields if entry.name == self.field)
 
     @property
     def default(self) -> Any:
-        """That of the step's own settings, as the form has it."""
+        """The default of the step's setting, as the form shows it."""
         fields = dataclasses.fields(find_step(self.step).config)
         return as_form(next(entry.default for entry in fields if entry.name == self.field), self.hint)
 
     def read(self, value: Any, where: str) -> Any:
-        """The setting's value from that of the field. Raises `InputError` for one that the setting may not have."""
+        """The setting's value from the field's value. Raises `InputError` for an invalid value."""
         return check_value(from_form(value, self.hint, where), self.hint, self.rules, where)
 
 
 RETRIEVER = "train-retriever"
 MAIN = "retriever_1"
-"""The retriever whose settings are the defaults of what is asked for all of them, where a recipe has it."""
+"""The retriever that provides the defaults of parameters for all retrievers, if a recipe has it."""
 COMMON: Mapping[str, RunParameter] = {
     "source": RunParameter(
         "the corpus: a folder or file on the work volume (/volume/…), or sample",
@@ -80,19 +80,19 @@ COMMON: Mapping[str, RunParameter] = {
         ("ingest",),
     ),
     "queries": RunParameter(
-        "questions to train on: source = labelled, pairs = made of the corpus, auto = made where none are",
+        "training queries: source = labelled, pairs = made from the corpus, auto = made if there are none",
         "ingest",
         "queries",
         ("ingest",),
     ),
     "test_queries": RunParameter(
-        "a folder with test questions in BEIR layout; empty: those of the corpus",
+        "a folder with test queries in BEIR layout; empty: from the corpus",
         "ingest",
         "test_queries",
         ("ingest",),
     ),
     "model": RunParameter(
-        "the model to begin with: a name on the hub, a folder on the work volume, or package:NAME",
+        "the model to start from: a name on the hub, a folder on the work volume, or package:NAME",
         "fetch-model",
         "model",
         ("fetch_model",),
@@ -101,11 +101,11 @@ COMMON: Mapping[str, RunParameter] = {
 
 
 def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
-    """The parameters of a whole run of these uses; one that would fill nothing is left out."""
+    """The parameters of a whole run of these uses, without those that would fill nothing."""
     there = [use.name for use in uses]
     trained = sorted((use.name for use in uses if use.step_name == RETRIEVER), key=lambda name: name != MAIN)
     seeded = [use for use in uses if "seed" in field_types(use.step.config)]
-    # A recipe that ingests twice, before and after questions are generated, does so from one source.
+    # A recipe that ingests twice, before and after generating queries, does so from one source.
     ingests = tuple(use.name for use in uses if use.section == "ingest")
     common = {
         name: dataclasses.replace(parameter, uses=ingests) if parameter.step == "ingest" else parameter
@@ -113,16 +113,16 @@ def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
     }
     found = common | {
         "learning_rate": RunParameter(
-            "the highest learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
+            "peak learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
         ),
         "training_steps": RunParameter(
-            "steps of training of every retriever; empty: the recipe's epochs",
+            "training steps of every retriever; empty: the recipe's epochs",
             RETRIEVER,
             "max_steps",
             tuple(trained),
         ),
         "seed": RunParameter(
-            "seed of every random choice",
+            "random seed of every step",
             seeded[0].step_name,
             "seed",
             tuple(use.name for use in seeded),
@@ -134,19 +134,19 @@ def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
 
 SETTINGS = "settings"
 SETTINGS_HELP = (
-    "any other settings of the recipe, as JSON with the sections of params.yaml, which go before all fields: "
+    "any other settings, as JSON with the sections of params.yaml; they override all other fields: "
     '{"retriever_1": {"epochs": 8}}'
 )
-"""The field of a whole run for what has no field of its own."""
+"""The field of a whole run for settings without their own field."""
 TRAIN: Mapping[str, RunParameter] = train_parameters(USES)
 TABLES: Mapping[str, Mapping[str, RunParameter]] = {"train": TRAIN, "compare-objectives": COMMON}
-"""By the name of the pipeline, for the papers' run; a recipe with `stages` has more uses to fill, or fewer."""
+"""By pipeline name, for the papers' run; a recipe with `stages` may have more or fewer uses to fill."""
 
 
 def filled(table: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> dict[str, list[Pair]]:
     """The pairs that each parameter fills under a recipe's settings.
 
-    A pair whose value differs there from the parameter's default keeps its own: the recipe set it apart.
+    A pair keeps its own value if the recipe sets it to something other than the parameter's default.
     """
     return {
         name: [pair for pair in parameter.fills if value_of(settings, pair) == value_of(settings, parameter.fills[0])]
@@ -160,18 +160,18 @@ def value_of(settings: Mapping[str, Any], pair: Pair) -> Any:
 
 
 def check_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
-    """Raises `InputError` for a value of the wrong type, or one outside its choices or range."""
+    """Raises `InputError` for a value of the wrong type or outside its choices or range."""
     table = TABLES[pipeline]
     for name, value in values.items():
         if name not in table:
-            raise InputError(f"pipeline {pipeline}: there is no parameter {name!r}; {nearest(name, table)}")
+            raise InputError(f"pipeline {pipeline}: unknown parameter {name!r}; {nearest(name, table)}")
         table[name].read(value, f"pipeline {pipeline}: {name}")
 
 
 def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
-    """Refuses parameters of a whole run of `recipe`, `settings` among them, as the run's steps would.
+    """Checks the parameters of a whole run of `recipe`, including `settings`, as the run's steps would.
 
-    Raises `InputError` for a value of the wrong type, outside its choices or range, or that does not go with others.
+    Raises `InputError` for a value of the wrong type, outside its choices or range, or incompatible with others.
     """
     fields = {name: value for name, value in values.items() if name != SETTINGS}
     check_parameters("train", fields)
@@ -188,9 +188,9 @@ def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
 def with_parameters(
     pairs: Mapping[str, Sequence[Pair]], settings: Mapping[str, Any], values: Mapping[str, Any]
 ) -> None:
-    """Builds the settings of every use as a run has them whose parameters fill these `pairs`.
+    """Builds the settings of every use in a run whose parameters fill these `pairs`.
 
-    Raises `InputError` for settings that do not go together.
+    Raises `InputError` for incompatible settings.
     """
     changed: dict[str, dict[str, Any]] = {}
     for name, filling in pairs.items():
@@ -202,4 +202,4 @@ def with_parameters(
         try:
             dataclasses.replace(settings[use], **fields)
         except InputError as error:
-            raise InputError(f"{', '.join(sorted(values))} do not go with the recipe: {use}: {error}") from None
+            raise InputError(f"{', '.join(sorted(values))} do not fit the recipe: {use}: {error}") from None

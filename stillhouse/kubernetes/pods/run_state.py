@@ -1,8 +1,8 @@
-"""How a run ended, by the word that its last task is given for the state of all tasks before it.
+"""How a run ended, from the state that its last task receives for all tasks before it.
 
-Two enumerations are in use. Kubeflow's own backend hands on the state of ML Metadata (`Execution.State`), in which a
-success is `COMPLETE`; kfp's local runner and the documentation use that of Kubeflow's API (`RuntimeState`), in which it
-is `SUCCEEDED`. docs/reference/kubeflow-facts.md says how this was seen.
+Two enumerations are in use. Kubeflow's backend passes on the state of ML Metadata (`Execution.State`), where a success
+is `COMPLETE`. kfp's local runner and the documentation use the state of Kubeflow's API (`RuntimeState`), where it is
+`SUCCEEDED`. docs/reference/kubeflow-facts.md describes how this was observed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RunEnd(Enum):
 
 
 STATES = {
-    # Of `Execution.State`, with those that are the same in `RuntimeState`.
+    # `Execution.State`, including the values that `RuntimeState` shares.
     "UNKNOWN": RunEnd.UNKNOWN,
     "NEW": RunEnd.UNKNOWN,
     "RUNNING": RunEnd.UNKNOWN,
@@ -28,20 +28,20 @@ STATES = {
     "FAILED": RunEnd.FAILED,
     "CACHED": RunEnd.SUCCEEDED,
     "CANCELED": RunEnd.CANCELED,
-    # Of `RuntimeState` alone.
+    # Only `RuntimeState`.
     "RUNTIME_STATE_UNSPECIFIED": RunEnd.UNKNOWN,
     "PENDING": RunEnd.UNKNOWN,
     "SUCCEEDED": RunEnd.SUCCEEDED,
     "SKIPPED": RunEnd.UNKNOWN,
     "CANCELING": RunEnd.CANCELED,
     "PAUSED": RunEnd.UNKNOWN,
-    # As kfp's documentation of `PipelineTaskFinalStatus` spells it.
+    # The spelling in kfp's documentation of `PipelineTaskFinalStatus`.
     "CANCELLED": RunEnd.CANCELED,
 }
-"""`RUNNING` leaves it open: a group of tasks stays in it for ever when a condition skipped one of them, and also when
-a pod was killed before it could report its failure."""
+"""`RUNNING` leaves it open: a group of tasks stays in it forever if a condition skipped one of them, and also if a pod
+was killed before it could report its failure."""
 
 
 def run_end(state: str) -> RunEnd:
-    """How a run ended that is in this state; `UNKNOWN` for a state that leaves it open, or that is not in the table."""
+    """How a run in this state ended; `UNKNOWN` for a state that leaves it open or is not in the table."""
     return STATES.get(state, RunEnd.UNKNOWN)

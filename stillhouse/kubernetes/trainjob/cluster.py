@@ -1,8 +1,7 @@
-"""What a step asks of Kubernetes about its job; asked again, with growing pauses, until there is an answer.
+"""The calls to Kubernetes about a step's job, repeated with growing pauses until they are answered.
 
-An API server that restarts, is overloaded or has forgotten what it was asked about (410) is no reason to give up a
-training of days: the step's own timeout ends the asking. What it refuses for good (no right, a field that it does not
-take) is reported with the remedy.
+An API server that restarts, is overloaded or answers 410 should not end days of training: only the step's own timeout
+ends the retries. Permanent refusals (a missing permission, an unknown field) are reported with the remedy.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from stillhouse.kubernetes.cluster.remedies import with_remedy
 from stillhouse.kubernetes.trainjob.manifest import GROUP, NODE, PLURAL, VERSION
 
 POD_LABEL = "jobset.sigs.k8s.io/jobset-name"
-"""The label by which the pods of a job are found; Trainer gives its JobSet the job's name."""
+"""The label that finds the pods of a job; Trainer gives its JobSet the job's name."""
 LONGEST_PAUSE = 60.0
 REQUEST_TIMEOUT = (10, 60)
-"""Seconds to connect, and to wait for a part of an answer."""
+"""Seconds to connect, and to wait for each part of the answer."""
 ASK_AGAIN = (408, 410, 425, 429)
 BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
-"""The same for a pod that has to end, and how many times in all it may get no answer: 20 of its 30 seconds."""
+"""The same for a pod that has to end, and its total number of failed calls: 20 of its 30 seconds."""
 WORKFLOWS = ("argoproj.io", "v1alpha1", "workflows")
-"""The kind by which Kubeflow Pipelines runs a pipeline: group, version and plural."""
+"""The kind of object that runs a pipeline in Kubeflow Pipelines: group, version and plural."""
 
 Plain = dict[str, Any]
 
 
 class NoAnswer(Exception):
-    """Kubernetes did not answer in the little time that there was."""
+    """Kubernetes did not answer in the short time available."""
 
 
 class Cluster:
-    """The namespace of the step's pod, through a `kubernetes.client.ApiClient`."""
+    """The namespace of the step's pod, over a `kubernetes.client.ApiClient`."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Cluster:
         self._tries_left: int | None = None
 
     def brief(self) -> Self:
-        """The same for a pod that has seconds left: what is not answered soon raises `NoAnswer`."""
+        """A copy for a pod with only seconds left: slow answers raise `NoAnswer`."""
         other = copy.copy(self)
         other._tries_left = BRIEF_TRIES
         return other
@@ -65,7 +64,7 @@ class Cluster:
         return dict(json.loads(found))
 
     def workflow(self, name: str) -> Plain | None:
-        """The workflow of a pipeline's run, or None."""
+        """The workflow of a pipeline run, or None."""
         group, version, plural = WORKFLOWS
         read = self._custom.get_namespaced_custom_object
         found = self._ask(read, group, version, self.namespace, plural, name, absent=True)
@@ -77,7 +76,7 @@ class Cluster:
         return None if found is None else dict(found)
 
     def create(self, job: Plain) -> bool:
-        """Creates a job; False where there is one of this name. Raises `InputError` for one that is refused."""
+        """Creates a job; returns False if the name exists. Raises `InputError` if the job is refused."""
         from kubernetes.client import ApiException
 
         try:
@@ -94,7 +93,7 @@ class Cluster:
         return True
 
     def delete(self, job: Plain) -> None:
-        """Begins to delete this very job; it is gone once its pods are."""
+        """Starts deleting exactly this job; it is gone once its pods are."""
         from kubernetes.client import ApiException
 
         own = {"preconditions": {"uid": job["metadata"]["uid"]}, "propagationPolicy": "Foreground"}
@@ -106,13 +105,13 @@ class Cluster:
                 raise
 
     def pods(self, job: str) -> list[Plain]:
-        """The pods of a job that are there now."""
+        """The current pods of a job."""
         selector = f"{POD_LABEL}={job}"
         found = self._read(self._core.list_namespaced_pod, self.namespace, label_selector=selector)
         return list(json.loads(found or "{}").get("items", []))
 
     def lines(self, pod: str, since_seconds: int | None) -> list[str]:
-        """What a node's pod has said, each line with its time before it; nothing where it has no log (yet)."""
+        """The log lines of a node's pod, each prefixed with its time; empty if it has no log (yet)."""
         from kubernetes.client import ApiException
 
         since = {} if since_seconds is None else {"since_seconds": since_seconds}
@@ -121,13 +120,14 @@ class Cluster:
                 self._core.read_namespaced_pod_log, pod, self.namespace, container=NODE, timestamps=True, **since
             )
         except ApiException as error:
-            if error.status == 400:  # its container has not begun
+            if error.status == 400:  # its container has not started
                 return []
             raise
-        return (found or "").splitlines()
+        # Only a newline ends a line and is followed by a time: a progress bar writes carriage returns inside it.
+        return [line for line in (found or "").split("\n") if line]
 
     def warnings(self, job: str) -> list[str]:
-        """What Kubernetes warns of about the job, its parts and pods, with the remedy: no quota, no node, no image."""
+        """Kubernetes' warnings about the job, its parts and pods, with remedies: no quota, no node, no image."""
         found = self._read(self._core.list_namespaced_event, self.namespace, field_selector="type=Warning")
         reasons = []
         for event in json.loads(found or "{}").get("items", []):
@@ -139,7 +139,7 @@ class Cluster:
         return list(dict.fromkeys(reasons))
 
     def _read(self, call: Callable[..., Any], *given: Any, **more: Any) -> str | None:
-        """The text of an answer as the API gives it; None for what is not there."""
+        """The raw text of an answer; None if the object does not exist."""
 
         def whole(*given: Any, **more: Any) -> str:
             return str(call(*given, _preload_content=False, **more).data.decode("utf-8", errors="replace"))
@@ -148,9 +148,9 @@ class Cluster:
         return None if answer is None else str(answer)
 
     def _ask(self, call: Callable[..., Any], *given: Any, absent: bool = False, **more: Any) -> Any:
-        """An answer, however long it takes unless `brief`. With `absent`, None for what is not there.
+        """The answer to a call, however long it takes unless `brief`. With `absent`, None for a missing object.
 
-        Raises `InputError` where the step's account lacks the right, and `ApiException` for what is wrong in the call.
+        Raises `InputError` if the step's account lacks the permission, and `ApiException` for a wrong call.
         """
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
@@ -165,7 +165,7 @@ class Cluster:
                     return None
                 if error.status in (401, 403):
                     raise InputError(
-                        f"Kubernetes does not let this step do that: {message(error)}. Give the run the account "
+                        f"Kubernetes refuses this step access: {message(error)}. Give the run the account "
                         "`stillhouse-steps`, and its namespace the roles of manifests/components/trainer"
                     ) from None
                 if error.status is not None and 0 < error.status < 500 and error.status not in ASK_AGAIN:
@@ -178,6 +178,6 @@ class Cluster:
                 if not self._tries_left:
                     raise NoAnswer(what)
             if pause == 0.5:
-                self.log(f"Kubernetes does not answer ({what}); the nodes go on, asking again")
+                self.log(f"Kubernetes does not answer ({what}); the nodes continue, asking again")
             self.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

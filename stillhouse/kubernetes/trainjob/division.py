@@ -1,4 +1,4 @@
-"""The work of a step on one corpus, divided into shards: the part of each, and what all parts make together."""
+"""The work of a step on one corpus, divided into shards: the part for each shard, and the combined result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stillhouse.steps.spec import Step
 
 
 class Division:
-    """How a step's corpus is divided into `shards`. Raises `InputError` for inputs that are wrong."""
+    """How a step's corpus is divided into `shards`. Raises `InputError` for wrong inputs."""
 
     def __init__(self, step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> None:
         inputs = {name: Path(path) for name, path in inputs.items() if path}
@@ -31,10 +31,10 @@ class Division:
         self.inputs = {port.name: inputs[port.name] for port in self.part.inputs if port.name in inputs}
         digests = {name: manifests[name].digest for name in self.inputs}
         self.name = work_name(self.part, config, digests, [str(shards)])
-        """What names this work: the same for the same code, settings, inputs and number of shards."""
+        """The name of this work: the same for the same code, settings, inputs and number of shards."""
 
     def parts(self, folder: Path) -> list[Part]:
-        """The part of each shard, with its inputs put into `folder` and its outputs going there."""
+        """The part for each shard, with its inputs and outputs in `folder`."""
         there, parts = put_inputs(folder, self.inputs), []
         for number in range(1, self.shards + 1):
             own: Any = build(self.part.config, self.config | {"shard": number, "shards": self.shards}, self.part.name)
@@ -43,7 +43,7 @@ class Division:
         return parts
 
     def together(self, folder: Path) -> Path:
-        """What the parts made in `folder`, as `Context.shares`."""
+        """The results of the parts in `folder`, as `Context.shares`."""
         if self.part.name != "count":
             return folder / "shards"
         numbers = range(1, self.shards + 1)
@@ -55,13 +55,13 @@ class Division:
 
 
 def add_up(shards: Sequence[Path], folder: Path) -> Path:
-    """Writes the sum of what `count` wrote of every shard as one count folder: the counts of the whole corpus."""
+    """Adds the `count` folders of all shards into one: the counts of the whole corpus."""
     from stillhouse.pretraining.ngram_files import merge_counts
 
     manifests = [read_manifest(shard) for shard in shards]
     numbers = sorted(manifest.facts["shard"] for manifest in manifests)
     if not numbers or numbers != list(range(1, manifests[0].facts["shards"] + 1)):
-        raise InputError(f"the counts are of the shards {numbers}, and not of each once; start the run again")
+        raise InputError(f"the counts cover the shards {numbers}, not each shard once; start the run again")
     with whole_folder(folder) as staging, TemporaryDirectory() as work:
         saved = merge_counts(list(shards), staging, Path(work))
         facts = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}

@@ -1,8 +1,8 @@
-"""The folder on the shared volume through which a step's pod and the nodes hand each other inputs and outputs.
+"""The folder on the shared volume through which a step's pod and the nodes exchange inputs and outputs.
 
-Kubeflow gives artifacts to the step's own pod alone, while the nodes share one volume with it: the one of unfinished
-work, where the checkpoints are too. The pod copies its inputs there before the job, and the outputs from there after
-it. As the folder is named after the job, it holds the work of these settings on these inputs and of no others.
+Kubeflow gives artifacts only to the step's own pod. The nodes share one volume with it, the one for unfinished work
+and checkpoints. The pod copies its inputs there before the job, and the outputs from there after it. The folder is
+named after the job, so it only holds the work for these settings and inputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stillhouse.steps.spec import Report, Step
 
 FOLDER = "trainjobs"
 FORGOTTEN_AFTER = 24 * 3600.0
-"""Seconds after which what lies there for no job may go."""
+"""Seconds after which a folder that belongs to no job may be removed."""
 
 
 def exchange_root() -> Path:
@@ -32,16 +32,16 @@ def exchange_root() -> Path:
 
 
 class Handed(Protocol):
-    """The folder of any job: what `follow` asks of it."""
+    """The folder of any job, as `follow` uses it."""
 
     def done(self) -> bool:
-        """Whether all that the nodes write is there."""
+        """Whether everything that the nodes write is there."""
 
     def lost(self) -> bool:
-        """Whether it was there when the job ended well, and is so no more."""
+        """Whether it was there when the job succeeded, but no longer is."""
 
     def clear(self) -> None:
-        """Removes what a new job is not to find."""
+        """Removes what a new job must not find."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Exchange:
 
     @property
     def report(self) -> Path:
-        """What the step said of itself, which the first process writes when its outputs are whole."""
+        """The step's report, which the first process writes once its outputs are complete."""
         return self.folder / "report.json"
 
     @property
@@ -61,18 +61,18 @@ class Exchange:
         return {port.name: self.folder / "outputs" / port.name for port in self.step.outputs}
 
     def put(self, inputs: Mapping[str, Path]) -> dict[str, Path]:
-        """Copies the inputs, each whole or not at all; what an earlier try has copied is there already."""
+        """Copies the inputs, each completely or not at all; keeps what an earlier try copied."""
         there = put_inputs(self.folder, inputs)
         (self.folder / "outputs").mkdir(exist_ok=True)
         return there
 
     @property
     def _nothing_came(self) -> Path:
-        """Marks that the job has ended well and that nothing of it had come to this volume."""
+        """Marks that the job succeeded but that nothing from it reached this volume."""
         return self.folder / "nothing-came"
 
     def done(self) -> bool:
-        """Whether all that the nodes write is there, and as they wrote it."""
+        """Whether everything that the nodes write is there and unchanged."""
         if not self.report.is_file():
             return False
         try:
@@ -83,28 +83,28 @@ class Exchange:
         return True
 
     def lost(self) -> bool:
-        """Whether the outputs of a job that ended well were here, and are so no more.
+        """Whether the outputs of a successful job were here, but no longer are.
 
-        Those that never came would not come from another job either: its nodes have another volume.
+        Outputs that never arrived would not arrive from another job either: its nodes have another volume.
         """
         return not self._nothing_came.exists() and not self.done()
 
     def clear(self) -> None:
-        """Removes what is left of outputs, so that nobody takes it for those of a new job."""
+        """Removes leftover outputs, so that they are not mistaken for those of a new job."""
         self._nothing_came.unlink(missing_ok=True)
         self.report.unlink(missing_ok=True)
         for path in self.outputs.values():
             shutil.rmtree(path, ignore_errors=True)
 
     def collect(self, outputs: Mapping[str, Path], nodes: int) -> Report:
-        """Copies the outputs to where the step's pod has them. They stay here too, until the job is deleted.
+        """Copies the outputs to their places in the step's pod. They also stay here until the job is deleted.
 
-        A pod that is killed while Kubeflow takes its outputs is tried again, and finds them.
+        A pod that is killed while Kubeflow collects its outputs is retried and finds them.
         """
         if not self.done():
             self._nothing_came.touch()
             raise InputError(
-                f"the nodes ended well but left no outputs in {self.folder}: they have another volume at this path. "
+                f"the nodes succeeded but left no outputs in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
         facts = read_manifest(next(iter(self.outputs.values())), verify=False).facts
@@ -118,7 +118,7 @@ class Exchange:
 
 
 def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
-    """Puts inputs into the folder of a job, each whole or not at all: linked on one volume, else copied."""
+    """Puts inputs into a job's folder, each completely or not at all: linked on the same volume, else copied."""
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     there = {name: folder / "inputs" / name for name in inputs}
@@ -130,10 +130,13 @@ def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def prune(keep: str, exists: Callable[[str], bool]) -> list[str]:
-    """Removes the folders of jobs that are gone, with their runs; all but `keep` and those of the last day."""
+    """Removes the folders of jobs that are gone, as their runs are; all but `keep` and those of the last day."""
     removed = []
     for folder in sorted(exchange_root().iterdir()) if exchange_root().is_dir() else []:
-        old = time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER
+        try:
+            old = time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER
+        except FileNotFoundError:  # another step has just removed it
+            continue
         if folder.is_dir() and folder.name != keep and old and not exists(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)

@@ -1,8 +1,8 @@
-"""Finds the job that an earlier try of the step had started, or starts it, and stays with it to its end.
+"""Finds the job that an earlier try of the step started, or starts it, and follows it to its end.
 
-There is no waiting time of its own: a job may wait for a queue, an image or a node as long as the step may. It is asked
-about every second while it has something to say, and less and less often while it has not; every three seconds at least
-once a node has begun.
+There is no separate timeout: a job may wait for a queue, an image or a node as long as the step may. It is polled
+every second while there is news, and less and less often while there is none, but at least every three seconds once a
+node has started.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from stillhouse.kubernetes.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, 
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 LONGEST_WHILE_IT_RUNS = 3.0
-"""JobSet removes a failed node's pod at once, and with it the lines that nobody has read."""
+"""JobSet removes a failed node's pod at once, with any lines that were not read yet."""
 
 Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
 def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> None:
-    """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew, and so
-    is one that ended well but whose outputs were lost.
+    """Leaves a job of this name that runs, waits or has succeeded. A failed job is deleted and started again, and so
+    is a successful one that has lost its outputs.
 
     Raises `InputError` for a job that the cluster refuses.
     """
@@ -43,12 +43,12 @@ def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> N
         going = "deletionTimestamp" in there["metadata"]
         lost = not going and state(there) == COMPLETE and exchange.lost()
         if not going and not lost and state(there) != FAILED:
-            log(f"TrainJob {name}: an earlier try of this step had started it; following it")
+            log(f"TrainJob {name}: an earlier try of this step started it; following it")
             return
         if deleted != there["metadata"]["uid"]:
             deleted = there["metadata"]["uid"]
-            why = "ended well, but its outputs are gone from the volume" if lost else "failed or is being deleted"
-            log(f"TrainJob {name}: an earlier try of it {why}; starting it anew")
+            why = "succeeded, but its outputs are gone from the volume" if lost else "failed or is being deleted"
+            log(f"TrainJob {name}: an earlier try of it {why}; starting it again")
             if not going:
                 cluster.delete(there)
         cluster.sleep(pause)
@@ -56,7 +56,7 @@ def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> N
 
 
 def sizes(job: Plain) -> str:
-    """How many nodes a job asks for, and what of."""
+    """How many nodes a job asks for, and how large they are."""
     trainer = job["spec"]["trainer"]
     limits = ", ".join(f"{name} {amount}" for name, amount in trainer["resourcesPerNode"]["limits"].items())
     return f"{trainer['numNodes']} nodes of {trainer['numProcPerNode']} processes each, with {limits}"
@@ -64,7 +64,7 @@ def sizes(job: Plain) -> str:
 
 @dataclass
 class ChangeLog:
-    """Logs each change of a job once: its state, and while nodes are missing, what Kubernetes warns of."""
+    """Logs each change of a job once: its state and, while nodes are missing, Kubernetes' warnings."""
 
     cluster: Cluster
     log: Log
@@ -72,9 +72,9 @@ class ChangeLog:
     said: str = ""
 
     def show(self, name: str, job: Plain, pods: list[Plain]) -> bool:
-        """Whether there was a change."""
+        """Logs the state if it changed; returns whether it did."""
         begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
-        line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have begun"
+        line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have started"
         if state(job) in (COMPLETE, FAILED):
             line = f"TrainJob {name}: {state(job).lower()}"
         elif begun < self.nodes and state(job) != SUSPENDED:
@@ -87,9 +87,9 @@ class ChangeLog:
 
 
 def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
-    """Returns when the job has ended well, with all that its nodes said shown.
+    """Returns when the job has succeeded, with all lines of its nodes shown.
 
-    Raises `InputError` or `CrashElsewhere` for a job that failed, as its nodes did, or that was deleted.
+    Raises `InputError` or `CrashElsewhere`, depending on its nodes, for a job that failed or was deleted.
     """
     logs, changes, pause = NodeLogs(cluster, log), ChangeLog(cluster, log, nodes), SHORTEST_PAUSE
     seen: dict[str, NodeEnd] = {}

@@ -1,7 +1,7 @@
-"""The last lines that each node of a job said, kept for when its pod is gone.
+"""The last lines of each node of a job, kept for when its pod is gone.
 
-JobSet removes the pods of a job that failed, with their logs and exit codes, and it may do so before Trainer says that
-the job has failed.
+JobSet removes the pods of a failed job, with their logs and exit codes, possibly before Trainer reports that the job
+has failed.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from stillhouse.kubernetes.cluster.waiting import SENTENCE
 
 KEPT = 60
-"""How many lines of a node are kept: a stack trace, and what torchrun writes after it."""
+"""How many lines of a node to keep: enough for a stack trace and what torchrun writes after it."""
 ENDED = "node ended with exit code "
-"""How the last line of a node that failed begins (`stillhouse.kubernetes.trainjob.node`)."""
+"""The start of a failed node's last line (`stillhouse.kubernetes.trainjob.node`)."""
 NO_SENTENCE = "this is a crash, not bad input"
-"""How the sentence of a crash begins, whose reason stands above it."""
+"""The start of the sentence about a crash, which follows the reason."""
 ERROR = re.compile(r"(?:\[rank\d+\]:? ?)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)\b(?:: .*)?)")
 """The line of a stack trace that names the error; PyTorch may put the process before it."""
 
 
 @dataclass
 class Said:
-    """The last lines of one pod: its node's number, the moment of the last line, and the lines."""
+    """The last lines of one pod: its node's number, the time of the last line, and the lines."""
 
     node: str
     moment: str = ""
@@ -33,18 +33,18 @@ class Said:
 
     @property
     def code(self) -> int | None:
-        """The exit code that the node named, or None: it did not fail, or was killed before it could say so."""
+        """The exit code that the node named, or None: it did not fail, or was killed before it could report it."""
         number = self.last.removeprefix(ENDED)
         return int(number) if number != self.last and number.isdecimal() else None
 
     @property
     def last(self) -> str:
-        """The last line that is not empty; "" for none."""
+        """The last non-empty line, or ""."""
         return next((line.strip() for line in reversed(self.lines) if line.strip()), "")
 
 
 def reason(lines: Iterable[str]) -> str:
-    """Why a process ended, by its last lines: its sentence, or the error of a stack trace; "" for neither."""
+    """Why a process ended, from its last lines: its sentence, or the error of a stack trace, or ""."""
     error = ""
     for line in reversed(list(lines)):
         if line.startswith(SENTENCE) and not line.removeprefix(SENTENCE).startswith(NO_SENTENCE):
@@ -55,6 +55,6 @@ def reason(lines: Iterable[str]) -> str:
 
 
 def newest(said: Mapping[str, Said]) -> dict[str, Said]:
-    """The last lines by the number of the node: of each node's pods the one that spoke last, in the nodes' order."""
+    """The last lines by node number, in the nodes' order; if a node had several pods, from the latest to write."""
     found = {one.node: one for one in sorted(said.values(), key=lambda one: one.moment)}
     return dict(sorted(found.items()))

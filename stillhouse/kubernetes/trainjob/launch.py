@@ -1,4 +1,4 @@
-"""A step on several nodes, as its own pod sees it: inputs out, job, outputs back."""
+"""A step on several nodes, seen from its own pod: inputs out, job, outputs back."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def execute_on_nodes(
     settings: NodeSettings,
     cluster: Cluster | None = None,
 ) -> Report:
-    """Runs a step by a `TrainJob`, in which its processes on all nodes share the work.
+    """Runs a step as a `TrainJob`, in which its processes on all nodes share the work.
 
-    A try of the same task of the same run finds the job that the one before had started, or what it has made. Raises
-    `InputError` for inputs that are wrong, before any node is asked for, and for what a node refuses;
-    `CrashElsewhere` where a node crashed or was taken away.
+    A retry of the same task in the same run finds the job that the previous try started, or its results. Raises
+    `InputError` for wrong inputs, before requesting any node, and for what a node refuses; `CrashElsewhere` if a node
+    crashed or was taken away.
     """
     if not step.parallel and settings.nodes * settings.processes_per_node > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
@@ -53,7 +53,7 @@ def execute_on_nodes(
         flags = step_words(step, config, exchange.put(inputs), exchange.outputs)
         return [*NODE_PROGRAM, *flags, f"--report={exchange.report}"]
 
-    # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
+    # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
     return exchange.collect(outputs, settings.nodes)
@@ -70,9 +70,9 @@ def run_job(
 ) -> H:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
 
-    `work` names the work, `exchange_in` makes its exchange in a folder of the shared volume, and `command`, called when
-    a job may have to be started, says what each node runs. The job is followed within the block `beside`. Raises as
-    `execute_on_nodes` does.
+    `work` names the work and `exchange_in` creates its exchange in a folder of the shared volume. `command` is called
+    when a job may have to be started, and returns what each node runs. The job is followed inside the context
+    `beside`. Raises the errors of `execute_on_nodes`.
     """
     own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
     if not own or not namespace:
@@ -84,9 +84,9 @@ def run_job(
     exchange = exchange_in(exchange_root() / name)
     with left_for_the_retry(cluster, name, pod.owner):
         for gone in prune(name, lambda other: cluster.find(other) is not None):
-            log(f"removed what {gone} had left: its run is deleted")
+            log(f"removed leftovers of {gone}: its run is deleted")
         if exchange.done():
-            log(f"TrainJob {name}: an earlier try of this step has seen it done")
+            log(f"TrainJob {name}: it finished in an earlier try of this step")
         else:
             job = train_job(name, step, command(exchange), settings, pod, os.environ)
             find_or_start(cluster, job, exchange, log)

@@ -1,4 +1,4 @@
-"""The lines of the nodes, shown in the step's own log, each once."""
+"""Shows each line of the nodes once in the step's own log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stillhouse.kubernetes.trainjob.last_words import Said
 from stillhouse.kubernetes.trainjob.manifest import NODE
 
 MARGIN = 30
-"""Seconds that are read again, as clocks differ; the times of the lines show which of them are new."""
+"""Seconds to read again, since clocks differ; the times of the lines show which ones are new."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 Plain = dict[str, Any]
 
 
 def container_state(pod: Plain) -> Plain:
-    """The state of a node's container: `waiting`, `running` or `terminated` and what is known of it; {} before."""
+    """The state of a node's container: `waiting`, `running` or `terminated`, with its details; {} before that."""
     for status in pod.get("status", {}).get("containerStatuses", []):
         if status["name"] == NODE:
             return dict(status.get("state", {}))
@@ -27,7 +27,7 @@ def container_state(pod: Plain) -> Plain:
 
 
 def node_number(pod: Plain) -> str:
-    """Which node a pod is, as Kubernetes counts them; its name where that is not known."""
+    """The number that Kubernetes gives a pod's node; the pod's name if unknown."""
     metadata = pod["metadata"]
     places = (metadata.get("labels", {}), metadata.get("annotations", {}))
     return next((place[INDEX] for place in places if INDEX in place), metadata["name"])
@@ -35,18 +35,18 @@ def node_number(pod: Plain) -> str:
 
 @dataclass
 class NodeLogs:
-    """Reads the logs of a job's pods, from where it last was. `said` keeps the last lines by the names of the pods."""
+    """Reads the new log lines of a job's pods. `said` keeps the last lines by pod name."""
 
     cluster: Cluster
     show_line: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     said: dict[str, Said] = field(default_factory=dict)
-    """The moments are as Kubernetes writes them: of fixed width, so that text has their order."""
+    """Kubernetes writes times with a fixed width, so their text sorts by time."""
     _read_at: dict[str, float] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def show(self, pod: Plain) -> bool:
-        """Shows what a pod has said since the last time; whether it said anything."""
+        """Shows what a pod has logged since the last call; returns whether there was anything."""
         name, state = pod["metadata"]["name"], container_state(pod)
         if name in self._ended or not {"running", "terminated"} & state.keys():
             return False
@@ -63,6 +63,6 @@ class NodeLogs:
                 said.lines.append(text)
                 said.moment = moment
         self._read_at[name] = begun
-        if "terminated" in state:  # it was so before its log was read: this was all of it
+        if "terminated" in state:  # it ended before its log was read, so this was all of it
             self._ended.add(name)
         return said.moment > before

@@ -1,4 +1,4 @@
-"""The `TrainJob` of a step, as a function of its settings and the step's own pod; nothing here talks to a cluster."""
+"""Builds the `TrainJob` of a step from its settings and the step's own pod, without talking to a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP, VERSION, PLURAL = "trainer.kubeflow.org", "v1alpha1", "trainjobs"
 RUNTIME_GPU, RUNTIME_CPU = "stillhouse-torch", "stillhouse-torch-cpu"
 """The runtimes of manifests/components/trainer/runtimes.yaml."""
 NODE = "node"
-"""What a runtime calls its job and its container; Trainer goes by this name."""
+"""The name of a runtime's job and container, which Trainer looks for."""
 MANAGER = "stillhouse.io/steps"
 WORK_VOLUME = "work"
 RENDEZVOUS = "PET_RDZV_CONF"
@@ -25,9 +25,10 @@ Plain = dict[str, Any]
 
 
 def job_name(step: str, run: str, task: str, work: str) -> str:
-    """A name that a retry of the same task of the same run makes again. `work` names code, settings and inputs.
+    """The name of a job, the same for a retry of the same task in the same run.
 
-    Of at most 48 characters, as Trainer adds to it to name pods, whose names are host names.
+    `work` names code, settings and inputs. A name has at most 48 characters, since Trainer extends it to name pods,
+    and pod names are host names.
     """
     name = f"stillhouse-{step}-{digest_json([run, task, work])[:12]}"
     assert len(name) <= 48, name
@@ -41,7 +42,7 @@ def train_job(
     requests = {"cpu": settings.cpu, "memory": settings.memory}
     limits = {"cpu": settings.cpu_limit, "memory": settings.memory_limit}
     if settings.accelerator_type:
-        # Asked for in both: Trainer takes a node without requests for one of a single process.
+        # In both: Trainer assumes that a node without requests runs a single process.
         accelerators = {settings.accelerator_type: str(settings.accelerator_count)}
         requests, limits = requests | accelerators, limits | accelerators
     metadata = {
@@ -74,7 +75,7 @@ def _environment(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str])
 
 
 def _patch(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Plain:
-    """What of the runtime's pod is the placement's or the run's affair."""
+    """The part of the runtime's pod that depends on the placement or the run."""
     volumes, mounts = _volumes(settings, pod, values)
     spec: Plain = {
         "securityContext": {"runAsUser": settings.user, "runAsGroup": settings.group, "fsGroup": settings.group},
@@ -96,9 +97,9 @@ def _patch(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Pl
 
 
 def _volumes(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> tuple[list[Plain], list[Plain]]:
-    """Scratch, shared memory, and what the step's pod has at the paths that were named.
+    """Scratch, shared memory, and the volumes that the step's pod has at the named paths.
 
-    A volume has the runtime's name for it where the runtime has one, so that it takes its place.
+    A volume that the runtime also has keeps the runtime's name, so that it replaces it.
     """
     volumes: list[Plain] = [{"name": "scratch", "emptyDir": {"sizeLimit": settings.scratch}}]
     mounts = [{"name": "scratch", "mountPath": settings.scratch_path}]

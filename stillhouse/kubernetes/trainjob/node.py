@@ -1,7 +1,7 @@
-"""What runs on each node of a `TrainJob`: the preflight, then torchrun, which starts the step's processes.
+"""The program on each node of a `TrainJob`: the preflight, then torchrun, which starts the step's processes.
 
-Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are, which one this is and where the
-first one listens.
+Trainer sets torchrun's own environment variables (`PET_…`): the number of nodes, the number of this one, and the
+address of the first one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from stillhouse.terminal import warn
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs a step's command line by this node's processes and returns the exit code that says most.
+    """Runs a step's command line in this node's processes and returns the most informative exit code.
 
-    The last line of a node that fails names its exit code: JobSet removes a failed pod, and what Kubernetes knew of it,
-    while its lines may have been read.
+    A failed node names its exit code in its last line: JobSet removes a failed pod with its status, but its lines may
+    have been read.
     """
     try:
         with one_line_errors():
             check_pod(parallel=True)
         code = torchrun(torchrun_words(argv))
-    except SystemExit as end:  # with its sentence said
+    except SystemExit as end:  # its message was printed
         code = end.code if isinstance(end.code, int) else CRASH
     if code:
         warn(f"{ENDED}{code}")

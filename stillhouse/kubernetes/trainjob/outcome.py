@@ -1,4 +1,4 @@
-"""Whether a job has ended, and why it failed; read from what Kubernetes says of the job and its pods."""
+"""Whether a job has ended and why it failed, from the status of the job and its pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stillhouse.kubernetes.trainjob.logs import container_state, node_number
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that Kubernetes itself takes away, for instance for one of a higher priority."""
+"""The condition of a pod that Kubernetes itself takes away, for instance for one with a higher priority."""
 EVICTED = ("Evicted", "Preempted", "Terminated", "NodeShutdown", "NodeLost", DISRUPTED)
 """Reasons of pods that were taken away."""
 
@@ -21,7 +21,7 @@ Plain = dict[str, Any]
 
 
 def condition(job: Plain, kind: str) -> Plain | None:
-    """The job's condition of this kind, where it holds."""
+    """The job's condition of this kind if it is true, else None."""
     for one in job.get("status", {}).get("conditions", []):
         if one["type"] == kind and one["status"] == "True":
             return dict(one)
@@ -29,13 +29,13 @@ def condition(job: Plain, kind: str) -> Plain | None:
 
 
 def state(job: Plain) -> str:
-    """In one word: how the job ended, `Suspended` while a queue holds it back, or `Running`."""
+    """The job's state: how it ended, `Suspended` while a queue holds it back, or `Running`."""
     return next((kind for kind in (COMPLETE, FAILED, SUSPENDED) if condition(job, kind)), "Running")
 
 
 @dataclass(frozen=True)
 class NodeEnd:
-    """How one node ended badly: its exit code (0 where it has none) and the reason and words of Kubernetes."""
+    """How one node failed: its exit code (0 if it has none), and the reason and message of Kubernetes."""
 
     node: str
     code: int
@@ -45,14 +45,14 @@ class NodeEnd:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Which end says most. Bad input is the cause of all others, lost machines of crashes that only follow."""
+        """Sorts the most informative end first: bad input causes all others, and a lost machine causes crashes."""
         if self.code in (2, 3):
             return (0, self.moment)
         return (1 if self.reason in (OUT_OF_MEMORY, *EVICTED) else 2, self.moment)
 
 
 def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
-    """The nodes that ended badly, the most informative first."""
+    """The nodes that failed, the most informative first."""
     found = []
     for pod in pods:
         status = pod.get("status", {})
@@ -68,9 +68,9 @@ def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
 
 
 def note_ends(seen: dict[str, NodeEnd], pods: Sequence[Plain]) -> None:
-    """Notes in `seen` how each node ended badly, by its number; a node that has another pod by now has not ended.
+    """Records in `seen` how each node failed, by its number; a node that has a new pod by now has not ended.
 
-    What is known of a node stays when its pod is gone.
+    A record stays when the node's pod is gone.
     """
     for pod in sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp", "")):
         seen.pop(node_number(pod), None)
@@ -78,14 +78,14 @@ def note_ends(seen: dict[str, NodeEnd], pods: Sequence[Plain]) -> None:
 
 
 def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> InputError | CrashElsewhere:
-    """The error of a job that failed: with bad input's exit code where a node ended with it, else with a crash's.
+    """The error of a failed job: `InputError` if a node ended with the exit code of bad input, else `CrashElsewhere`.
 
-    `seen` are the ends of its nodes, `said` the last lines by the names of their pods: both also of pods that are gone.
+    `seen` has the ends of its nodes and `said` the last lines by pod name; both include pods that are gone.
     """
     name, ended = job["metadata"]["name"], condition(job, FAILED) or {}
     why = ": ".join(part for part in (ended.get("reason"), ended.get("message")) if part)
     if ended.get("reason") == "DeadlineExceeded":
-        return CrashElsewhere(f"TrainJob {name} took longer than it may; raise `timeout_hours` of the placement")
+        return CrashElsewhere(f"TrainJob {name} exceeded its time limit; raise `timeout_hours` of the placement")
     heard = newest(said)
     known = {node: NodeEnd(node, one.code, "", "", one.moment) for node, one in heard.items() if one.code is not None}
     known |= {end.node: end for end in seen}
@@ -93,19 +93,19 @@ def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> In
     if first is None:
         lines = "; ".join(f"node {node}: {one.last}" for node, one in heard.items() if one.last)
         left = (
-            f"the last lines of its pods, which are gone: {lines}" if lines else "none of its pods is left to say more"
+            f"the last lines of its pods, which are gone: {lines}" if lines else "none of its pods is left to explain"
         )
         return CrashElsewhere(f"TrainJob {name} failed ({why}); {left}")
     where, lines_of_it = f"node {first.node}", heard[first.node].lines if first.node in heard else ()
     cause = reason(first.words.splitlines()) or reason(lines_of_it)
     if first.code in (2, 3):
-        return InputError(cause or f"{where} was given bad input; its lines say what")
+        return InputError(cause or f"{where} received bad input; its lines say which")
     how = f"exit code {first.code}" + (f", {first.reason}" if first.reason else "")
     if first.reason == OUT_OF_MEMORY:
         return CrashElsewhere(f"{where} ran out of memory: {REMEDIES[OUT_OF_MEMORY]}")
     if first.reason in EVICTED:
         return CrashElsewhere(
-            f"{where} was taken away ({first.reason}{': ' if first.words else ''}{first.words}); the retry goes on "
+            f"{where} was taken away ({first.reason}{': ' if first.words else ''}{first.words}); the retry continues "
             "from the last checkpoint"
         )
     crashed = f"{where} crashed ({how}){': ' if cause else ''}{cause}"

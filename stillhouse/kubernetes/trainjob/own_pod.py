@@ -1,7 +1,7 @@
 """What the nodes take over from the step's own pod, as Kubernetes describes it.
 
-The pod is where Kubeflow has filled in what a person chose for the run: the image, the names of volume claims and
-secrets. What stands there is taken, so that a node is given the same.
+Kubeflow has filled the user's choices for the run into the pod: the image, and the names of volume claims and secrets.
+The nodes copy them from there, so that they get the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class OwnPod:
-    """`run` is the id of the pipeline's run. `owner` is deleted with the run, and the job with it."""
+    """`run` is the id of the pipeline run. `owner` is deleted with the run, and the job with it."""
 
     run: str
     owner: Plain
@@ -29,11 +29,11 @@ class OwnPod:
     environment: Mapping[str, Plain] = field(default_factory=dict)
     """The container's variables by name, as in its specification."""
     volumes: Mapping[str, Plain] = field(default_factory=dict)
-    """The volumes by the path where the container has them, as in the pod's specification, without their names."""
+    """The volumes by mount path, as in the pod's specification, without their names."""
     pull_secrets: Sequence[Plain] = ()
 
     def variables(self, names: Sequence[str], values: Mapping[str, str]) -> list[Plain]:
-        """Some of the variables for another pod: a secret's stays a reference, any other has its value of here."""
+        """Some of the variables for another pod: secrets stay references, others get their current values."""
         found = []
         for name in names:
             entry = self.environment.get(name, {})
@@ -45,11 +45,11 @@ class OwnPod:
 
 
 def describe(pod: Plain) -> OwnPod:
-    """Reads a pod. Raises `InputError` for one that has no container of a Kubeflow task."""
+    """Reads a pod. Raises `InputError` if it has no container of a Kubeflow task."""
     metadata, spec = pod["metadata"], pod["spec"]
     container = next((one for one in spec["containers"] if one["name"] == CONTAINER), None)
     if container is None:
-        raise InputError(f"pod {metadata['name']} has no container {CONTAINER!r}; only a task of Kubeflow starts nodes")
+        raise InputError(f"pod {metadata['name']} has no container {CONTAINER!r}; only a Kubeflow task can start nodes")
     kinds = {
         one["name"]: {key: value for key, value in one.items() if key != "name"} for one in spec.get("volumes", [])
     }
@@ -65,9 +65,9 @@ def describe(pod: Plain) -> OwnPod:
 
 
 def _owner(pod: Plain) -> Plain:
-    """The pod's own owner: the run's workflow, which outlives a pod that is tried again. Without one, the pod.
+    """The pod's owner: the run's workflow, which outlives a pod that is retried. Without an owner, the pod itself.
 
-    The reference asks for nothing that the owner's deletion would wait for, since that takes rights over the owner.
+    The reference does not block the deletion of the owner, since that needs permissions on the owner.
     """
     references = pod["metadata"].get("ownerReferences", [])
     controller = next((one for one in references if one.get("controller")), references[0] if references else None)

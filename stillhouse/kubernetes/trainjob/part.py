@@ -1,9 +1,9 @@
-"""What runs on each node of a `TrainJob` whose nodes share parts: those whose turn it is, one after the other.
+"""The program on each node of a `TrainJob` whose nodes share parts: it does this node's parts one after the other.
 
     python3 -m stillhouse.kubernetes.trainjob.part FOLDER [OWN]
 
-Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is. The first
-OWN parts, by default none, are those of the pod that started the job.
+Trainer sets torchrun's own environment variables (`PET_…`): the number of nodes and the number of this one. The first
+OWN parts, none by default, belong to the pod that started the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stillhouse.terminal import warn
 def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Does this node's parts and returns the exit code of the first that failed, or 0.
 
-    The last line of a node that fails names its exit code, as `stillhouse.kubernetes.trainjob.node` has it.
+    A failed node names its exit code in its last line, as in `stillhouse.kubernetes.trainjob.node`.
     """
     folder, *own = argv
     parts = Parts(Path(folder), int(own[0]) if own else 0)
@@ -36,7 +36,7 @@ def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> in
         with one_line_errors():
             check_pod()
         code = do_parts(parts, parts.of_nodes[node::nodes], processes, environment)
-    except SystemExit as end:  # with its sentence said
+    except SystemExit as end:  # its message was printed
         code = end.code if isinstance(end.code, int) else CRASH
     if code:
         warn(f"{ENDED}{code}")

@@ -1,4 +1,4 @@
-"""Does parts of divided work, each by a process of its own, one after the other."""
+"""Does parts of divided work one after the other, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE, NODES, PROCESSES = "PET_NODE_RANK", "PET_NNODES", "PET_NPROC_PER_NODE"
 
 
 def do_parts(parts: Parts, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
-    """Does those of `parts` with these numbers that are not done, and returns the exit code of the first that fails."""
+    """Does the unfinished `parts` with these numbers. Returns 0, or the exit code of the first that fails."""
     every = parts.read()
     for number in numbers:
         if not parts.mark(number).is_file():
@@ -29,7 +29,7 @@ def do_parts(parts: Parts, numbers: Iterable[int], processes: int, environment: 
 
 
 def command(part: Part, processes: int) -> list[str]:
-    """The command line of a part on a node of this many processes."""
+    """The command line of a part on a node with this many processes."""
     if not part.parallel or processes == 1:
         return [sys.executable, "-m", part.module, *part.words]
     torchrun = ["stillhouse.kubernetes.pods.torchrun", "--standalone", f"--nproc-per-node={processes}"]
@@ -37,8 +37,8 @@ def command(part: Part, processes: int) -> list[str]:
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a process, 128 and its number for a signal; SIGTERM is handed on to it."""
-    # torchrun would take Trainer's variables for its own, and wait for the other nodes.
+    """Runs a process, passes SIGTERM on to it, and returns its exit code (128 plus the number for a signal)."""
+    # torchrun would read Trainer's variables as its own, and wait for the other nodes.
     own = {name: value for name, value in environment.items() if not name.startswith("PET_")}
     process = subprocess.Popen(words, env=own)
 

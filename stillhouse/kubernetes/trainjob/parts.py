@@ -1,7 +1,7 @@
-"""Work that is divided into parts: commands that nodes take in turn, each part done by one of them.
+"""Work that is divided into parts: commands that nodes take in turn, one node per part.
 
-The nodes of a `TrainJob` know their number, as an indexed Job's pods do. A part that is done is marked on the shared
-volume, so that a job that is started again does only the others.
+The nodes of a `TrainJob` know their number, like the pods of an indexed Job. A finished part is marked on the shared
+volume, so that a restarted job only does the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = "parts.json"
 
 @dataclass(frozen=True)
 class Part:
-    """The words of a command, by default of `stillhouse`; `parallel`: a process for each of a node's accelerators."""
+    """The arguments of a command, by default `stillhouse`; `parallel`: one process per accelerator of a node."""
 
     words: tuple[str, ...]
     parallel: bool = False
@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """The folder of one job whose nodes share parts, all but the first `own`, which are the following pod's."""
+    """The folder of one job whose nodes share parts; the first `own` belong to the pod that follows the job."""
 
     folder: Path
     own: int = 0
@@ -38,7 +38,7 @@ class Parts:
         return self.folder / FILE
 
     def write(self, parts: Iterable[Part]) -> None:
-        """Says what the parts are, for the nodes."""
+        """Writes the list of parts for the nodes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole_json(self.file, [asdict(part) for part in parts])
 
@@ -52,11 +52,11 @@ class Parts:
 
     @property
     def of_nodes(self) -> range:
-        """The numbers of the parts that nodes do."""
+        """The numbers of the nodes' parts."""
         return range(self.own + 1, self.count + 1)
 
     def mark(self, number: int) -> Path:
-        """The file that says that a part is done; parts are numbered from 1."""
+        """The file that marks a part as done; numbers start at 1."""
         return self.folder / f"part-{number:04}.done"
 
     @property
@@ -64,26 +64,26 @@ class Parts:
         return self.folder / "nothing-came"
 
     def done(self) -> bool:
-        """Whether every part is."""
+        """Whether every part is done."""
         return self._are_done(0)
 
     def lost(self) -> bool:
-        """Whether a job that ended well left parts undone that another job would do: not on another volume."""
+        """Whether a successful job left parts undone that a new job would do, not because of another volume."""
         return not self._nothing_came.exists() and not self._are_done(self.own)
 
     def clear(self) -> None:
-        """Nothing: what is done is not done again."""
+        """Keeps the finished parts, which are not repeated."""
         self._nothing_came.unlink(missing_ok=True)
 
     def refuse_missing(self) -> None:
-        """Raises `InputError` where the nodes ended well and their parts are not here."""
+        """Raises `InputError` if the nodes succeeded but their parts are not here."""
         if not self.done():
             self._nothing_came.touch()
             raise InputError(
-                f"the nodes ended well but left nothing in {self.folder}: they have another volume at this path. "
+                f"the nodes succeeded but left nothing in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
 
     def _are_done(self, after: int) -> bool:
-        """Whether every part behind the first `after` is."""
+        """Whether every part after the first `after` is done."""
         return self.file.is_file() and all(self.mark(number).is_file() for number in range(after + 1, self.count + 1))

@@ -1,8 +1,8 @@
-"""What becomes of the job when the step's pod has to end: it outlives a preemption, not the end of its run.
+"""What happens to the job when the step's pod has to end: it outlives a preemption, but not the end of its run.
 
-A pod that is preempted, evicted or drained gets the same SIGTERM as one whose run a person terminates. The run's
-workflow distinguishes them: Kubeflow Pipelines terminates a run by a deadline of zero seconds in it, and Argo ends the
-pods only after it has read that.
+A preempted, evicted or drained pod gets the same SIGTERM as a pod whose run the user terminates. The run's workflow
+distinguishes them: Kubeflow Pipelines terminates a run by setting a deadline of zero seconds in it, and Argo ends the
+pods only after reading that.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from stillhouse.kubernetes.trainjob.cluster import Cluster, NoAnswer
 
 TERMINATED = 128 + signal.SIGTERM
 ENDED = ("Succeeded", "Failed", "Error")
-"""Phases of a workflow after which no pod of it is tried again."""
+"""Phases of a workflow after which none of its pods is retried."""
 
 Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
 class _ToldToEnd(SystemExit):
-    """Raised where the process is when the signal comes; nothing on the way may take it for an error of its own."""
+    """Raised wherever the process is when the signal arrives; callers must not treat it as an error of their own."""
 
 
 def why_over(workflow: Plain | None, uid: str) -> str:
-    """Why the run that owns the pod will not try the step again; "" where it may."""
+    """Why the run that owns the pod will not retry the step; "" if it may."""
     if workflow is None or workflow["metadata"].get("uid") != uid or "deletionTimestamp" in workflow["metadata"]:
         return "its run is deleted"
     spec = workflow.get("spec", {})
@@ -40,10 +40,10 @@ def why_over(workflow: Plain | None, uid: str) -> str:
 
 @contextmanager
 def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[None]:
-    """While the block runs, SIGTERM ends this process and leaves the job `name`: the next try of the step finds it.
+    """While the block runs, SIGTERM ends this process but leaves the job `name` for the next try of the step.
 
-    Where no try will come, as the run that is the `owner` is over, the job is deleted. Signals reach the main thread
-    alone; in another one nothing is done about them.
+    The job is deleted if there will be no retry, because the run, the `owner`, is over. Signals only reach the main
+    thread; in any other thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -64,8 +64,8 @@ def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[No
 
 
 def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> None:
-    """With little time: a job that cannot be asked about goes on, as losing a training costs more than its nodes."""
-    left = f"TrainJob {name} goes on, and the next try of this step finds it"
+    """Decides quickly: without an answer the job continues, as losing a training costs more than its nodes."""
+    left = f"TrainJob {name} continues, and the next try of this step finds it"
     remedy = f"if the run is over, `kubectl -n {cluster.namespace} delete trainjob {name}` frees its nodes"
     if owner["kind"] != "Workflow":
         log(f"this pod has to end; {left}")
@@ -80,6 +80,6 @@ def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> Non
             cluster.delete(job)
         log(f"this pod has to end, as {over}: TrainJob {name} is deleted")
     except NoAnswer as error:
-        log(f"this pod has to end, and Kubernetes does not answer in time ({error}); {left}; {remedy}")
-    except InputError as error:  # no right to look
+        log(f"this pod has to end, but Kubernetes does not answer in time ({error}); {left}; {remedy}")
+    except InputError as error:  # no permission to look
         log(f"this pod has to end; {left}; {remedy}. {error}")

@@ -1,6 +1,6 @@
-"""What a step's pod gets about the nodes that it is to start: one JSON text, from `pipelines/several_nodes.py`.
+"""The settings of the nodes that a step's pod starts: one JSON text, from `pipelines/several_nodes.py`.
 
-The accelerator's type and count are parameters of the pipeline, which the step's process reads from its command line.
+The accelerator's type and count are parameters of the pipeline; the step's process reads them from its command line.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from stillhouse.kubernetes.pods.pipeline_parameters import TYPE, accelerator_cou
 from stillhouse.kubernetes.preflight import with_gpus
 
 NODES = "STILLHOUSE_NODES"
-"""Environment variable that asks for several nodes: `NodeSettings` by the names of steps, as JSON."""
+"""Environment variable that asks for several nodes: `NodeSettings` by step name, as JSON."""
 OWN = 1
-"""How many shards of a corpus the pod does itself, beside its nodes."""
+"""How many shards of a corpus the pod does itself, in addition to its nodes."""
 ALL = "*"
-"""In that JSON, the settings that all steps have in common; always there, be it empty."""
+"""The key in that JSON for settings that all steps share; always present, possibly empty."""
 POD = "STILLHOUSE_POD"
 POD_NAMESPACE = "STILLHOUSE_POD_NAMESPACE"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """The nodes of a step. Sizes are written as Kubernetes writes them; `task` is the step's name in its pipeline.
+    """The nodes of a step. Sizes use the notation of Kubernetes; `task` is the step's name in its pipeline.
 
-    `variables` and `paths` name what each node takes over from the step's own pod: environment variables, and the
-    places where it has volumes. `preflight` is what a node asks of its machine before it begins.
+    `variables` and `paths` name what each node takes over from the step's own pod: environment variables and volume
+    paths. `preflight` has the requirements that a node checks before it starts.
     """
 
     nodes: int
@@ -43,17 +43,17 @@ class NodeSettings:
     scratch: str = "10Gi"
     scratch_path: str = "/scratch"
     accelerator_type: str = ""
-    """Empty where nodes have none."""
+    """Empty if nodes have none."""
     accelerator_count: int = 0
     processes: int = 0
-    """On each node; 0 = one for each accelerator, or one."""
+    """Per node; 0 = one per accelerator, or one."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the job: its queue and priority."""
+    """The job's labels: its queue and priority."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of each node's pod."""
+    """Annotations of each node's pod."""
     user: int = 10001
     group: int = 10001
     timeout_seconds: int = 86400
@@ -63,7 +63,7 @@ class NodeSettings:
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
-            raise InputError(f"${NODES} asks for {self.nodes} nodes; a pipeline that was compiled again asks rightly")
+            raise InputError(f"${NODES} has values out of range ({self.nodes} nodes); compile the pipeline again")
 
     @property
     def processes_per_node(self) -> int:
@@ -71,10 +71,7 @@ class NodeSettings:
 
 
 def nodes_text(settings: Mapping[str, NodeSettings]) -> str:
-    """What a pod gets about the nodes of its steps, by their names; what all have in common stands once, as `ALL`.
-
-    A value that is the default is left out.
-    """
+    """The node settings of a pod's steps by name, as JSON. Shared values appear once, under `ALL`; defaults do not."""
     defaults = {known.name: known.default for known in fields(NodeSettings)}
     content = {
         step: {name: value for name, value in asdict(of).items() if value not in (defaults[name], {}, ())}
@@ -89,13 +86,13 @@ def nodes_text(settings: Mapping[str, NodeSettings]) -> str:
 def read_node_settings(
     environment: Mapping[str, str], step: str, command_line: Sequence[str] = ()
 ) -> NodeSettings | None:
-    """What the environment asks for a step, with the run's own accelerator; None where it asks for one node."""
+    """The environment's node settings for a step, with the run's accelerator; None for a single node."""
     text = environment.get(NODES)
     if not text:
         return None
     try:
         content = json.loads(text)
-        common = content[ALL]  # without it, of a version that wrote the settings of one step
+        common = content[ALL]  # missing if an older version wrote the settings of one step
         if step not in content:
             return None
         values = common | content[step]
@@ -112,9 +109,9 @@ def read_node_settings(
 
 
 def with_chosen(settings: NodeSettings, chosen: dict[str, Any]) -> NodeSettings:
-    """The settings with the accelerator that the run's parameters name, which a node looks for before it begins.
+    """The settings with the accelerator from the run's parameters, which a node checks for before it starts.
 
-    Nodes without accelerators stay without.
+    Nodes without accelerators stay that way.
     """
     if not settings.accelerator_type:
         return settings

@@ -1,7 +1,7 @@
-"""The work of a step on one corpus, shared: each node encodes or counts a shard, and so does the pod that waits.
+"""Shares a step's work on one corpus: each node encodes or counts a shard, and so does the pod that waits for them.
 
-A pod with a GPU that only waited for its nodes would hold that GPU for nothing, so it does the first shard itself. On a
-machine without a cluster all shards are done here, one after the other.
+A pod that only waited for its nodes would waste its GPU, so it does the first shard itself. Without a cluster, this
+machine does all shards one after the other.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Step
 
 FOLDER = "shards"
-"""Of the work area: where shards that are done here lie until all are."""
+"""The folder of the work area that keeps finished shards until all are done."""
 
 
 @contextmanager
 def shared_work(
     step: Step, config: Any, inputs: Mapping[str, Path], settings: NodeSettings, cluster: Cluster | None = None
 ) -> Iterator[Path]:
-    """A folder of what nodes and this pod made of the shards of a step's corpus, as `Context.shares`; removed after
-    the block.
+    """Yields the results of the nodes and this pod for the shards of a step's corpus, as `Context.shares`.
 
-    There is a shard for each node and one for the pod. Raises as `execute_on_nodes` does.
+    There is one shard per node and one for the pod. The copied inputs are removed after the block. Raises the errors
+    of `execute_on_nodes`.
     """
     division = Division(step, config, inputs, OWN + settings.nodes)
 
@@ -64,16 +64,16 @@ def shared_work(
 
 @contextmanager
 def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> Iterator[Path]:
-    """The same with every shard done by a process of this machine, one after the other.
+    """The same, with every shard done by a process on this machine, one after the other.
 
-    What is done is not done again after a kill. Raises `InputError` or `CrashElsewhere` where a shard fails.
+    Finished shards are not repeated after a kill. Raises `InputError` or `CrashElsewhere` if a shard fails.
     """
     division = Division(step, config, inputs, shards)
     root = work_root().absolute() / FOLDER
     parts = Parts(root / division.name)
     with only_process(parts.folder, wait=say):
         for gone in remove_old_work(root, division.part.name, division.name):
-            say(f"[{step.name}] removed {gone}, which a run left more than {DAYS} days ago")
+            say(f"[{step.name}] removed {gone}, left by a run more than {DAYS} days ago")
         parts.write(division.parts(parts.folder))
         say(f"[{step.name}] {shards} shards, one after the other")
         _refuse_failure(do_parts(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
@@ -84,7 +84,7 @@ def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int
 def run_parts(
     name: str, work: str, parts: Sequence[Part], settings: NodeSettings, cluster: Cluster | None = None
 ) -> None:
-    """Has nodes do `parts`, whose outputs lie on the shared volume. Raises as `execute_on_nodes` does."""
+    """Does `parts` on nodes, with outputs on the shared volume. Raises the errors of `execute_on_nodes`."""
 
     def command(shared: Parts) -> list[str]:
         shared.write(parts)
@@ -95,9 +95,9 @@ def run_parts(
 
 @contextmanager
 def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
-    """The pod's own parts, by a process beside the block, which follows the nodes; ended with it where it fails.
+    """Does the pod's own parts in a process while the block follows the nodes; ends that process if the block fails.
 
-    Raises as `shared_here` does, when the nodes are done.
+    Raises the errors of `shared_here` once the nodes are done.
     """
     # The pod has passed its preflight.
     environment = {name: value for name, value in os.environ.items() if name != REQUIREMENTS}

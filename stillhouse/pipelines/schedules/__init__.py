@@ -1,1 +1,1 @@
-"""Schedules: the cluster's recurring runs made equal to a file, and a watcher that starts a refresh."""
+"""Schedules: recurring runs of the cluster, synchronised with a file, and a watcher that starts a refresh."""

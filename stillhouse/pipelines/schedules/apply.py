@@ -1,10 +1,10 @@
-"""Makes a cluster's recurring runs equal to a file, by the only changes that Kubeflow allows: create, disable, delete.
+"""Makes a cluster's recurring runs match a file, with the only changes that Kubeflow allows: create, disable, delete.
 
-A recurring run cannot be changed, and deleting one may end the runs that it started. So for one that is to be another
-its successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
-`apply`. Kubeflow may be starting a run while it gets the order to disable; so it gets time to notice, and the look at
-the runs comes then, anew before each deletion. Where the successor cannot be made it stays in use.
-Whose a recurring run is stands in its description; those of others are never touched.
+A recurring run cannot be changed, and deleting one may end the runs that it started. So a changed schedule first gets
+a new recurring run. Then the old one is disabled, and deleted once none of its runs is in flight: now, or by a later
+`apply`. Kubeflow may be starting a run when it gets the order to disable, so `apply` waits for it to settle, and lists
+the runs again before each deletion. If the new recurring run cannot be created, the old one stays in use.
+A mark in the description shows which recurring runs are ours; others are never touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARK = "stillhouse schedule"
 
 @dataclass(frozen=True)
 class Change:
-    """What was done, or would be: `create`, `enable`, `disable`, `delete`, `keep`, `wait` or `fail`."""
+    """What was or would be done: `create`, `enable`, `disable`, `delete`, `keep`, `wait`, `leave` or `fail`."""
 
     action: str
     name: str
@@ -39,19 +39,25 @@ def name_of(schedule: Schedule) -> str:
 
 
 def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False) -> list[Change]:
-    """Makes the cluster's schedules those given; with `dry` only says how. Applied twice it does nothing.
+    """Makes the schedules of the file's experiment match the given ones; with `dry`, only returns the changes.
 
-    Raises `InputError` before anything is changed for a pipeline or version that is not there, or that has no image to
-    run. What the cluster refuses is a change `fail`; the others are made all the same.
+    It is idempotent. Schedules of other experiments belong to other files and stay unchanged.
+
+    Before any change, raises `InputError` for a missing pipeline or version, or one without an image to run. A change
+    that the cluster refuses becomes a `fail`, and the others are still made.
     """
     wanted = {name_of(schedule): schedule for schedule in schedules}
     there: dict[str, Recurring] = {}
     left: list[Recurring] = []
-    # By id, so that of two `apply` at a time that made the same, both would keep the same.
+    foreign: list[Change] = []
+    own = cluster.known_experiment()
+    # Sorted by id, so that two concurrent `apply` calls that created duplicates keep the same one.
     for entry in sorted(cluster.recurring_runs(), key=lambda entry: entry.id):
         if not entry.description.startswith(MARK):
             continue
-        if entry.name in wanted and entry.name not in there:
+        if entry.experiment != own:
+            foreign.append(Change("leave", entry.name, "it belongs to another experiment, so to another file"))
+        elif entry.name in wanted and entry.name not in there:
             there[entry.name] = entry
         else:
             left.append(entry)
@@ -61,20 +67,20 @@ def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False)
     changes = [_hold(name, schedule, there.get(name), cluster, dry) for name, schedule in wanted.items()]
     failed = {change.name for change in changes if change.action == "fail"}
     if failed:
-        # One that the file has no more may be what has another name there now.
+        # An entry that is no longer in the file may have been renamed to one that failed.
         made = {_description(schedule) for name, schedule in wanted.items() if name not in failed}
         left = [entry for entry in left if entry.description in made]
-    return changes + _retire(left, set(there), cluster, dry)
+    return changes + _retire(left, set(there), cluster, dry) + foreign
 
 
 def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) -> list[Change]:
-    """Disables recurring runs, and deletes those of them that have no run in flight."""
+    """Disables recurring runs, and deletes the ones that have no run in flight."""
     changes, failed = [], set()
     for entry in left:
         if entry.enabled:
-            twice = "there is another of this name"
+            twice = "there is another with this name"
             change = Change(
-                "disable", entry.name, twice if entry.name in held else "the file has it no more, or otherwise"
+                "disable", entry.name, twice if entry.name in held else "removed from the file, or changed there"
             )
             changes.append(_do(change, partial(cluster.set_enabled, entry.id, False), dry))
             if changes[-1].action == "fail":
@@ -93,10 +99,10 @@ def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) 
 
 
 def _look(entry: Recurring, cluster: Cluster, dry: bool) -> tuple[str, str]:
-    """Why a recurring run must not be deleted now, "" where it may; and which of its runs may never end.
+    """Why a recurring run must not be deleted now, or "", and which of its runs may never end.
 
-    One whose run is in flight is not enabled again: its successor is there already, or the file has it no more. A run
-    that was terminated long ago is in flight no more, though Argo may leave it running for good.
+    A recurring run with a run in flight is not enabled again: it was replaced, or removed from the file. A run that
+    was terminated long ago no longer counts as in flight, though Argo may leave it running forever.
     """
     if not dry and any(other.id == entry.id and other.enabled for other in cluster.recurring_runs()):
         return "somebody enabled it again", ""
@@ -108,10 +114,10 @@ def _look(entry: Recurring, cluster: Cluster, dry: bool) -> tuple[str, str]:
 
 def _in_flight(run: Run) -> str:
     if run.state != CANCELING:
-        return "a run of it is in flight"
-    if run.terminated is None:  # Kubeflow has not noted since when, and notes nothing where its agent does not work
+        return "one of its runs is in flight"
+    if run.terminated is None:  # Kubeflow has not recorded the time, and never does if its agent is broken
         return f"its run {run.name} was terminated and has not ended. {remedy(run.id)}"
-    return f"its run {run.name} was terminated; the end is waited for, {LONGEST_SECONDS // 60} minutes at most"
+    return f"its run {run.name} was terminated; waiting for its end, {LONGEST_SECONDS // 60} minutes at most"
 
 
 def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:
@@ -125,7 +131,7 @@ def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Clust
 
 
 def _do(change: Change, act: Callable[[], object], dry: bool) -> Change:
-    """Makes a change unless `dry`; returns it, or why it failed."""
+    """Makes a change unless `dry`; returns it, or a `fail` with the reason."""
     try:
         if not dry:
             act()

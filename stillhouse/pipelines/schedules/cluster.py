@@ -1,7 +1,8 @@
-"""What schedules ask of a cluster, behind a protocol so small that a test can be one; and Kubeflow as that cluster."""
+"""What schedules need from a cluster, as a protocol small enough for tests to implement, and its Kubeflow version."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,26 +21,28 @@ FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
 PAGE = 100
 SETTLE_SECONDS = 5.0
-"""How long a recurring run that was disabled may still start a run: Kubeflow's controller hears of it by a watch."""
+"""How long a disabled recurring run may still start a run, as a watch notifies Kubeflow's controller."""
 ORPHAN = "ORPHAN"
-"""What is deleted leaves what it made. Servers before 2.16 know no such policy, and end the runs."""
+"""Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
 
 
 @dataclass(frozen=True)
 class Recurring:
-    """A recurring run of the cluster. `description` says whose it is."""
+    """A recurring run of the cluster. `description` identifies its owner."""
 
     id: str
     name: str
     description: str
     enabled: bool
+    experiment: str = ""
+    """The id of the experiment of its runs."""
 
 
 @dataclass(frozen=True)
 class Run:
     """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
 
-    `terminated` is when Kubeflow first saw a run that is being terminated as such, or None.
+    `terminated` is when Kubeflow first saw that the run is being terminated, or None.
     """
 
     id: str
@@ -54,7 +57,7 @@ class Run:
 
     @property
     def stuck(self) -> bool:
-        """Whether it was terminated long ago and has not ended: nobody's work is in it, and it may never end."""
+        """Whether it was terminated long ago but has not ended: it does no work, and may never end."""
         if self.state != CANCELING or self.terminated is None:
             return False
         return datetime.now(UTC) - self.terminated > timedelta(seconds=LONGEST_SECONDS)
@@ -62,19 +65,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a pipeline: its name, and the image of runs that name none (`None` = it takes none)."""
+    """A version of a pipeline: its name, and the image of runs without one (`None` = no image parameter)."""
 
     name: str
     image: str | None = None
 
 
 class Runs(Protocol):
-    """What the watcher needs of a cluster."""
+    """What the watcher needs from a cluster."""
 
     def runs(self) -> list[Run]: ...
 
     def version_of(self, pipeline: str, version: str) -> Version:
-        """The version that a run would be of now; raises `InputError` for a pipeline or version that is not there."""
+        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
         ...
 
     def start(
@@ -83,25 +86,29 @@ class Runs(Protocol):
 
 
 class Cluster(Runs, Protocol):
-    """And what `stillhouse schedule apply` needs."""
+    """What `stillhouse schedule apply` needs in addition."""
 
     def recurring_runs(self) -> list[Recurring]: ...
+
+    def known_experiment(self) -> str:
+        """The id of the file's experiment, or "" if the cluster has none of its name."""
+        ...
 
     def create(self, schedule: Schedule, name: str, description: str) -> str: ...
 
     def set_enabled(self, recurring: str, enabled: bool) -> None: ...
 
     def settle(self) -> None:
-        """Waits until what was disabled starts nothing more, and what it had begun to start is among the runs."""
+        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
         ...
 
     def delete(self, recurring: str) -> None: ...
 
 
 class Kubeflow:
-    """A Kubeflow Pipelines API server: in a cluster by the pod's projected token, outside by its endpoint.
+    """A Kubeflow Pipelines API server: with the pod's projected token in a cluster, or by its endpoint outside.
 
-    What it refuses, and that it does not answer, comes as `InputError`.
+    Raises `InputError` if it refuses a request or does not answer.
     """
 
     def __init__(self, experiment: str, endpoint: str = "", namespace: str = "", client: Any = None) -> None:
@@ -118,10 +125,26 @@ class Kubeflow:
             self._experiment = str(made.experiment_id)
         return self._experiment
 
+    def known_experiment(self) -> str:
+        if not self._experiment:
+            with _reported(f"the experiment {self._experiment_name!r}"):
+                name = {"stringValue": self._experiment_name, "operation": "EQUALS", "key": "display_name"}
+                found = self._client.list_experiments(
+                    namespace=self._namespace or None, filter=json.dumps({"predicates": [name]})
+                )
+            self._experiment = next((str(entry.experiment_id) for entry in found.experiments or []), "")
+        return self._experiment
+
     def recurring_runs(self) -> list[Recurring]:
         found = self._pages(self._client.list_recurring_runs, "recurring_runs")
         return [
-            Recurring(entry.recurring_run_id, entry.display_name, entry.description or "", entry.status == "ENABLED")
+            Recurring(
+                entry.recurring_run_id,
+                entry.display_name,
+                entry.description or "",
+                entry.status == "ENABLED",
+                entry.experiment_id or "",
+            )
             for entry in found
         ]
 
@@ -150,7 +173,7 @@ class Kubeflow:
                 no_catchup=not schedule.catchup,
                 params=dict(schedule.parameters),
                 pipeline_id=pipeline,
-                # kfp wants an id; by an empty one the server takes, at each start, the version that is the newest then.
+                # kfp requires an id; with an empty one the server uses the newest version at each start.
                 version_id=version.pipeline_version_id if schedule.version else "",
                 enabled=schedule.enabled,
                 service_account=schedule.service_account or None,
@@ -166,9 +189,9 @@ class Kubeflow:
         time.sleep(SETTLE_SECONDS)
 
     def delete(self, recurring: str) -> None:
-        """Deletes a recurring run; a run of it that nobody has seen yet goes on."""
+        """Deletes a recurring run; a run that it started unnoticed continues."""
         with _reported("to delete the recurring run"):
-            # The client's own method of 2.17 has no way to name a policy.
+            # The client's own method in 2.17 cannot set a policy.
             delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
             delete(recurring, propagation_policy=ORPHAN)
 
@@ -192,13 +215,13 @@ class Kubeflow:
         return str(made.run_id)
 
     def _find(self, pipeline: str, version: str) -> tuple[str, Any]:
-        """A pipeline's id, and its version of that name, or its newest."""
+        """A pipeline's id, and its version with that name, or its newest."""
         with _reported(f"a look at the pipeline {pipeline!r}"):
             pipeline_id = find_pipeline(self._client, pipeline, self._namespace)
         if not pipeline_id:
             raise InputError(
-                f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` brings one of "
-                "ours, in Kubernetes-native mode the manifests do"
+                f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` uploads one of "
+                "ours; in Kubernetes-native mode, apply the manifests"
             )
         with _reported(f"a look at the pipeline {pipeline!r}"):
             versions = newest_versions(self._client, pipeline_id)
@@ -221,14 +244,14 @@ class Kubeflow:
 
 
 def _terminated(run: Any) -> datetime | None:
-    """When a run was first seen to be terminated; None until Kubeflow has noted that in its history."""
+    """When a run was first seen as terminated; None until Kubeflow has recorded that in its history."""
     moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
     return min(moments, default=None)
 
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Turns what the API server refuses, and that it does not answer, into an `InputError` with the reason."""
+    """Turns a refusal or missing answer of the API server into an `InputError` with the reason."""
     from kfp_server_api import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -242,9 +265,9 @@ def _reported(what: str) -> Iterator[None]:
         ) from None
     except InputError:
         raise
-    except ValueError as error:  # kfp's own, of two experiments of one name for instance
+    except ValueError as error:  # from kfp, for instance about two experiments with one name
         raise InputError(
-            f"kfp refuses {what}: {redact(str(error))[:400]} Mend the file, or what the reason names"
+            f"kfp refuses {what}: {redact(str(error))[:400]} Fix the file, or what the reason names"
         ) from None
 
 

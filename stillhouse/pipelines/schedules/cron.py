@@ -1,4 +1,4 @@
-"""A cron line as Kubeflow reads it: six fields, each a list of values, ranges and steps within its bounds."""
+"""Checks a cron line as Kubeflow reads it: six fields, each a list of values, ranges and steps within its bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stillhouse.errors import InputError
 
 @dataclass(frozen=True)
 class Field:
-    """A field's name and bounds, and the words that stand for its values from the lowest on."""
+    """A field's name and bounds, and the names of its values from the lowest on."""
 
     name: str
     lowest: int
@@ -30,7 +30,7 @@ FIELDS = (
 
 
 def refuse_cron(line: str) -> None:
-    """Raises `InputError` for a line that Kubeflow would refuse, with the field that is wrong."""
+    """Raises `InputError`, which names the wrong field, for a line that Kubeflow would refuse."""
     parts = line.split()
     if len(parts) != len(FIELDS):
         hint = "; put the seconds first, `0 ` before a usual cron line" if len(parts) == 5 else ""
@@ -41,7 +41,7 @@ def refuse_cron(line: str) -> None:
                 hint = "; Sunday is 0" if field.name == "day of the week" and item == "7" else ""
                 raise InputError(
                     f"cron {line!r}: {field.name} is {part!r}; write *, or numbers from {field.lowest} to "
-                    f"{field.highest} as 1,2-4,*/5{hint}"
+                    f"{field.highest} like 1,2-4,*/5{hint}"
                 )
 
 
@@ -58,7 +58,7 @@ def _fits(item: str, field: Field) -> bool:
 
 
 def _number(text: str, field: Field) -> int:
-    """What a value stands for; -1, which is below every bound, for none."""
+    """The number that a value stands for, or -1, which is below every bound, if it is invalid."""
     if text.lower() in field.words:
         return field.lowest + field.words.index(text.lower())
     return int(text) if text.isdecimal() and text.isascii() else -1

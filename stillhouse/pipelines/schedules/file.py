@@ -1,7 +1,7 @@
-"""The file that says which schedules and watches a cluster is to have.
+"""The file with the schedules and watches of a cluster.
 
 experiment: retraining
-service_account: stillhouse-steps  # of every run's pods; an entry may name another
+service_account: stillhouse-steps  # for every run's pods; an entry may name another
 schedules:
   nightly:
     pipeline: refresh
@@ -36,7 +36,7 @@ from stillhouse.yaml_file import read_yaml, shown
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
-"""The pipeline that notes what it refused, and has a parameter `again`."""
+"""The pipeline that records refusals, and has a parameter `again`."""
 PARTS = ("experiment", "service_account", "schedules", "watches")
 KINDS = {"max_concurrency": int, "attempts": int, "catchup": bool, "enabled": bool, "parameters": dict}
 """Settings of entries that are not text."""
@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A recurring run: a pipeline (`version` "" = its newest), a cron line of six fields, parameters.
+    """A recurring run: a pipeline (`version` "" = its newest), a cron line with six fields, and parameters.
 
-    Its pods run as `service_account` ("" = the one that Kubeflow Pipelines takes by default).
+    Its pods run as `service_account` ("" = the default of Kubeflow Pipelines).
     """
 
     name: str
@@ -70,17 +70,17 @@ class Schedule:
 
     @property
     def digest(self) -> str:
-        """Of all that Kubeflow gets; another digest is another recurring run, for none can be changed."""
+        """The digest of all that Kubeflow gets; a change makes a new recurring run, since existing ones are fixed."""
         content = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "enabled"}
         return digest_json(content | {"parameters": dict(self.parameters)})[:10]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`.
+    """A path in a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`.
 
-    Runs that fail are started anew until there were this many `attempts`: Kubeflow itself gives up a run one of whose
-    pods was preempted or evicted, and the next one goes on from the last checkpoint.
+    A failed run is started again until there were this many `attempts`: Kubeflow gives up a run if one of its pods was
+    preempted or evicted, and the next run continues from the last checkpoint.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Watch:
             raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
 
     def run_parameters(self, revision: str, *, again: bool = False) -> dict[str, Parameter]:
-        """What a run is started with for a revision of the corpus; `again` tries what was refused before."""
+        """The parameters of a run for a revision of the corpus; `again` retries what was refused before."""
         content: dict[str, Parameter] = {"releases": self.releases, "repo": self.repo, "source": self.path}
         content |= {"revision": revision} | ({"branch": self.branch} if self.branch else {})
         return dict(self.parameters) | content | ({"again": True} if again and self.pipeline == REFRESH else {})
@@ -115,7 +115,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Schedules:
-    """What a file says. `has_watches`: it has that entry, be it empty."""
+    """The content of a file. `has_watches`: it has that entry, even an empty one."""
 
     experiment: str
     schedules: tuple[Schedule, ...]
@@ -124,11 +124,11 @@ class Schedules:
 
 
 def read_schedules(path: Path) -> Schedules:
-    """Reads and checks a file. Raises `InputError` that names the entry and what is wrong with it."""
+    """Reads and checks a file. Raises `InputError`, which names the wrong entry and the problem."""
     try:
         content = read_yaml(path) or {}
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; docs/releases.md shows what it may hold") from None
+        raise InputError(f"{path} does not exist; docs/releases.md describes its format") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} must map `schedules` and `watches` to entries")
     for key in content:
@@ -157,7 +157,7 @@ def _entries(kind: type[T], content: Any, account: str, where: str) -> list[T]:
 
 def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T:
     if not NAME.fullmatch(name):
-        raise InputError(f"{where}: a name has small letters, digits and dashes, at most 42")
+        raise InputError(f"{where}: a name has at most 42 lowercase letters, digits and dashes")
     if not isinstance(values, dict):
         raise InputError(f"{where} must map settings to values")
     parts = {part.name: part for part in fields(kind) if part.name != "name"}  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def _words(kind: type) -> str:
 
 def _refuse_account(name: Any) -> None:
     if name and not (isinstance(name, str) and KUBERNETES_NAME.fullmatch(name)):
-        raise InputError(f"service_account is {name!r}; give the name of a service account of the runs' namespace")
+        raise InputError(f"service_account is {name!r}; give the name of a service account in the runs' namespace")
 
 
 def _refuse_nested(parameters: Mapping[str, Any]) -> None:

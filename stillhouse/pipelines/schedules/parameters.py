@@ -1,4 +1,4 @@
-"""The parameters in a file of schedules against the pipelines that they are for, before any run is started."""
+"""Checks the parameters in a file of schedules against their pipelines before any run is started."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stillhouse.pipelines.schedules.file import Parameter, Schedule, Schedules, 
 from stillhouse.pipelines.submit import check_pod_parameters
 
 EVERY_STAGE = "simlm"
-"""A recipe with every stage: which one the pipeline of a cluster was compiled from is not known here."""
+"""A recipe with every stage, since the recipe of the cluster's pipeline is unknown here."""
 
 
 def refuse_parameters(wanted: Schedules) -> None:
-    """Raises `InputError` for a parameter that its pipeline has not, or would refuse in its first task.
+    """Raises `InputError` for a parameter that its pipeline lacks, or would refuse in its first task.
 
-    Pipelines that are not this project's are left alone, and what placements of one's own bring is not known here.
+    Pipelines of other projects are not checked, and parameters of the user's own placements are unknown here.
     """
     for schedule in wanted.schedules:
         _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
@@ -30,9 +30,9 @@ def refuse_parameters(wanted: Schedules) -> None:
 
 
 def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
-    """Raises `InputError` where runs would take the image that their version was compiled with, if that is a tag.
+    """Raises `InputError` if runs would use the image that their version was compiled with, and that is only a tag.
 
-    An image that was loaded onto the nodes can be had by no other node, so it is for the file to name one.
+    Other nodes cannot get an image that was loaded onto some nodes, so the file has to name one.
     """
     if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
         return
@@ -59,7 +59,7 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
 
 
 def pod_parameters() -> dict[str, str]:
-    """The parameters that the shipped placements bring, and their defaults."""
+    """The parameters of the shipped placements, and their defaults."""
     found = {IMAGE: ""}
     for name in shipped_tables():
         found |= find_table(name).parameters

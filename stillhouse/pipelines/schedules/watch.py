@@ -1,4 +1,4 @@
-"""One look of the watcher: has a corpus changed since the release in use, and is nobody at work on it yet?"""
+"""One check by the watcher: has a corpus changed since the current release, without a run for it yet?"""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stillhouse.remote.dvc_source import Found, look_up
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look found: `unchanged`, `known` (a run for it is there already), or `started`.
+    """The result of a check: `unchanged`, `known` (there is already a run for it), or `started`.
 
-    `fresh`: the release is of the current corpus. `in_flight`: a run is at work on it.
+    `fresh`: the release was made from the current corpus. `in_flight`: a run is working on it.
     """
 
     watch: str
@@ -35,9 +35,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class InUse:
-    """What the repository of the releases says: which is in use, and the contents of all corpora that have one.
+    """The state of the releases' repository: the release in use, and the contents of all released corpora.
 
-    `refused`: a challenger of the one in use was refused.
+    `refused`: a challenger of the release in use was refused.
     """
 
     champion: Release | None
@@ -48,11 +48,11 @@ class InUse:
 def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
-    The run's name is made of both, of the pipeline's version and of its parameters, so that of two looks one starts it,
-    and other rules start another. One that failed is started anew until the watch's `attempts` are spent. Otherwise one
-    that has ended is not repeated unless `again`: its log says why it failed, or its challenger was refused. Raises
-    `InputError` for repositories that cannot be read, and for a watch whose runs would fail for want of an image,
-    whether one is due or not.
+    The run's name is derived from both digests, the pipeline's version and its parameters. So only one of two checks
+    starts a run, and changed settings start a new one. A failed run is started again until the watch's `attempts` are
+    used up. Any other ended run is only repeated with `again`: its log says why it failed, or its challenger was
+    refused. Raises `InputError` for repositories that cannot be read, and for a watch whose runs would fail for lack
+    of an image, whether one is due or not.
     """
     version = cluster.version_of(watch.pipeline, watch.version)
     refuse_default_image(watch, version)
@@ -60,7 +60,7 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     now = in_use(watch)
     champion = now.champion
     if champion and content_of(found) == _content(champion):
-        return Seen(watch.name, "unchanged", f"{watch.path} is that of {champion.name}", fresh=True)
+        return Seen(watch.name, "unchanged", f"{watch.path} is the same as in {champion.name}", fresh=True)
     key = digest_json([watch.name, content_of(found), champion.tag if champion else ""])[:12]
     rules = digest_json([watch.pipeline, version.name, watch.branch, watch.service_account, dict(watch.parameters)])[:8]
     name = f"{watch.name}-{key}-{rules}"
@@ -72,7 +72,7 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     failed = all(run.state == FAILED for run in attempts)
     if attempts and not again and not (failed and len(attempts) < watch.attempts):
         why = f"run {name} {attempts[0].state}; --again starts another"
-        # One that released nothing and was refused nothing has found the release's own passages under another digest.
+        # A success without a release or a refusal means the release's own passages under another digest.
         succeeded = any(run.state == "SUCCEEDED" for run in for_change)
         fresh = succeeded and not now.refused and content_of(found) not in now.released
         return Seen(watch.name, "known", why, attempts[0].id, fresh=fresh and champion is not None)
@@ -80,12 +80,12 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
         name = f"{name}-{len(attempts) + 1}"
     parameters = watch.run_parameters(found.commit, again=again)
     run_id = cluster.start(watch.pipeline, version.name, name, parameters, watch.service_account)
-    why = f"{watch.path} is another at {found.commit[:12]}: run {name}"
+    why = f"{watch.path} has changed at {found.commit[:12]}: run {name}"
     return Seen(watch.name, "started", why, run_id, in_flight=True)
 
 
 def in_use(watch: Watch) -> InUse:
-    """What is released, read from a copy of the repository without its data."""
+    """The released state, read from a clone of the repository without its data."""
     with TemporaryDirectory() as place:
         git = open_clone(watch.releases, watch.branch, Path(place) / "releases")
         history = read_history(git)
@@ -95,7 +95,7 @@ def in_use(watch: Watch) -> InUse:
 
 
 def content_of(found: Found) -> str:
-    """What distinguishes two states of a path: DVC's digest, or the commit for what git itself tracks."""
+    """The identity of a path's state: DVC's digest, or the commit if git itself tracks it."""
     return found.digest or found.commit
 
 

@@ -1,4 +1,4 @@
-"""The passages of every article and the articles that link to it, as arrays to draw from.
+"""The passages of each article and the articles that link to it, as arrays to draw from.
 
 Shape suffixes: N all passages, A articles, M passages of articles, E links.
 """
@@ -15,10 +15,10 @@ from stillhouse.pretraining.pairs.structure import offsets_of
 
 @dataclass(frozen=True)
 class Articles:
-    """`passages` int64 [M]: rows by article, those of article a at `offsets[a]` to `offsets[a + 1]` (int64 [A + 1]).
+    """`passages` int64 [M]: the rows of article a are `passages[offsets[a]:offsets[a + 1]]` (`offsets` int64 [A + 1]).
 
-    `place` int64 [N]: where among its article's passages a row stands (-1 for a row in none). `linking` int64 [E]: the
-    articles that link to article a are `linking[link_offsets[a]:link_offsets[a + 1]]`.
+    `place` int64 [N]: a row's position within its article (-1 for a row without one). `linking` int64 [E]: the articles
+    that link to article a are `linking[link_offsets[a]:link_offsets[a + 1]]`.
     """
 
     passages: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Articles:
         usable_N: NDArray[np.bool_],
         heldout_N: NDArray[np.bool_],
     ) -> Articles:
-        """Usable passages alone; links between two articles with passages that are both held out or both not."""
+        """Keep usable passages, and links between two articles with passages that are both held out or both not."""
         count = int(article_N.max(initial=-1)) + 1
         rows = np.flatnonzero(usable_N & (article_N >= 0))
         passages = rows[np.argsort(article_N[rows], kind="stable")]
@@ -53,9 +53,9 @@ class Articles:
         )
 
     def sizes(self) -> NDArray[np.int64]:
-        """Usable passages of every article, int64 [A]."""
+        """The number of usable passages of each article, int64 [A]."""
         return np.diff(self.offsets)
 
     def in_degrees(self) -> NDArray[np.int64]:
-        """Articles that link to every article, int64 [A]."""
+        """The number of articles that link to each article, int64 [A]."""
         return np.diff(self.link_offsets)

@@ -1,6 +1,6 @@
-"""Batches of pairs: texts put together from stretches of the token cache, as tensors.
+"""Batches of pairs: texts assembled from spans of the token cache, as tensors.
 
-Shape suffixes: B pairs, L tokens, K stretches of a text, T all tokens of the cache.
+Shape suffixes: B pairs, L tokens, K spans of a text, T all tokens of the cache.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stillhouse.pretraining.tokens import ADDED, SpecialTokens
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Queries and their passages, each padded to the longest of its side.
+    """Queries and their passages, each side padded to its longest text.
 
-    `*_ids_BL` int64, `*_attention_BL` bool (true where a token is); `task_B` int64: place in `settings.TASKS`;
-    `source_B` and `target_B` int64: the rows of the corpus that query and passage come from; `log_q_B` float32: the log
-    of the probability that one drawn pair has this target, under the mixture of tasks.
+    `*_ids_BL` int64, `*_attention_BL` bool (true at tokens); `task_B` int64: index into `settings.TASKS`; `source_B`
+    and `target_B` int64: the corpus rows of query and passage; `log_q_B` float32: the log of the probability that a
+    drawn pair has this target, under the mixture of tasks.
     """
 
     query_ids_BL: Tensor
@@ -37,14 +37,14 @@ class PairBatch:
         return len(self.task_B)
 
     def to(self, device: torch.device) -> PairBatch:
-        """The same on a device."""
+        """Move the batch to a device."""
         return PairBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
 
     def same_target(self) -> Tensor:
-        """Which candidates are no negatives of a query though they are not its own: bool [B, B], query by candidate.
+        """Candidates that are not valid negatives of a query: bool [B, B], query by candidate.
 
-        Candidate j is none for query i when it has the same passage as i's target, or is the passage that the query
-        was taken from, whose text holds the query word for word. The diagonal is true.
+        Candidate j is true for query i if it is the same passage as i's target, or the passage that the query was taken
+        from, which contains the query verbatim. The diagonal is true.
         """
         targets_1B = self.target_B[None]
         return (self.target_B[:, None] == targets_1B) | (self.source_B[:, None] == targets_1B)
@@ -59,9 +59,9 @@ def assemble(
     *,
     separated: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Texts of K stretches of the cache each, with [CLS] and [SEP], cut to `max_length`: ids and attention [B, L].
+    """Texts of K spans of the cache each, with [CLS] and [SEP], truncated to `max_length`: ids and attention [B, L].
 
-    With `separated` another [SEP] follows the first stretch, unless that is empty.
+    With `separated` another [SEP] follows the first span, unless it is empty.
     """
     room = max_length - ADDED
     extra_B = (lengths_BK[:, 0] > 0).astype(np.int64) if separated else np.zeros(len(begins_BK), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The two-tower model of Chang et al. (2020) §2 with its loss, and its folder.
+"""The two-tower model of Chang et al. (2020) §2 with its loss.
 
 Shape suffixes: B pairs, L tokens, D width of the vectors.
 """
@@ -24,9 +24,9 @@ from stillhouse.retrieval.models.towers import BagOfWordsTower, Tower, Transform
 class PairPretraining(nn.Module):
     """`forward(batch)` is the sampled softmax of a batch of pairs, the sum of `parts(batch)`.
 
-    With shared towers `query_tower` is `passage_tower`; with separate ones both start from the same parameters. The
-    parameters of the Transformer are those of `model` itself, so that training this trains `model`; its language-model
-    head is no part of this module and stays as it was. Raises `InputError` for texts longer than `model` reads.
+    With shared towers `query_tower` is `passage_tower`; separate ones start from the same parameters. The module shares
+    the Transformer's parameters with `model`, so training it trains `model`, except for the language-model head, which
+    is not part of this module. Raises `InputError` for texts longer than `model` can read.
     """
 
     def __init__(self, model: PreTrainedModel, pooling: str, config: PairConfig, specials: SpecialTokens) -> None:
@@ -41,7 +41,7 @@ class PairPretraining(nn.Module):
         if bag:
             if not config.projection:
                 raise InputError(
-                    "the bow_mlp encoder ends in a layer of some width; give projection (Chang et al.: 512)"
+                    "the bow_mlp encoder needs the width of its last layer; set projection (Chang et al.: 512)"
                 )
             added = (specials.cls, specials.sep, specials.pad)
             self.passage_tower: Tower = BagOfWordsTower(int(model.config.vocab_size), added, config.projection)
@@ -55,13 +55,13 @@ class PairPretraining(nn.Module):
         return torch.stack(list(self.parts(batch).values())).sum()
 
     def parts(self, batch: PairBatch) -> dict[str, Tensor]:
-        """The one term of the loss, `sampled_softmax`."""
+        """The only term of the loss, `sampled_softmax`."""
         query_BD = self.queries(batch.query_ids_BL, batch.query_attention_BL)
         passage_BD = self.passages(batch.passage_ids_BL, batch.passage_attention_BL)
         return {"sampled_softmax": self.loss(query_BD, passage_BD, batch)}
 
     def loss(self, query_BD: Tensor, passage_BD: Tensor, batch: PairBatch) -> Tensor:
-        """The sampled softmax of a batch whose vectors are known."""
+        """The sampled softmax of a batch, given its vectors."""
         log_q_B = batch.log_q_B if self.config.correction else torch.zeros_like(batch.log_q_B)
         return sampled_softmax_loss(query_BD, passage_BD, log_q_B, batch.same_target(), self.config.temperature)
 
@@ -74,5 +74,5 @@ class PairPretraining(nn.Module):
         return self._vectors(self.passage_tower, ids_BL, attention_BL)
 
     def _vectors(self, tower: Tower, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        vectors_BD: Tensor = tower(ids_BL, attention_BL).float()  # a projection computes in bf16 where that is on
+        vectors_BD: Tensor = tower(ids_BL, attention_BL).float()  # under autocast a projection returns bf16
         return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD

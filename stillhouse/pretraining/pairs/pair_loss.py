@@ -1,6 +1,6 @@
-"""The loss of a step of pair tasks: one softmax over the whole batch, whose texts are encoded in parts.
+"""The loss of one step of pair tasks: one softmax over the whole batch, encoded in parts.
 
-Shape suffixes: B pairs, N texts of both kinds, L tokens, P texts of a part, D width of the vectors.
+Shape suffixes: B pairs, N queries and passages, L tokens, P texts of a part, D width of the vectors.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_l
 
 
 class PairLoss:
-    """The loss of pairs: `loss.training(loss.draw(rows, step), step)`, and of all held-out rows `loss.heldout()`.
+    """The training loss, `loss.training(loss.draw(rows, step), step)`, and the held-out loss, `loss.heldout()`.
 
-    Every process draws the whole batch, whose passages are each other's negatives, and encodes its own parts of it.
+    Every process draws the whole batch, since its passages serve as negatives, and encodes its own parts of it.
     """
 
     def __init__(
@@ -44,28 +44,28 @@ class PairLoss:
         self._unpadded = leaves_padding_out(towers, config.padding, device)
 
     def draw(self, rows_B: NDArray[np.int64], step: int) -> PairBatch:
-        """A pair of every row, in the processor's memory; nothing here needs the model."""
+        """Draw a pair for every row, in CPU memory. Does not need the model."""
         return self._maker.draw(rows_B, np.random.default_rng([self._config.seed, 0, step, 0]))
 
     def training(self, drawn: PairBatch, _: int) -> Iterator[Tensor]:
-        """What this process back-propagates of the loss of a step (`joint_losses`)."""
+        """Yield this process's share of the step's loss (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
         return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
 
     def heldout(self) -> Iterator[tuple[int, Tensor]]:
-        """The loss of the held-out rows, in batches with the size of each; the same in every process."""
+        """Yield the size and the loss of each batch of held-out rows, the same in every process."""
         for size, drawn in fixed_batches(self._maker.draw, self._heldout, self._config.seed, HELDOUT):
             yield size, joint_loss(*self._batch(drawn, training=False))
 
     def _batch(self, drawn: PairBatch, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
-        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+        """The parts of a batch's queries and passages, a buffer for their vectors, and the loss function."""
         batch = self._maker.batch(drawn)
         count = len(batch)
 
         def loss(vectors_ND: Tensor) -> Tensor:
             return self._towers.loss(vectors_ND[:count], vectors_ND[count:], batch)
 
-        # Lengths are counted in the processor's memory, so that no part waits for the device.
+        # Count lengths in CPU memory, so that no part waits for the device.
         queries, passages = (each.sum(1).numpy() for each in (drawn.query_attention_BL, drawn.passage_attention_BL))
         kinds = [
             _texts(self._towers.queries, queries, batch.query_ids_BL, batch.query_attention_BL),
@@ -78,7 +78,7 @@ class PairLoss:
 
 
 def _texts(tower: Callable[[Tensor, Tensor], Tensor], lengths_B: NDArray[np.int64], *tokens_BL: Tensor) -> BatchTexts:
-    """Texts of one kind: `tokens_BL`, their ids and attention, are on the device."""
+    """Texts of one kind; `tokens_BL`, their ids and attention, are on the device."""
     return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, tokens_BL))
 
 
@@ -88,7 +88,7 @@ def _encode(
     tokens_BL: tuple[Tensor, ...],
     rows_P: NDArray[np.int64],
 ) -> Tensor:
-    """The vectors [P, D] of some texts, padded to the longest of them."""
+    """The vectors [P, D] of some texts, padded to the longest one."""
     longest = int(lengths_B[rows_P].max())
     ids_PL, attention_PL = (each[torch.from_numpy(rows_P).to(each.device), :longest] for each in tokens_BL)
     return tower(ids_PL, attention_PL)

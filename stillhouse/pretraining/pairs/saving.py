@@ -1,4 +1,4 @@
-"""Trained towers become an encoder folder, which every later step reads."""
+"""Saves trained towers as an encoder folder, which every later step reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.retrieval.models.towers import Role, Tower
 
 
 def save_towers(towers: PairPretraining, encoder: MaskedLanguageModel, folder: Path) -> None:
-    """Writes the towers that were trained on the Transformer of `encoder`, which has its language-model head."""
+    """Write the trained towers; `encoder` provides the tokenizer and the language-model head."""
     by_role: dict[Role, Tower] = {"passage": towers.passage_tower}
     if towers.query_tower is not towers.passage_tower:
         by_role["query"] = towers.query_tower
@@ -21,9 +21,9 @@ def save_towers(towers: PairPretraining, encoder: MaskedLanguageModel, folder: P
 
 
 def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSettings:
-    """How the trained towers make a text a vector; `own` are the settings of the encoder that they began as.
+    """The settings that the trained towers encode texts with; `own` are the settings of the initial encoder.
 
-    Its prompts stay, for trainings on labelled queries and for the search; pairs are read without them.
+    Its prompts are kept for fine-tuning and search; pair tasks do not use them.
     """
     config = towers.config
     return EncoderSettings(

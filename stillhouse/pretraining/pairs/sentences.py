@@ -17,9 +17,9 @@ from stillhouse.pretraining.tokens import TokenCache
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences with an ordinary token, titles left out: tokens `begins[s]` to `ends[s]` (int64 [S]) of the cache.
+    """Sentences with an ordinary token, without titles: tokens `begins[s]` to `ends[s]` (int64 [S]) of the cache.
 
-    Those of passage i are `offsets[i]` to `offsets[i + 1]` (int64 [N + 1]).
+    Passage i has the sentences `offsets[i]` to `offsets[i + 1]` (int64 [N + 1]).
     """
 
     begins: NDArray[np.int64]
@@ -27,19 +27,19 @@ class Sentences:
     offsets: NDArray[np.int64]
 
     def counts(self) -> NDArray[np.int64]:
-        """Sentences of every passage, int64 [N]."""
+        """The number of sentences per passage, int64 [N]."""
         return np.diff(self.offsets)
 
 
 def require_structure(cache: TokenCache) -> PassageStructure:
-    """The cache's structure. Raises `InputError` for a cache that was written without it."""
+    """The cache's structure. Raises `InputError` if the cache was written without it."""
     if cache.structure is None:
-        raise InputError("the tokens know no sentences and no articles; run `stillhouse tokenize` again")
+        raise InputError("the tokens have no sentences and articles; run `stillhouse tokenize` again")
     return cache.structure
 
 
 def ordinary_sentences(cache: TokenCache) -> Sentences:
-    """The sentences of every passage's text that have a token beside special ones ([UNK] is one)."""
+    """The sentences of every passage's text that contain a non-special token ([UNK] is special)."""
     structure = require_structure(cache)
     begins = np.flatnonzero(structure.sentence_starts)
     if not len(begins):

@@ -1,4 +1,4 @@
-"""The settings of pair tasks (Chang et al. §3, §4.1). No torch here: step modules read it to declare their flags."""
+"""The settings of pair tasks (Chang et al. §3, §4.1). No torch: step modules import this to declare their flags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASKS = {
     "wlp": "a sentence of an article's first section finds a passage of an article that links to it "
     "(wiki link prediction)",
 }
-"""Every pair task and what it pairs. A task's number, as in `PairBatch.task_B`, is its place here."""
+"""Every pair task and what it pairs. The position here is a task's number, as in `PairBatch.task_B`."""
 TASK_NAMES = tuple(TASKS)
 PAIR_OBJECTIVES = tuple("+".join(names) for size in (1, 2, 3) for names in combinations(TASKS, size))
 """The tasks and their uniform mixtures."""
@@ -23,25 +23,25 @@ PAIR_OBJECTIVES = tuple("+".join(names) for size in (1, 2, 3) for names in combi
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig:
-    """Settings of the pair tasks; the defaults are those of Chang et al. (2020) §4.1."""
+    """Settings of the pair tasks; the defaults follow Chang et al. (2020) §4.1."""
 
-    query_length: int = setting(64, "pair tasks: tokens of a query, [CLS] and [SEP] included", minimum=3)
-    passage_length: int = setting(288, "pair tasks: tokens of a passage, [CLS] and [SEP] included", minimum=3)
+    query_length: int = setting(64, "pair tasks: tokens per query, including [CLS] and [SEP]", minimum=3)
+    passage_length: int = setting(288, "pair tasks: tokens per passage, including [CLS] and [SEP]", minimum=3)
     ict_keep: float = setting(
         0.0,
-        "pair tasks: share of the ict pairs whose sentence stays in the passage (Chang et al. 2020: none; ORQA: 0.1)",
+        "pair tasks: share of ict pairs that keep the sentence in the passage (Chang et al. 2020: none; ORQA: 0.1)",
         minimum=0,
         maximum=1,
     )
     pair_title: str = setting(
         "sep",
         "pair tasks: sep = title [SEP] passage (Chang et al. §4.1); space = title and passage as retrieval reads them; "
-        "none = the passage alone",
+        "none = only the passage",
         choices=("sep", "space", "none"),
     )
     pair_encoder: str = setting(
         "transformer",
-        "pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers (Chang et al. §4.2)",
+        "pair tasks: transformer = the initial model; bow_mlp = bag of words and two layers (Chang et al. §4.2)",
         choices=("transformer", "bow_mlp"),
     )
     towers: str = setting(
@@ -53,9 +53,9 @@ class PairConfig:
         512, "pair tasks: width of the linear layer on the pooled vector; null = no layer", minimum=1, former=0
     )
     pair_normalize: bool = setting(
-        False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); mind the temperature"
+        False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); adapt temperature"
     )
-    temperature: float = setting(1.0, "pair tasks: what scores are divided by in the softmax", minimum=0.0001)
+    temperature: float = setting(1.0, "pair tasks: divide the softmax scores by this", minimum=0.0001)
     correction: bool = setting(
         True, "pair tasks: subtract the log of a passage's sampling probability from its score (Chang et al. 2020 §2)"
     )
@@ -67,7 +67,7 @@ class PairConfig:
 
 
 def pair_tasks(objective: str) -> tuple[str, ...]:
-    """The tasks of an objective's name: "ict", or several as in "ict+bfs+wlp". Raises `InputError` for another name."""
+    """The tasks in an objective's name: "ict", or several as in "ict+bfs+wlp". Raises `InputError` for other names."""
     names = tuple(objective.split("+"))
     for name in names:
         if name not in TASKS:

@@ -1,4 +1,4 @@
-"""Which passages are held out: whole articles, so that no held-out pair shares an article with a training pair."""
+"""Holds out whole articles, so that no held-out pair shares an article with a training pair."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ HELDOUT = 1
 def heldout_passages(
     article_N: NDArray[np.int32], usable_N: NDArray[np.bool_], fraction: float, limit: int, seed: int
 ) -> NDArray[np.bool_]:
-    """True at the passages of held-out articles, bool [N]: a function of the arguments alone.
+    """True at the passages of held-out articles, bool [N]; depends only on the arguments.
 
-    `fraction` of the articles that have a usable passage is held out, at least one, and no more than have `limit`
-    usable passages together, unless the first alone has more. A passage without an article is an article of its own.
-    Raises `InputError` when there are not two articles.
+    Holds out `fraction` of the articles with a usable passage, at least one, with at most `limit` usable passages in
+    total unless the first article alone has more. A passage without an article counts as its own article. Raises
+    `InputError` for fewer than two articles.
     """
     alone = len(article_N) + np.arange(len(article_N))
     group_N = np.where(article_N >= 0, article_N, alone)
     groups, sizes = np.unique(group_N[usable_N], return_counts=True)
     if len(groups) < 2:
         raise InputError(
-            f"pair tasks hold out whole articles, and there are {len(groups)} with sentences; "
+            f"pair tasks hold out whole articles, but the number of articles with sentences is {len(groups)}; "
             "`stillhouse ingest` a corpus of several articles"
         )
     order = np.random.default_rng([seed, HELDOUT]).permutation(len(groups))

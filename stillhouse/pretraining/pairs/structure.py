@@ -1,4 +1,4 @@
-"""What pair tasks need to know of passages beside their tokens: sentences, titles, articles, first sections and links.
+"""The structure of passages that pair tasks use: sentences, titles, articles, first sections and links.
 
 Shape suffixes: T all tokens end to end, N all passages, S sentences, M links.
 """
@@ -25,10 +25,10 @@ FILES = ("sentence_starts", "title_lengths", "article", "lead", "links")
 class PassageStructure:
     """The structure files of a `tokens/` folder, memory-mapped.
 
-    `sentence_starts` bool [T] is true where a sentence begins; a title is a sentence of its own. `title_lengths` int32
-    [N]: how many of a passage's first tokens are its title. `article` int32 [N]: the number of a passage's article, -1
-    where it has none. `lead` bool [N]: whether a passage lies in its article's first section. `links` int32 [M, 2]:
-    article numbers, from the article that has the hyperlink to the one that it leads to.
+    `sentence_starts` bool [T] is true where a sentence begins; a title counts as a sentence. `title_lengths` int32
+    [N]: how many of a passage's first tokens are its title. `article` int32 [N]: the number of a passage's article, or
+    -1. `lead` bool [N]: whether a passage is in its article's first section. `links` int32 [M, 2]: the numbers of the
+    article with the hyperlink and of its target.
     """
 
     sentence_starts: NDArray[np.bool_]
@@ -46,7 +46,7 @@ class PassageStructure:
 
 
 def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    """Where the things of each of `count` groups begin in a list sorted by group, int64 [count + 1]."""
+    """Where each of `count` groups begins in a list sorted by group, int64 [count + 1]."""
     offsets = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(numbers, minlength=count), out=offsets[1:])
     return offsets
@@ -63,10 +63,10 @@ def sentence_structure(
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
     """Where sentences begin (bool [T]) and how many tokens are titles (int32 [N]).
 
-    `ends_T` is the character after each token in `passage_text(title, text, titles_as)`; `offsets` int64 [N + 1] says
-    which tokens belong to which passage. What joins title and text, a colon say, belongs to the title. A
-    sentence without a token of its own, or beyond where the passage was cut, begins nowhere. `prose` says of every
-    passage whether it has sentences; one that has none is a single one.
+    `ends_T` is the position after each token in `passage_text(title, text, titles_as)`; `offsets` int64 [N + 1] are the
+    passages' borders. The text that joins title and passage, such as a colon, belongs to the title. A sentence without
+    its own token, or in the truncated part, has no start. `prose` tells for each passage whether to split it into
+    sentences; otherwise it is a single one.
     """
     lengths_N = np.diff(offsets)
     passage_T = np.repeat(np.arange(len(texts)), lengths_N)
@@ -79,8 +79,8 @@ def sentence_structure(
     passage_S = np.repeat(np.arange(len(texts)), [len(span) for span in spans])
     begins_S = np.array([begin for span in spans for begin, _ in span], dtype=np.int64)
     begins_S += text_chars_N[passage_S]
-    # A sentence's first token is the first that ends after the sentence's first character: some tokenizers let a token
-    # begin at the white space before its word.
+    # A sentence's first token is the first that ends after the sentence's first character: in some tokenizers a token
+    # includes the white space before its word.
     stride = 1 + max(int(ends_T.max(initial=0)), int(begins_S.max(initial=0)))
     found_S = np.searchsorted(
         np.maximum.accumulate(passage_T * stride + ends_T), passage_S * stride + begins_S, side="right"
@@ -99,9 +99,9 @@ def article_structure(
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
     """`article`, `lead` and `links` of `PassageStructure` from a corpus's tables; `passages` come in blocks.
 
-    Articles are numbered by their first passage. The first section of an article is that of its first passage, up to
-    where the section's name changes; an article without headings is one section. A passage without an article is in no
-    first section. Links to or from an article without passages are left out.
+    Articles are numbered in the order of their first passages. An article's first section runs from its first passage
+    until the section's name changes; an article without headings is one section. A passage without an article is not in
+    a first section. Links to or from articles without passages are dropped.
     """
     articles, sections = DigestNumbers(), DigestNumbers()
     numbers = [np.zeros((3, 0), dtype=np.int32)]
@@ -124,7 +124,7 @@ def article_structure(
 
 
 def _article_numbers(known: DigestNumbers, block: pd.DataFrame) -> NDArray[np.int64]:
-    """The number of each passage's article [B], -1 for none; articles that are not known get the next numbers."""
+    """The number of each passage's article [B], or -1; unknown articles get the next numbers."""
     named_B = (block["article_id"] != "").to_numpy()
     numbers_B = np.full(len(block), -1, dtype=np.int64)
     numbers_B[named_B] = known.add(digests_of(block["article_id"][named_B].tolist()))

@@ -1,7 +1,7 @@
 """Pairs from a token cache: the training and held-out rows of a mixture of tasks, and their batches (Chang et al. §3,
 §4.1).
 
-Shape suffixes: B pairs, N all passages, K stretches of a text.
+Shape suffixes: B pairs, N all passages, K spans of a text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from stillhouse.pretraining.pairs.tasks import TaskPairs, bfs_pairs, draw_bfs, d
 from stillhouse.pretraining.tokens import TokenCache
 
 Side = dict[str, TaskPairs]
-"""The tasks that have a source among the training passages, or among the held-out ones."""
+"""The tasks that have a source among the training passages or among the held-out ones."""
 
 
 @dataclass(frozen=True)
 class PairDraw:
-    """Drawn pairs: `task` (place in `settings.TASKS`), `source`, `sentence` (of `Sentences`) and `target`, int64 [B].
+    """Drawn pairs: `task` (index in `settings.TASKS`), `source`, `sentence` (in `Sentences`) and `target`, int64 [B].
 
     `kept` bool [B]: the sentence stays in its passage (ict).
     """
@@ -46,9 +46,9 @@ class PairDraw:
 class PairMaker:
     """`maker(rows, rng) -> PairBatch`: a pair for every row.
 
-    `training` and `heldout` int64 are the rows that some task can take a query from; pairs of rows of the one have no
-    article in common with pairs of the other. `skipped` passages can be neither source nor target of any task.
-    `log_q_N` float64: the log of the probability that a pair drawn on a row's side has the row as target (-inf: never).
+    `training` and `heldout` int64 are the rows from which some task can take a query; their pairs share no article.
+    `skipped` passages can be neither source nor target of any task. `log_q_N` float64: the log of the probability that
+    a pair drawn from a row's side has the row as target (-inf: never).
     """
 
     cache: TokenCache
@@ -68,17 +68,17 @@ class PairMaker:
         return self.batch(self.draw(rows, rng))
 
     def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
-        """One pair a row with its texts, in the processor's memory, so that another thread can do it meanwhile."""
+        """Draw one pair per row with its texts, in CPU memory, so that this can run ahead in another thread."""
         return self._texts(self._pairs(rows, rng))
 
     def batch(self, drawn: PairBatch) -> PairBatch:
-        """What was drawn, on the device."""
+        """Move a drawn batch to the device."""
         return drawn.to(self.device)
 
     def facts(self) -> dict[str, dict[str, int]]:
-        """How many passages each task takes queries from: `pair_sources` to train on, `heldout_pair_sources` held out.
+        """How many passages each task takes queries from: `pair_sources` for training, `heldout_pair_sources` held out.
 
-        A task that is missing from the second has no held-out pair.
+        A task that is missing from the second has no held-out pairs.
         """
         names = ("pair_sources", "heldout_pair_sources")
         return {
@@ -86,10 +86,10 @@ class PairMaker:
         }
 
     def _pairs(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
-        """One pair a row; everything random comes from `rng`.
+        """Draw one pair per row; all randomness comes from `rng`.
 
-        A pair's task is drawn uniformly (Chang et al. §4.1). Its source is the row where the task can take a query from
-        it, else a source of the task drawn uniformly from the row's side, so that uniform rows make uniform sources.
+        A pair's task is drawn uniformly (Chang et al. §4.1). Its source is the row if the task can take a query from
+        it, else a source of the task drawn uniformly from the row's side, so that uniform rows give uniform sources.
         """
         task_B = np.empty(len(rows_B), dtype=np.int64)
         source_B, target_B = rows_B.copy(), rows_B.copy()
@@ -115,7 +115,7 @@ class PairMaker:
         return PairDraw(task_B, source_B, sentence_B, target_B, kept_B)
 
     def _texts(self, pairs: PairDraw) -> PairBatch:
-        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole."""
+        """The texts of drawn pairs: the sentence, and the target's title and text, without the sentence for ict."""
         cache, config = self.cache, self.config
         begin_B, end_B = self.sentences.begins[pairs.sentence], self.sentences.ends[pairs.sentence]
         query = assemble(
@@ -133,7 +133,7 @@ class PairMaker:
         lengths_BK = np.stack([text_B - title_B, gap_B - text_B, stop_B - resume_B], axis=1)
         if config.pair_title == "none":
             lengths_BK[:, 0] = 0
-        elif config.pair_title == "sep":  # a corpus with `titles: sep` has some at the title's end already
+        elif config.pair_title == "sep":  # titles of a corpus with `titles: sep` already end in [SEP]
             length_B, sep = lengths_BK[:, 0], cache.specials.sep
             while (ended_B := (length_B > 0) & (cache.ids[title_B + length_B - 1] == sep)).any():
                 length_B -= ended_B
@@ -161,11 +161,11 @@ def open_pairs(
     seed: int,
     device: torch.device,
 ) -> PairMaker:
-    """Finds what every task can draw. `tasks` are names of `settings.TASKS`, as `settings.pair_tasks` gives them.
+    """Find the pairs that every task can draw. `tasks` are names in `settings.TASKS`, as from `settings.pair_tasks`.
 
-    A task without a held-out pair (two linked articles are seldom both held out) is left out of the held-out mixture;
-    held-out pairs are then of the others. Raises `InputError` when the tokens know no sentences, when the corpus lacks
-    the articles, sections or links that a task needs, and when no pair at all is held out or is left to train on.
+    A task without a held-out pair (two linked articles are seldom both held out) is left out of the held-out mixture.
+    Raises `InputError` if the tokens have no sentences, if the corpus lacks the articles, sections or links that a task
+    needs, and if no pair is held out or left to train on.
     """
     structure = require_structure(cache)
     sentences = ordinary_sentences(cache)
@@ -181,12 +181,12 @@ def open_pairs(
         if name not in training:
             raise InputError(
                 f"{name} has no pair outside the held-out articles; lower heldout_fraction from {heldout_fraction} "
-                "or give a larger corpus"
+                "or use a larger corpus"
             )
     if not heldout:
         raise InputError(
-            f"no pair of {'+'.join(tasks)} lies within the held-out articles; raise heldout_fraction from "
-            f"{heldout_fraction} (or max_eval_samples from {max_eval_samples}), or give a larger corpus"
+            f"the held-out articles contain no pair of {'+'.join(tasks)}; raise heldout_fraction from "
+            f"{heldout_fraction} (or max_eval_samples from {max_eval_samples}), or use a larger corpus"
         )
     q_N = _mixture(training) + _mixture(heldout)
     rows = [np.unique(np.concatenate([pairs.sources for pairs in side.values()])) for side in (training, heldout)]
@@ -214,24 +214,24 @@ def open_pairs(
 def _require(tasks: Sequence[str], structure: PassageStructure, counts_N: NDArray[np.int64]) -> None:
     if "ict" in tasks and not (counts_N >= 2).any():
         raise InputError(
-            "no passage has two sentences, which ict needs; give `stillhouse ingest` longer passages, or raise "
+            "no passage has two sentences, which ict needs; make longer passages with `stillhouse ingest`, or raise "
             "max_length of `stillhouse tokenize`"
         )
     articles = np.bincount(structure.article[structure.article >= 0])
     if "bfs" in tasks and not (articles >= 2).any():
         raise InputError(
-            "the corpus has no article of several passages, which bfs needs; `stillhouse ingest` a source of articles "
-            "(a folder of Markdown files, or articles.jsonl), or take the objective ict"
+            "no article of the corpus has several passages, which bfs needs; `stillhouse ingest` a source of articles "
+            "(a folder of Markdown files, or articles.jsonl), or use the objective ict"
         )
     if "bfs" in tasks and not (~structure.lead & (structure.article >= 0)).any():
         raise InputError(
-            "no article of the corpus has a second section, which bfs needs to know a first one; `stillhouse ingest` "
-            "articles with headings, or take the objective ict"
+            "no article of the corpus has a second section, which bfs needs to find the first; `stillhouse ingest` "
+            "articles with headings, or use the objective ict"
         )
     if "wlp" in tasks and not len(structure.links):
         raise InputError(
-            "the corpus has no links between articles, which wlp needs; `stillhouse ingest` articles that link to one "
-            "another, or take the objective ict or ict+bfs"
+            "the corpus has no links between articles, which wlp needs; `stillhouse ingest` articles that link to each "
+            "other, or use the objective ict or ict+bfs"
         )
 
 
@@ -253,7 +253,7 @@ def _side(
 
 
 def _mixture(side: Side) -> NDArray[np.float64]:
-    """How likely each row is the target of a pair whose task is drawn uniformly, float64 [N]."""
+    """The probability of each row to be the target of a pair if tasks are drawn uniformly, float64 [N]."""
     mixture: NDArray[np.float64] = np.mean([pairs.probability for pairs in side.values()], axis=0)
     return mixture
 

@@ -1,8 +1,8 @@
-"""The pair tasks of Chang et al. §3 as arrays: which passages a query may come from, and how likely each target then
-is.
+"""The pair tasks of Chang et al. §3 as arrays: the passages that a query may come from, and the probability of each
+target.
 
 A query's passage is drawn uniformly from the task's sources, the query uniformly from that passage's sentences, and the
-target as the task says. From this the probability of every target follows in closed form.
+target as the task defines. This gives the probability of every target in closed form.
 
 Shape suffixes: B pairs, N all passages.
 """
@@ -21,7 +21,7 @@ from stillhouse.pretraining.pairs.articles import Articles
 class TaskPairs:
     """One task over some passages. `sources` int64: the rows that queries come from, ascending.
 
-    `probability` float64 [N]: how likely a row is to be the target of one drawn pair; 1 in all, if there is a source.
+    `probability` float64 [N]: how likely a row is to be the target of a drawn pair; sums to 1 if there is a source.
     """
 
     sources: NDArray[np.int64]
@@ -29,7 +29,7 @@ class TaskPairs:
 
 
 def ict_pairs(sentence_counts_N: NDArray[np.int64], among_N: NDArray[np.bool_]) -> TaskPairs:
-    """Sources: passages of two or more sentences. Target: the passage itself, without the query."""
+    """Sources: passages with two or more sentences. Target: the passage itself, without the query."""
     sources = np.flatnonzero(among_N & (sentence_counts_N >= 2))
     probability_N = np.zeros(len(among_N))
     probability_N[sources] = 1 / max(1, len(sources))
@@ -41,8 +41,8 @@ def bfs_pairs(
 ) -> TaskPairs:
     """Sources: passages of a first section whose article has another passage. Target: one of the others, uniformly.
 
-    A target in an article of n passages, s of them sources, is drawn with probability s' / (S (n - 1)), S being all
-    sources and s' those of the s that are not the target itself.
+    A target in an article with n passages and s sources is drawn with probability s' / (S (n - 1)), where S is the
+    number of all sources and s' is s without the target itself.
     """
     placed_N = among_N & lead_N & (articles.place >= 0)
     sources = np.flatnonzero(placed_N)
@@ -60,12 +60,12 @@ def bfs_pairs(
 def wlp_pairs(
     articles: Articles, article_N: NDArray[np.int32], lead_N: NDArray[np.bool_], among_N: NDArray[np.bool_]
 ) -> TaskPairs:
-    """Sources: passages of a first section to whose article another one links.
+    """Sources: passages of a first section whose article has a link from another article.
 
     Target: a passage of an article with a hyperlink to the query's (Chang et al. §3: "where there is a hyperlink link
-    to the page of" the query): the linking article drawn uniformly, then its passage. A passage of article b is drawn
-    with probability (1 / n_b) sum over the articles a that b links to of s_a / (S d_a): n_b passages, s_a sources, d_a
-    articles that link to a.
+    to the page of" the query). The linking article is drawn uniformly, then its passage. A passage of article b is
+    drawn with probability (1 / n_b) sum_a s_a / (S d_a), over the articles a that b links to: b has n_b passages, a has
+    s_a of the S sources, and d_a articles link to a.
     """
     placed_N = among_N & lead_N & (articles.place >= 0)
     sources = np.flatnonzero(placed_N)
@@ -93,6 +93,6 @@ def draw_bfs(
 
 
 def draw_wlp(articles: Articles, article_B: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
-    """A passage of an article that links to each article, int64 [B]."""
+    """For each article, a passage of an article that links to it, int64 [B]."""
     linking_B = articles.linking[articles.link_offsets[article_B] + rng.integers(0, articles.in_degrees()[article_B])]
     return articles.passages[articles.offsets[linking_B] + rng.integers(0, articles.sizes()[linking_B])]

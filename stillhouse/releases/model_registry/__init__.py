@@ -1,1 +1,1 @@
-"""Releases in Kubeflow's Model Registry, where one is configured: git says what is in use, the registry follows."""
+"""Registers releases in Kubeflow's Model Registry, if one is configured; git says which is in use."""

@@ -1,4 +1,4 @@
-"""What the Model Registry is given of a release: all of it from git, so that it is the same whoever registers it."""
+"""The entry of a release in the Model Registry. All of it comes from git, so it is the same whoever registers it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stillhouse.remote.address import redact
 
 MODEL_ARTIFACT = "retriever"
 COMMIT = "commit"
-"""The property by which a version is known as a release's: tags never move."""
+"""The property that identifies a version as a release's: tags never move."""
 FORMAT = "stillhouse"
 WHAT_DVC_CALLS_S3 = {"gcs": "gs"}
-"""Schemes of DVC's remotes that KServe spells otherwise."""
+"""Schemes of DVC remotes that KServe spells differently."""
 
 Properties = Mapping[str, str | float]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A version of the registered model, and the artifact in it; `run` is the Kubeflow run that made it."""
+    """A version of the registered model and its artifact; `run` is the Kubeflow run that made it."""
 
     version: str
     description: str
@@ -35,7 +35,7 @@ class Entry:
 
 
 def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
-    """Raises `InputError` for a repository that cannot be read."""
+    """Builds the entry of a release. Raises `InputError` for a repository that cannot be read."""
     record = release.record
     retriever = record["artifacts"][MODEL_ARTIFACT]
     repository = repository_of(git)
@@ -58,7 +58,7 @@ def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
     return Entry(
         release.name,
         record["summary"],
-        {name: value for name, value in properties.items() if value != ""},  # an empty one is a label in Kubeflow's UI
+        {name: value for name, value in properties.items() if value != ""},  # Kubeflow's UI shows it as a label
         storage_uri(git, release, settings.claim) or f"git+{repository}@{release.tag}#{retriever['path']}",
         retriever["path"],
         run,
@@ -66,7 +66,7 @@ def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
 
 
 def _figures(record: Mapping[str, Any]) -> Properties:
-    """The figures on the test queries: of the whole run's evaluation, and of the comparison with the champion."""
+    """Figures on the test queries: the whole run's evaluation, and the comparison with the champion."""
     found: dict[str, str | float] = {}
     verdict = record.get("verdict") or {}
     if {"measure", "challenger"} <= verdict.keys():
@@ -93,10 +93,10 @@ def _interval(low: float, high: float) -> str:
 
 
 def storage_uri(git: Git, release: Release, claim: tuple[str, str] = ("", "")) -> str:
-    """Where the release's retriever lies in the DVC remote that its commit names; "" where that says no place.
+    """The location of the release's retriever in the DVC remote that its commit names; "" if that names no location.
 
-    Remotes hold files by their digests, and of a folder a list (`….dir`); one with `version_aware` holds them by their
-    names, as KServe reads them. A folder below that of `claim` is named by the claim.
+    Remotes store files by their digests, and a folder as a list (`….dir`). A remote with `version_aware` stores them by
+    their names, as KServe reads them. If the remote lies below the folder of `claim`, the URI names the claim.
     """
     from configobj import ConfigObj
 
@@ -120,11 +120,11 @@ def storage_uri(git: Git, release: Release, claim: tuple[str, str] = ("", "")) -
 
 
 def repository_of(git: Git) -> str:
-    """The address of the git remote, without a password."""
+    """The git remote's address, without a password."""
     return redact(git("remote", "get-url", REMOTE))
 
 
 def model_of(repository: str) -> str:
-    """The model's name where none is set: the last two words of the repository's address."""
+    """The default name of the model: the last two parts of the repository's address."""
     path = re.sub(r"^[a-z+]+://[^/]*|^[^/:]+:", "", repository).removesuffix("/").removesuffix(".git")
     return "/".join([word for word in path.split("/") if word][-2:]) or "retriever"

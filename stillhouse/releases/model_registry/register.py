@@ -1,8 +1,8 @@
-"""Brings the Model Registry up to date with git: a version for each release, and the one in use alone `LIVE`.
+"""Brings the Model Registry up to date with git: one version per release, and only the one in use is `LIVE`.
 
-Git is what is so. Whatever is lacking in the registry is added, whoever promoted it and whenever, so the same again
-changes nothing, and one that was cut off is made whole by the next. A version is made `LIVE`, gets its artifact, and is
-archived where it is not in use: an archived one is therefore whole. What others made there stays unchanged.
+Git is the source of truth. Each call adds whatever the registry lacks. Repeating it changes nothing, and the next call
+completes one that was cut off. A version is created `LIVE`, gets its artifact, and is archived if it is not in use, so
+an archived version is always complete. Entries made by others stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from stillhouse.releases.tags import History, Release, read_history
 from stillhouse.remote.deadline import within
 
 SECONDS = 120.0
-"""How long a registry may hold up a promotion, whatever it answers."""
+"""The longest time that a registry may delay a promotion, whatever it answers."""
 ATTEMPTS = 6
 PAUSE = 0.5
-"""Seconds before the second attempt; each pause is that much longer than the one before."""
+"""Seconds before the second attempt; each later pause is longer by the same amount."""
 COMMAND = "stillhouse release register"
 LABEL = "modelregistry.kubeflow.org/"
-"""How the labels begin that the registry's controller of InferenceServices reads."""
+"""The prefix of the labels that the registry's InferenceService controller reads."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """What the registry has now: the model, the version that is in use, and how many were added by this call.
+    """The state of the registry: the model, the version in use, and how many versions this call added.
 
-    `model_id` and `version_id` are the registry's own ids of the two.
+    `model_id` and `version_id` are the registry's own ids.
     """
 
     model: str
@@ -50,15 +50,15 @@ class Registered:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of an `InferenceService`, by which Kubeflow's registry knows which version it serves."""
+        """Labels for an `InferenceService`, which link it to its version in Kubeflow's registry."""
         return {f"{LABEL}registered-model-id": self.model_id, f"{LABEL}model-version-id": self.version_id}
 
 
 def register(git: Git, settings: RegistrySettings) -> Registered:
-    """Registers every release that the registry lacks, and says which is in use.
+    """Registers every release that the registry lacks, and reports which one is in use.
 
-    Raises `InputError` where nothing is released, where the registry does not answer or refuses, and where its model
-    has a version of that name that is of something else.
+    Raises `InputError` if nothing is released, if the registry does not answer or refuses, or if its model has a
+    version with a release's name that is something else.
     """
     history = read_history(git)
     if history.champion is None:
@@ -68,9 +68,9 @@ def register(git: Git, settings: RegistrySettings) -> Registered:
     def bring() -> Registered:
         for attempt in range(ATTEMPTS):
             time.sleep(PAUSE * attempt)
-            with suppress(Conflict):  # another registers the same just now
+            with suppress(Conflict):  # another process is registering the same release
                 return _bring_up_to_date(Registry(settings), git, history, settings, name)
-        raise InputError(f"others change {name} at {settings.address} at the same time; repeat the command")
+        raise InputError(f"somebody else is changing {name} at {settings.address}; repeat the command")
 
     return within(SECONDS, bring)
 
@@ -88,7 +88,7 @@ def _bring_up_to_date(
     lacking = [release for release in history.releases if release.name not in versions]
     for release in lacking:
         versions[release.name] = registry.create_version(model, entry_of(git, release, settings))
-    # The one in use first: whoever looks meanwhile finds two that are live, and never none.
+    # The one in use first: meanwhile two versions may be live, but never none.
     for release in sorted(history.releases, key=lambda release: release.tag != champion.tag):
         version, in_use = versions[release.name], release.tag == champion.tag
         if (in_use or version.state == LIVE) and not registry.has_artifact(version):
@@ -103,16 +103,16 @@ def _refuse_other(version: Version, release: Release, name: str, address: str) -
     if version.texts.get(COMMIT) != release.commit:
         raise InputError(
             f"the model {name} at {address} has a version {version.name} that is not the release of "
-            f"{release.commit[:10]}; give this repository's model another name by {MODEL}"
+            f"{release.commit[:10]}; set {MODEL} to another name for this repository's model"
         )
 
 
 def follow(git: Git, log: Callable[[str], None]) -> None:
-    """Has the registry follow a promotion or rollback, where one is configured; what goes wrong is said and no more."""
+    """Updates the registry after a promotion or rollback, if one is configured. Logs failures and raises none."""
     try:
         settings = registry_settings()
         if settings is not None:
             log(register(git, settings).sentence)
-    except Exception as error:  # whatever is wrong with the registry, the release is out
+    except Exception as error:  # the release is out, whatever is wrong with the registry
         why = str(error) if isinstance(error, (InputError, TimeoutError)) else type(error).__name__
-        log(f"the release stands, but the Model Registry does not have it: {why}. `{COMMAND}` registers it later")
+        log(f"the release stands, but the Model Registry does not have it: {why}. Run `{COMMAND}` to register it later")

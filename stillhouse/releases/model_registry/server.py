@@ -1,7 +1,7 @@
-"""The few things that releases ask of a Model Registry, by its published REST API.
+"""The calls that releases make to a Model Registry, through its published REST API.
 
-Not by the package `model-registry`: its 0.3.18 speaks the API's version v1 alone, and the registries that Kubeflow
-installs until 2026 serve v1alpha3 alone, whose paths and bodies are the same for what is asked here.
+The package `model-registry` is not used: its version 0.3.18 supports only version v1 of the API, and the registries
+that Kubeflow installs until 2026 serve only v1alpha3. The paths and bodies used here are the same in both.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PAGE = 100
 LIVE, ARCHIVED = "LIVE", "ARCHIVED"
 NOT_FOUND, CONFLICT = 404, 409
 REMEDIES = {
-    302: f"it sends to a login; set {TOKEN_PATH}=FILE, a file with a token, or take the address inside the cluster",
-    401: f"it wants a token: write one to a file and set {TOKEN_PATH}=FILE; one that has expired is made anew",
-    403: "let the account of the token read and write there",
-    NOT_FOUND: "no Model Registry is there; is its address right?",
+    302: f"it redirects to a login; set {TOKEN_PATH}=FILE, a file with a token, or use the address inside the cluster",
+    401: f"it needs a token: write one to a file and set {TOKEN_PATH}=FILE; replace a token that has expired",
+    403: "allow the token's account to read and write there",
+    NOT_FOUND: "there is no Model Registry; is its address right?",
 }
 
 Plain = dict[str, Any]
 
 
 class Conflict(Exception):
-    """Something of that name is there by now."""
+    """Something with that name exists by now."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Version:
     name: str
     state: str
     texts: Mapping[str, str]
-    """Its properties that are text."""
+    """Its text properties."""
 
 
 class Registry:
-    """A session with a registry. Its methods raise `Conflict` where another was faster.
+    """A session with a registry. Its methods raise `Conflict` if another client was faster.
 
-    They raise `InputError`, with the remedy, where the registry does not answer, refuses, or is something else.
+    They raise `InputError`, with the remedy, if the registry does not answer, refuses, or is something else.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -63,19 +63,19 @@ class Registry:
 
         self._address = settings.address
         self._session = requests.Session()
-        self._session.auth = authorize  # else requests would put what ~/.netrc has in its place
+        self._session.auth = authorize  # otherwise requests would use ~/.netrc instead
         self._root = self._find_root()
 
     def _find_root(self) -> str:
-        """The address of the API's version that the registry has."""
+        """The root address of the API version that the registry serves."""
         for version in API_VERSIONS:
             root = f"{self._address}{API}{version}"
             if self._ask("GET", f"{root}/registered_models", {"pageSize": 1}, missing=version != API_VERSIONS[-1]):
                 return root
-        raise AssertionError("the last version is asked for without leave to be missing")
+        raise AssertionError("_ask raises for the last version if it is missing")
 
     def model(self, name: str, description: str) -> str:
-        """The id of the registered model of that name, which is made where there is none."""
+        """The id of the registered model with this name, which is created if it does not exist."""
         found = self._ask("GET", f"{self._root}/registered_model", {"name": name}, missing=True)
         found = found or self._ask(
             "POST", f"{self._root}/registered_models", {"name": name, "description": description}
@@ -104,7 +104,7 @@ class Registry:
         return _version(self._ask("POST", f"{self._root}/model_versions", new))
 
     def set_state(self, version: Version, state: str) -> None:
-        """Changes nothing else: what a change leaves out stays unchanged."""
+        """Changes only the state: the API leaves omitted fields unchanged."""
         self._ask("PATCH", f"{self._root}/model_versions/{version.id}", {"state": state})
 
     def has_artifact(self, version: Version) -> bool:
@@ -127,7 +127,7 @@ class Registry:
         self._ask("POST", f"{self._root}/model_versions/{version.id}/artifacts", new)
 
     def _ask(self, method: str, url: str, content: Plain, *, missing: bool = False) -> Plain:
-        """What the registry answers; empty for what is not there, where it may be `missing`."""
+        """The registry's answer; empty if the object does not exist and may be `missing`."""
         import requests
 
         body: Plain = {"params": content} if method == "GET" else {"json": content}
@@ -154,12 +154,12 @@ class Registry:
                 f"{redact(' '.join(str(said).split()))[:300].rstrip('.')}" + (f"; {remedy}" if remedy else "")
             )
         if not isinstance(plain, dict) or not {"id", "items"} & plain.keys():
-            raise InputError(f"what answers at {self._address} is no Model Registry; is its address right?")
+            raise InputError(f"the server at {self._address} is not a Model Registry; is its address right?")
         return plain
 
 
 def _reason(error: Exception) -> str:
-    """The innermost reason of an error of requests, without the addresses of objects that it quotes."""
+    """The innermost reason of an error of requests, without the object addresses that it quotes."""
     innermost = getattr(error.args[0], "reason", error.args[0]) if error.args else error
     return redact(str(innermost).rpartition(": ")[2])[:200] or type(error).__name__
 
@@ -171,7 +171,7 @@ def _version(plain: Plain) -> Version:
 
 
 def _values(properties: Properties) -> Plain:
-    """Properties as the API types them; numbers are doubles, since its whole numbers end at nine digits."""
+    """Properties in the API's types. Numbers are doubles, since its integers have at most nine digits."""
     return {
         name: {"metadataType": "MetadataStringValue", "string_value": value}
         if isinstance(value, str)

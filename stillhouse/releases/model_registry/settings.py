@@ -1,14 +1,14 @@
-"""Which Model Registry releases are registered in: the environment says so, on a cluster the pod's.
+"""The Model Registry for releases, configured by environment variables; on a cluster, those of the pod.
 
 | variable | meaning |
 |---|---|
 | `STILLHOUSE_MODEL_REGISTRY` | the registry: `http://model-registry-service.kubeflow:8080`; unset: none |
 | `STILLHOUSE_MODEL_REGISTRY_MODEL` | the model's name there; by default the last two words of the git remote |
-| `STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH` | a file with the token to send along |
-| `STILLHOUSE_MODEL_REGISTRY_TOKEN` | the token itself, as a pod has it of a secret |
-| `STILLHOUSE_MODEL_REGISTRY_CLAIM` | `/store=stillhouse-store`: the volume claim of a folder that has DVC remotes |
+| `STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH` | a file with the token |
+| `STILLHOUSE_MODEL_REGISTRY_TOKEN` | the token itself, for a pod that reads it from a secret |
+| `STILLHOUSE_MODEL_REGISTRY_CLAIM` | `/store=stillhouse-store`: the volume claim of a folder that holds DVC remotes |
 
-Where neither is given, a pod's own token is sent over https, and none over http, where others could read it.
+If neither token is given, a pod's own token is sent over https. Over http none is sent, since others could read it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TOKEN_PATH = "STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH"
 TOKEN = "STILLHOUSE_MODEL_REGISTRY_TOKEN"
 CLAIM = "STILLHOUSE_MODEL_REGISTRY_CLAIM"
 API = "/api/model_registry/"
-"""Where the registry's own paths begin: an address may end with it, as the one that a browser shows does."""
+"""The prefix of the registry's own paths; an address may end with it, as the one in a browser does."""
 POD_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """`model` "" = named by the git remote. `claim` is the folder of a volume and the claim that it is of."""
+    """`model` "" = named after the git remote. `claim` is the folder of a volume and the name of its claim."""
 
     address: str
     model: str = ""
@@ -43,7 +43,7 @@ class RegistrySettings:
     claim: tuple[str, str] = ("", "")
 
     def token(self) -> str:
-        """The token to send along; "" = none. Raises `InputError` for a file that cannot be read."""
+        """The token to send, or "" for none. Raises `InputError` for a file that cannot be read."""
         path = self.token_path
         if path is None and self.given_token:
             return self.given_token
@@ -54,7 +54,7 @@ class RegistrySettings:
         try:
             return path.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise InputError(
                 f"the token of the Model Registry cannot be read from {path} ({why}); write it there, or unset "
                 f"{TOKEN_PATH}"
@@ -62,17 +62,17 @@ class RegistrySettings:
 
 
 def registry_settings(environment: Mapping[str, str] = os.environ) -> RegistrySettings | None:
-    """What the environment asks for; None where it names no registry. Raises `InputError` for what it cannot mean."""
+    """The settings in the environment; None if it names no registry. Raises `InputError` for invalid values."""
     address = environment.get(ADDRESS, "").strip()
     if not address:
         return None
     refuse_secret(address, ADDRESS, f"write the token to a file that {TOKEN_PATH} names")
     if not has_host(address):
-        raise InputError(f"{ADDRESS} is {address!r}; give an address as http://model-registry-service.kubeflow:8080")
+        raise InputError(f"{ADDRESS} is {address!r}; give a URL like http://model-registry-service.kubeflow:8080")
     token, claim = environment.get(TOKEN_PATH, ""), environment.get(CLAIM, "")
     folder, _, name = claim.partition("=")
     if claim and not (re.fullmatch(r"/\S+", folder) and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)):
-        raise InputError(f"{CLAIM} is {claim!r}; give a folder and its volume claim, as /store=stillhouse-store")
+        raise InputError(f"{CLAIM} is {claim!r}; give a folder and its volume claim, such as /store=stillhouse-store")
     return RegistrySettings(
         address.split(API)[0].rstrip("/"),
         environment.get(MODEL, "").strip(),

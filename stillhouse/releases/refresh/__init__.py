@@ -1,1 +1,1 @@
-"""Refreshes: from a corpus that changed to the next release, by as little work as the change asks for."""
+"""Refreshes: from a changed corpus to the next release, with as little work as the change requires."""

@@ -1,9 +1,9 @@
 """What a release holds, and the uses of steps on every rung of a refresh.
 
-The released artifacts of the champion lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses
-that the whole run does not have take the settings of the one that they stand in for. Where the recipe's run ends in a
-choice among its systems (`select-best`), a refresh does too: what it trained replaces the champion's retriever only
-where the dev queries show it to be better, and BM25 is fused anew with what was chosen.
+The champion's released artifacts lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses that
+a whole run does not have take the settings of the use that they replace. If the recipe's run ends in a choice among its
+systems (`select-best`), so does a refresh: a newly trained retriever replaces the champion's only if the dev queries
+show it to be better, and BM25 is fused with the winner again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ OWN = f"{CHAMPION}/retriever"
 CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
 DISTILLED = {"retriever": "distilled/retriever", "index": "distilled_index/index", "run": "distilled_run/run"}
 STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
-"""What later refreshes start from, where the recipe's run makes it."""
+"""What later refreshes start from, if the recipe's run makes it."""
 NEEDED = {
     Rung.INDEX: ("corpus", "retriever"),
     Rung.QUERY_ONLY: ("corpus", "retriever"),
     Rung.FINE_TUNE: ("corpus", "retriever"),
     Rung.PRETRAIN: ("corpus", "retriever", "encoder"),
 }
-"""What a rung cannot do without."""
+"""The artifacts that a rung requires."""
 QUERY_TOWER = "query_tower"
-"""The use that trains the query tower alone."""
+"""The use that trains only the query tower."""
 
 TASKS = {
     "tokenize": "pretraining",
@@ -44,16 +44,16 @@ TASKS = {
     "challenger_index": "challenger",
     "challenger_best": "challenger",
 }
-"""The Kubeflow task of each use of a rung, as `stillhouse.workflow.tasks` has them of a whole run."""
+"""The Kubeflow task of each use of a rung, as `stillhouse.workflow.tasks` has them for a whole run."""
 
 
 def tasks_of_rung(rung: Rung) -> dict[str, str]:
-    """The rows for a rung: where nothing is mined and trained, BM25 is indexed in the challenger's own task."""
+    """The rows for a rung. If nothing is mined or trained, BM25 is indexed in the challenger's own task."""
     return TASKS | ({"bm25": "challenger"} if rung == Rung.INDEX else {})
 
 
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
-    """The uses that come before the rung is known: a whole run's `ingest`, what that reads, and the validation."""
+    """The uses that run before the rung is known: a whole run's `ingest`, its inputs, and the validation."""
     return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
 
 
@@ -66,7 +66,7 @@ def _chooses(whole: Collection[Use]) -> bool:
 
 
 def released_of(whole: Collection[Use]) -> dict[str, str]:
-    """What a release of a whole run holds: names, and the use and output that each is."""
+    """What a release of a whole run holds: name -> `use/output`."""
     made = {use.name for use in whole}
     system = CHOSEN if _chooses(whole) else DISTILLED
     return {"corpus": "ingest/corpus"} | system | {name: of for name, of in STARTS.items() if used(of) in made}
@@ -74,23 +74,23 @@ def released_of(whole: Collection[Use]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The rungs for a champion that holds `released`, by a recipe whose own run has the uses `whole`."""
+    """The rungs for a champion that holds `released` and a recipe whose own run has the uses `whole`."""
 
     whole: Collection[Use]
     released: Collection[str]
 
     @classmethod
     def of(cls, whole: Collection[Use]) -> Ladder:
-        """For the release of a whole run of the recipe."""
+        """The ladder for a release of the recipe's whole run."""
         return cls(whole, tuple(released_of(whole)))
 
     @property
     def chooses(self) -> bool:
-        """Whether the dev queries choose what is released."""
+        """Whether the dev queries choose the system that is released."""
         return _chooses(self.whole)
 
     def uses_of(self, rung: Rung) -> tuple[Use, ...]:
-        """The uses of a rung after those of `before`, inputs first."""
+        """The uses of a rung that follow those of `before`, inputs first."""
         if rung == Rung.NOTHING:
             return ()
         lexical = Use("bm25", "bm25", CORPUS | GATE)
@@ -112,7 +112,7 @@ class Ladder:
         )
 
     def _query_only(self, lexical: Use) -> tuple[Use, ...]:
-        """The champion's own index of the corpus, and its query tower trained against it."""
+        """Indexes the corpus with the champion, and trains its query tower against that index."""
         tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
         trained = {QUERY_TOWER: f"{QUERY_TOWER}/retriever"}
         return (
@@ -124,9 +124,9 @@ class Ladder:
         )
 
     def _run(self, system: str, retrievers: Mapping[str, str]) -> Iterator[Use]:
-        """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 where that is better.
+        """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 if that is better.
 
-        Without a choice there is one of them.
+        Without a choice, there is exactly one retriever.
         """
         indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
         if not self.chooses:
@@ -141,7 +141,7 @@ class Ladder:
         yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
 
     def _pretraining(self) -> tuple[Use, ...]:
-        """Pre-training that goes on from the champion's encoder."""
+        """Pre-training that continues from the champion's encoder."""
         encoder = f"{CHAMPION}/encoder"
         start = {"init": encoder}
         if "generator" in self.released:
@@ -154,9 +154,9 @@ class Ladder:
         )
 
     def _training(self, encoder: str) -> Iterator[Use]:
-        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both.
+        """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
-        Where the recipe ties its last training to an index, this one is tied to the champion's.
+        If the recipe ties its last training to an index, this training is tied to the champion's.
         """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
@@ -169,7 +169,7 @@ class Ladder:
         yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
-        """The inputs of the recipe's teacher; none where its re-ranker alone is to teach and the champion has none."""
+        """The inputs of the recipe's teacher; empty if only its re-ranker may teach and the champion has none."""
         asked = next((use.inputs for use in self.whole if use.name == "teacher"), {})
         found = {"bm25": "bm25/bm25", **searched}
         if "reranker" in self.released:
@@ -178,7 +178,7 @@ class Ladder:
         return found if {"reranker", "bm25"} & found.keys() else {}
 
     def released_by(self, rung: Rung) -> dict[str, str]:
-        """Where a rung leaves what it releases: name -> `use/output`. What it does not make stays the champion's."""
+        """Where a rung leaves what it releases, name -> `use/output`. What it does not make stays the champion's."""
         places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
         places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
         if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
@@ -193,6 +193,6 @@ class Ladder:
 
 
 def runs_of(rung: Rung) -> dict[str, str]:
-    """The runs that are compared; on the rung `index` both are of one retriever, and of one index."""
+    """The runs to compare; on the rung `index` both come from one retriever and one index."""
     champion = "challenger_run/run" if rung == Rung.INDEX else f"{CHAMPION}_run/run"
     return {"champion": champion, "challenger": "challenger_run/run"}

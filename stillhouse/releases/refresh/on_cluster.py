@@ -1,7 +1,7 @@
-"""The tasks of the Kubeflow refresh that are no steps: a look at what was asked, the plan, and the promotion.
+"""The tasks of the Kubeflow refresh that are not steps: the first look, the plan, and the promotion.
 
-Between plan and promotion the stages of the chosen rung are tasks of their own. Each task works in a clone of its own,
-which is gone when it ends; what it needs comes as artifacts.
+Between plan and promotion, the stages of the chosen rung run as separate tasks. Each task works in its own clone, which
+is removed when it ends, and gets what it needs as artifacts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from stillhouse.workflow.recipes import load_recipe
 from stillhouse.yaml_file import parse_yaml
 
 RECORD, PAGE = "refresh.json", "refresh.md"
-"""How far a refresh went, for programs and for a person: what the plan and the promotion both leave behind."""
+"""How far a refresh went, for programs and for people; the plan and the promotion both write these files."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """How far a refresh goes: the rung, the version of the champion that it starts from, and why it is that rung."""
+    """How far a refresh goes: the rung, the champion's version that it starts from, and the reason."""
 
     rung: Rung
     champion: str
@@ -45,10 +45,10 @@ class Planned:
 
 
 def look(parameters: Parameters) -> str:
-    """The champion's version, after a look at both repositories and at none of their data.
+    """Checks both repositories, without reading any of their data, and returns the champion's version.
 
-    Raises `InputError` for one that cannot be read, for a branch, revision or path that is not there, and where
-    nothing is released yet: in the run's first task, before hours of work.
+    It runs in the first task, before hours of work. Raises `InputError` if a repository cannot be read, if a branch,
+    revision or path does not exist, or if nothing is released yet.
     """
     from stillhouse.remote.dvc_source import look_up
 
@@ -60,10 +60,10 @@ def look(parameters: Parameters) -> str:
 
 
 def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Mapping[str, Path]) -> Planned:
-    """Says how far a refresh goes, and writes those of the champion's artifacts to `outputs` that the rung starts from.
+    """Decides how far a refresh goes, and copies the champion's artifacts that the rung starts from to `outputs`.
 
-    A challenger that was refused before makes it the rung `nothing`, unless it is to be tried again. Raises
-    `InputError` where a promotion would overwrite what people changed since the last release.
+    If the challenger was refused before, the rung is `nothing`, unless it is to be tried again. Raises `InputError` if
+    a promotion would overwrite what people changed since the last release.
     """
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
@@ -79,8 +79,8 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
         for name in names:
             if name not in champion.paths:
                 raise InputError(
-                    f"{champion.name} holds no {name}, which the rung {rung} of this pipeline starts from; refresh it "
-                    "by `stillhouse refresh`, which can do without"
+                    f"{champion.name} holds no {name}, which the rung {rung} of this pipeline starts from; use "
+                    "`stillhouse refresh`, which does not need it"
                 )
         if names:
             bring_champion(git, champion, names)
@@ -98,7 +98,7 @@ def taken_from_champion(ladder: Ladder, rung: Rung) -> tuple[str, ...]:
 def release_refresh(parameters: Parameters, recipe: str, version: str, made: Mapping[str, Path]) -> Outcome:
     """Promotes what a rung made beside the release `version`. `made` maps `use/output` to its folder.
 
-    A task that was killed after its push finds its own release there, and says so. Raises `Overtaken` where another
+    A task that was killed after its push finds its own release and reports that. Raises `Overtaken` if another release
     became champion.
     """
     with TemporaryDirectory() as place:
@@ -115,9 +115,9 @@ def release_refresh(parameters: Parameters, recipe: str, version: str, made: Map
 
 
 def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
-    """Writes how far a refresh went and how it ended to `folder`; returns it as a page for a person."""
+    """Writes how far a refresh went and how it ended to `folder`; returns it as a page for people."""
     content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
-    lines = [f"**{planned.rung}**, upon {as_text(planned.champion)}: {as_text(planned.reason)}"]
+    lines = [f"**{planned.rung}** on {as_text(planned.champion)}: {as_text(planned.reason)}"]
     if outcome:
         version = outcome.release.name if outcome.release else ""
         content |= {"outcome": outcome.kind, "why": outcome.reason, "release": version}
@@ -129,7 +129,7 @@ def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None
 
 
 def _clone(parameters: Parameters, recipe: str, place: Path) -> Git:
-    """A clone whose recipe is the pipeline's own, with the corpus that was asked for."""
+    """A clone with the pipeline's own recipe and the requested corpus."""
     git = open_clone(parameters.releases, parameters.branch, place / "releases")
     content = yaml.safe_load(recipe)
     content["ingest"] |= parameters.corpus
@@ -138,19 +138,21 @@ def _clone(parameters: Parameters, recipe: str, place: Path) -> Git:
 
 
 def _made_from(git: Git, recipe: str) -> str:
-    """The commit that params.yaml and dvc.yaml of this run were made from: what the clone has, where only releases
-    changed them or people changed params.yaml to the recipe of the pipeline itself; else the last release.
+    """The commit that params.yaml and dvc.yaml of this run were made from.
+
+    It is the clone's HEAD if only releases changed them, or if people changed params.yaml to the pipeline's own recipe;
+    otherwise it is the last release.
     """
     head, last = git.commit_of("HEAD"), last_release(git)
     theirs = changed_files(git, last, head)
-    with suppress(GitFailed):  # raised where params.yaml was removed
+    with suppress(GitFailed):  # raised if params.yaml was removed
         if theirs == [PARAMS] and _settings(git.read(head, PARAMS)) == _settings(recipe):
             return head
     return last if theirs else head
 
 
 def _settings(text: str) -> dict[str, dict[str, Any]]:
-    """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
+    """The settings in a params.yaml, without the location of the corpus; empty for a file that is not a recipe."""
     try:
         content = parse_yaml(text, PARAMS) or {}
         found = {name: dict(section) for name, section in content.items() if section}

@@ -1,15 +1,14 @@
-"""How far a refresh goes: a ladder of five rungs, climbed as high as the change of the corpus asks for.
+"""How far a refresh goes: a ladder of five rungs, climbed as high as the change of the corpus requires.
 
 | rung | when | what is done | version |
 |---|---|---|---|
-| `nothing` | same passages, queries and qrels | it says so | – |
-| `index` | at most `fine_tune_above` of the texts came or went | encode what is new, build the index | patch |
-| `query_only` | no more texts, other queries or qrels | train the query tower alone, the index stays | minor |
-| `fine_tune` | more, or other queries or qrels | new negatives, fine-tune the released retriever | minor |
-| `pretrain` | more than `pretrain_above` | pre-train the released encoder, new negatives, fine-tune | major |
+| `nothing` | same passages, queries and qrels | nothing | – |
+| `index` | at most `fine_tune_above` of the texts changed | encode new texts, rebuild the index | patch |
+| `query_only` | the same, but queries or qrels changed | train only the query tower, keep the vectors | minor |
+| `fine_tune` | more texts, or queries or qrels, changed | mine negatives, fine-tune the released retriever | minor |
+| `pretrain` | more than `pretrain_above` changed | pre-train the released encoder, mine negatives, fine-tune | major |
 
-The rung `query_only` is a trial: where the dev queries do not show that it gains `query_only_gain`, `fine_tune`
-follows.
+The rung `query_only` is a trial: if it does not gain `query_only_gain` on the dev queries, `fine_tune` follows.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ BUMPS = {Rung.INDEX: "patch", Rung.QUERY_ONLY: "minor", Rung.FINE_TUNE: "minor",
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The share of texts that came or went, of the larger corpus, above which a rung is climbed, and what the rung
-    `query_only` has to gain."""
+    """The shares of changed texts, relative to the larger corpus, above which a rung is climbed, and the gain that the
+    rung `query_only` needs."""
 
     fine_tune_above: float = setting(
-        0.02, "the share of texts that came or went above which the retriever is trained", minimum=0
+        0.02, "train the retriever if a larger share of the texts was added or removed", minimum=0
     )
-    pretrain_above: float = setting(0.2, "the share above which the encoder is pre-trained again, first", minimum=0)
+    pretrain_above: float = setting(0.2, "pre-train the encoder first if a larger share changed", minimum=0)
 
     query_only_gain: float = setting(
         0.02,
-        "where queries or qrels changed and texts little, the query tower is trained alone, and that is enough if it "
-        "gains so much nDCG@10 on dev, with a 95 % interval above 0; else the retriever is trained; 1 = do not try it",
+        "if queries or qrels changed but few texts did, train only the query tower, and stop there if it gains this "
+        "much nDCG@10 on dev, with a 95 % interval above 0; 1 = train the retriever instead",
         minimum=0,
         maximum=1,
     )
@@ -62,36 +61,35 @@ class Thresholds:
     def __post_init__(self) -> None:
         if self.pretrain_above < self.fine_tune_above:
             raise InputError(
-                f"pretrain_above ({self.pretrain_above}) is below fine_tune_above ({self.fine_tune_above}); the ladder "
-                "goes up: raise it"
+                f"pretrain_above ({self.pretrain_above}) is below fine_tune_above ({self.fine_tune_above}); raise it"
             )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The rung, and why it is that one."""
+    """The rung, and why it was chosen."""
 
     rung: Rung
     reason: str
 
 
 def plan(found: Difference, thresholds: Thresholds, *, pretrains: bool = True) -> Plan:
-    """The rung that a change of the corpus asks for; a recipe that never `pretrains` ends on the one below."""
+    """The rung that a change of the corpus requires; a recipe that never `pretrains` ends on the one below."""
     if found.none:
-        return Plan(Rung.NOTHING, "the corpus is that of the release: nothing to do")
+        return Plan(Rung.NOTHING, "the corpus is the same as in the release: nothing to do")
     if found.share > thresholds.pretrain_above and pretrains:
         return Plan(Rung.PRETRAIN, f"{found}; above pretrain_above = {thresholds.pretrain_above:.2%}")
     if found.share > thresholds.fine_tune_above:
         return Plan(Rung.FINE_TUNE, f"{found}; above fine_tune_above = {thresholds.fine_tune_above:.2%}")
     if found.labels_changed and thresholds.tries_query_only:
-        return Plan(Rung.QUERY_ONLY, f"{found}; other queries or qrels ask for training, of the query tower first")
+        return Plan(Rung.QUERY_ONLY, f"{found}; the query tower is trained first")
     if found.labels_changed:
-        return Plan(Rung.FINE_TUNE, f"{found}; other queries or qrels ask for training")
+        return Plan(Rung.FINE_TUNE, f"{found}; the retriever is trained")
     return Plan(Rung.INDEX, f"{found}; at most fine_tune_above = {thresholds.fine_tune_above:.2%}")
 
 
 def after_queries(planned: Plan, helps: bool, gain: float, measure: str, thresholds: Thresholds) -> Plan:
-    """What follows the training of the query tower: its rung where dev shows that it is enough, else `fine_tune`.
+    """The plan after the training of the query tower: its own rung if dev shows that to be enough, else `fine_tune`.
 
     `gain` is the mean gain in `measure` on dev, and `helps` says whether its interval lies above 0.
     """

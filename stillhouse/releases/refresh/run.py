@@ -43,7 +43,7 @@ PRETRAINING = "pretraining"
 
 @dataclass(frozen=True)
 class Refreshed:
-    """How a refresh ended: the rung, why it was that one, and the promotion's outcome where there was one."""
+    """How a refresh ended: the rung, the reason for it, and the promotion's outcome if there was one."""
 
     plan: Plan
     outcome: Outcome | None = None
@@ -56,10 +56,10 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: the repository of the releases, where the corpus comes from, and the parameters.
+    """A request: the repository of the releases, where the corpus comes from, and the parameters.
 
-    `source` holds the settings of `ingest` that differ from those of the last release, a `revision` say. `again` tries
-    a corpus that was refused before.
+    `source` holds the settings of `ingest` that differ from the last release's, such as `revision`. `again` retries a
+    corpus that was refused before.
     """
 
     repo: str
@@ -80,7 +80,7 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     """Brings the released retriever up to date with its corpus.
 
     Raises `InputError` for what cannot be read and while another refresh works in the folder, `ValidationFailed` for a
-    corpus that does not pass (the old release stays), and `Overtaken` when another release was made meanwhile.
+    corpus that does not pass (the old release stays), and `Overtaken` if another release was made meanwhile.
     """
     with only_process(request.folder.absolute()):
         return _refresh(request, log)
@@ -135,7 +135,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
 
 
 def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
-    """What follows the rung `query_only`, by what its training found on dev."""
+    """The plan after the rung `query_only`, by the result of its training on dev."""
     facts = read_manifest(root / QUERY_TOWER / "retriever").facts
     gain = float(facts["gain"]["difference"])
     return after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
@@ -143,7 +143,7 @@ def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
 
 @dataclass(frozen=True)
 class Decision:
-    """How far a refresh goes; `refused` says why its challenger was refused before, and `key` is that note's name."""
+    """How far a refresh goes. `refused` says why its challenger was refused before, and `key` names that note."""
 
     plan: Plan
     changed: Difference
@@ -161,7 +161,7 @@ def decide(
     rules: Any,
     recipe: Mapping[str, Any],
 ) -> Decision:
-    """Compares a corpus with the champion's. Raises `InputError` for a champion without what the rung starts from."""
+    """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the rung starts from."""
     from stillhouse.corpus.difference import difference, fingerprint
 
     changed = difference(old, new)
@@ -173,14 +173,14 @@ def decide(
     refused_by = [dataclasses.asdict(rules), dataclasses.asdict(thresholds)]
     key = digest_json([fingerprint(new), champion.tag, refused_by, training])[:16]
     refused = find_refusal(git, key)
-    refusal = f"this corpus was refused before: {refused}; --again tries it again" if refused else ""
+    refusal = f"this corpus was refused before: {refused}; use --again to retry it" if refused else ""
     return Decision(planned, changed, key, refusal)
 
 
 def release(git: Git, decision: Decision, champion: Release, rules: Any, branch: str, base: str = "") -> Outcome:
     """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
 
-    `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
+    `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's HEAD.
     """
     folder, rung = git.folder, decision.plan.rung
     recipe = load_recipe(folder / PARAMS)
@@ -207,17 +207,17 @@ def _candidate(folder: Path, planned: Plan, champion: Release, ladder: Ladder, c
         folder=folder,
         paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
         bump=BUMPS[planned.rung],
-        summary=f"{planned.rung} upon {champion.name}: {planned.reason}",
+        summary=f"{planned.rung} on {champion.name}: {planned.reason}",
         facts={"rung": str(planned.rung), "difference": changed},
     )
 
 
 def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
-    """Runs the step `compare-release` on both runs. The champion must be the one that the challenger was made
-    beside."""
+    """Runs the step `compare-release` on both runs. The champion must still be the one beside which the challenger was
+    made."""
     if against.tag != champion.tag:
         raise Overtaken(
-            f"{against.name} became champion while this refresh ran upon {champion.name}; repeat it to start from there"
+            f"{against.name} became champion while this refresh ran on {champion.name}; repeat it to start from there"
         )
     inputs = {"corpus": root / "ingest" / "corpus"}
     inputs |= {system: root / place for system, place in runs_of(rung).items()}
@@ -228,7 +228,7 @@ def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Re
 
 
 def report(refreshed: Refreshed, path: Path) -> None:
-    """Writes how a refresh ended as JSON, for the task of a pipeline."""
+    """Writes how a refresh ended as JSON, for a pipeline's task."""
     outcome = refreshed.outcome
     content = {"rung": str(refreshed.plan.rung), "reason": refreshed.plan.reason}
     if outcome:

@@ -1,4 +1,4 @@
-"""The promotion of a whole run: what `dvc repro` made in a workspace, against the champion on the same corpus."""
+"""The promotion of a whole run: compares what `dvc repro` made in a workspace with the champion, on the same corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stillhouse.workflow.uses import needed, used
 
 COMPARED = "champion_run"
 HELD = ("corpus", "retriever", "index", "run")
-"""What every release holds; a recipe may leave out what made the rest."""
+"""What every release holds; the other artifacts depend on the recipe."""
 
 
 def promote_whole_run(
@@ -38,7 +38,7 @@ def promote_whole_run(
 ) -> Outcome:
     """Releases what a workspace's run chose as best, or else distilled, unless it is worse than the champion on test.
 
-    The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
+    For the comparison, the champion's retriever is fetched and indexes the workspace's corpus.
     """
     config: Any = build(find_step("compare-release").config, rules or {}, "compare-release")
     root = folder / ARTIFACTS
@@ -48,13 +48,13 @@ def promote_whole_run(
     for name in HELD:
         if used(places[name]) not in made:
             raise InputError(
-                f"{folder / PARAMS} leaves {used(places[name])} out, and a release holds its {name}; take it back into "
+                f"{folder / PARAMS} leaves out {used(places[name])}, but a release needs its {name}; add it back to "
                 "`stages`"
             )
     paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
     for path in paths.values():
         if not (folder / path / "manifest.json").is_file():
-            raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
+            raise InputError(f"{folder / path} does not exist; run the pipeline (`dvc repro`), then promote")
 
     settings = configs(moved(recipe, folder, Path()), str(folder / PARAMS))
 
@@ -78,9 +78,9 @@ def promote_whole_run(
 
 
 def released_figures(whole: Collection[Use], run: str, root: Path) -> dict[str, Any]:
-    """What the run's evaluation says of the released system: each measure's mean and 95 % interval on test.
+    """The evaluation's figures of the released system: each measure's mean and 95 % interval on test.
 
-    `run` is the use and output of that system's run. Empty where the recipe does not evaluate it.
+    `run` is the `use/output` of that system's run. Empty if the recipe does not evaluate it.
     """
     evaluated = next((use.inputs for use in whole if use.name == "evaluate"), {})
     system = next((port.removeprefix("run/") for port, place in evaluated.items() if place == run), "")

@@ -26,38 +26,38 @@ from stillhouse.workflow.recipes import Recipe
 
 PARAMS = "params.yaml"
 MARK = Path(".git") / "stillhouse-refresh"
-"""The file that says that a refresh made a clone, so that what is changed in it is a refresh's own."""
+"""The file that marks a clone as made by a refresh, so that changes in it are the refresh's own."""
 
 
 def open_clone(repo: str, branch: str, folder: Path) -> Git:
-    """A clone of `repo` in `folder`, at the newest commit of its branch; an earlier clone there is brought up to date.
+    """Clones `repo` into `folder` at the newest commit of its branch, or updates an earlier clone there.
 
-    Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
-    cannot be read, for a folder that no refresh made, and for one that holds work that nobody committed or pushed.
+    Keeps the artifacts of an earlier run that was killed, so that it can resume. Raises `InputError` for a repository
+    that cannot be read, for a folder that no refresh made, and for one with work that was not committed or pushed.
     """
     refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name another folder by --folder")
+        raise InputError(f"{folder} is a file; name another folder with --folder")
     if not folder.exists() or not any(folder.iterdir()):
         return _clone(repo, address, branch, folder)
     if not (folder / MARK).is_file():
         raise InputError(
-            f"{folder} was not made by a refresh, which throws away what is changed in the folder that it works in; "
-            "name another by --folder, whose clone has all that is committed and pushed"
+            f"{folder} was not made by a refresh, and a refresh discards all changes in its folder; name another one "
+            "with --folder, which gets a clone of everything that is committed and pushed"
         )
     _drop_locks(folder / ".git")
     git = Git.of(folder)
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
-        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder by --folder")
-    # What a killed refresh wrote there are its own files; anything else is somebody's.
+        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder with --folder")
+    # A killed refresh leaves only these files changed; any other change is somebody's work.
     changed = git("diff", "--name-only", "HEAD").splitlines()
     foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
     if foreign:
         raise InputError(
-            f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder by --folder"
+            f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder with --folder"
         )
     git.fetch("retriever")
     branch = branch or branch_of(git)
@@ -70,10 +70,10 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
 
 
 def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
-    """A clone that is marked as a refresh's own, there whole or not at all."""
+    """Makes a clone that is marked as a refresh's own, completely or not at all."""
     folder = folder.absolute()
     if folder == Path.cwd():
-        raise InputError("a refresh does not work in the current folder itself; name one in it by --folder")
+        raise InputError("a refresh cannot work in the current folder itself; name a folder in it with --folder")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # of a refresh that was killed
     partial.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
         raise InputError("releases need git, which is not installed here") from None
     if done.returncode != 0:
         raise InputError(
-            f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
+            f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, does the branch exist, and "
             "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
         )
     (partial / MARK).touch()
@@ -93,34 +93,34 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial)
-        raise InputError(f"{folder} cannot be replaced ({error.strerror}); name a folder in it by --folder") from None
+        raise InputError(f"{folder} cannot be replaced ({error.strerror}); name a folder in it with --folder") from None
     return Git.of(folder)
 
 
 def _drop_locks(git: Path) -> None:
-    """Removes what a git that was killed had locked: nobody else is at work where the folder is a refresh's own."""
+    """Removes the locks of a git that was killed. Nobody else works in a folder that is a refresh's own."""
     for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)
 
 
 def _refuse_unpushed(git: Git, branch: str) -> None:
-    """Refuses commits that would be on no branch once `branch` stands where the remote's does."""
+    """Refuses commits that no branch would hold once `branch` points to the remote's commit."""
     here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
     unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
     if unpushed:
         raise InputError(
             f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or name another "
-            "folder by --folder"
+            "folder with --folder"
         )
 
 
 def _begin(text: str) -> str:
-    """What git and ssh say first: which key is missing or refused; what comes last is the same for all."""
+    """The first lines of git and ssh, which say what key is missing or refused; the last ones are always the same."""
     return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
 def drop_stale(folder: Path) -> None:
-    """Removes artifacts that other code or other libraries made in this folder, and notes which are here now."""
+    """Removes artifacts that other code or other libraries made in this folder, and records the current versions."""
     now, path = describe_environment(), folder / ENVIRONMENT
     if (folder / ARTIFACTS).is_dir() and _noted(path) != now:
         shutil.rmtree(folder / ARTIFACTS)
@@ -135,9 +135,9 @@ def _noted(path: Path) -> Any:
 
 
 def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:
-    """Puts the champion's artifacts, all or those of `names`, into `artifacts/champion`.
+    """Puts the champion's artifacts, or only `names`, into `artifacts/champion`.
 
-    Those that are there already are not fetched again.
+    Artifacts that are already there are not fetched again.
     """
     target = git.folder / ARTIFACTS / CHAMPION
     held = champion.record["artifacts"]
@@ -161,9 +161,9 @@ def _digest(folder: Path) -> str:
 
 
 def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
-    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run here."""
+    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as it ran here."""
     (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
-    write_settings(folder, {use.section: {} for use in uses})  # DVC wants every section that a stage names
+    write_settings(folder, {use.section: {} for use in uses})  # DVC needs every section that a stage names
     held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
@@ -175,7 +175,7 @@ def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe:
 
 
 def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes settings, by section, into params.yaml, whose comments stay. Sections that it lacks are added."""
+    """Writes settings, by section, to params.yaml and keeps its comments. Adds sections that it lacks."""
     from ruamel.yaml import YAML
 
     editor = YAML()

@@ -1,1 +1,1 @@
-"""Training of retrievers and re-rankers: groups, losses, teachers, and the figures on dev queries."""
+"""Training of retrievers and re-rankers: groups, losses, teachers and metrics on dev queries."""

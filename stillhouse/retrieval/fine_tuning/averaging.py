@@ -1,6 +1,6 @@
-"""The average of two models' weights, as WiSE-FT and LM-Cocktail take it: start · (1 - alpha) + trained · alpha.
+"""The average of two models' weights, as in WiSE-FT and LM-Cocktail: start · (1 - alpha) + trained · alpha.
 
-What a training adds on its own data costs something elsewhere; between both ends lie models that keep more of either.
+A model that fine-tuning improves on its own data often gets worse elsewhere. The averages trade one for the other.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import EncodingConfig
 
 State = Mapping[str, Tensor]
-REMEDY = "give the encoder that the training began from, and the retriever that it made"
+REMEDY = "give the encoder that the training started from, and the retriever that it made"
 
 
 def averaged(start: State, trained: State, alpha: float) -> dict[str, Tensor]:
-    """All floating tensors as start · (1 - alpha) + trained · alpha, computed in float32; others are the trained's.
+    """Return start · (1 - alpha) + trained · alpha of all floating tensors, computed in float32.
 
-    At 0 and 1 it is one of the two, to the last bit. Both have the same names and shapes (`refuse_unlike`).
+    Other tensors are taken from `trained`. At 0 and 1 the result equals one of the two bit for bit. Both states have
+    the same names and shapes (`refuse_unlike`).
     """
     assert 0 <= alpha <= 1, alpha
     if alpha in (0.0, 1.0):
@@ -54,10 +55,10 @@ def rank_averages(
     config: EncodingConfig,
     code: str,
 ) -> dict[float, Mapping[str, float]]:
-    """How each average ranks dev queries: `DevCandidates.measured`, by alpha. `encoder` is left with the last one.
+    """How each average ranks dev queries: `DevCandidates.measured` by alpha. `encoder` keeps the last average.
 
-    Passages' vectors go through the cache that `index` uses: those of both ends are mostly there already, and those of
-    the average that is chosen need not be computed again. `code` is as in `encode_corpus`.
+    Passages' vectors go through the cache that `index` uses. It mostly holds the vectors of both ends already, and the
+    chosen average need not be encoded again. `code` is as in `encode_corpus`.
     """
     figures = {}
     for alpha in alphas:
@@ -71,9 +72,9 @@ def rank_averages(
 
 
 def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Path]) -> None:
-    """Raises `InputError` for models that differ in towers, pooling, prompts, tokenizer, shapes or whole numbers.
+    """Raises `InputError` for models that differ in towers, pooling, prompts, tokenizer, shapes or integer tensors.
 
-    `folders` are where they come from.
+    `folders` are the folders that they were loaded from.
     """
     names = "{} and {}".format(*folders)
     for setting in ("towers", "pooling", "query_prompt", "passage_prompt"):
@@ -89,11 +90,11 @@ def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Pat
             raise InputError(f"{names} differ in shape: {name} is {shapes[0]} and {shapes[1]}; {REMEDY}")
     for name, value in _whole_numbers(trained).items():
         if not torch.equal(value, _whole_numbers(start)[name]):
-            raise InputError(f"{names} differ in {name}, whole numbers that have no average; {REMEDY}")
+            raise InputError(f"{names} differ in {name}, whose integers cannot be averaged; {REMEDY}")
 
 
 def _made_of(tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
-    """All that a text's ids depend on; where texts are cut and padded is a setting of the encoder."""
+    """Everything that a text's ids depend on. Truncation and padding are settings of the encoder."""
     made_of: dict[str, object] = json.loads(tokenizer.backend_tokenizer.to_str())
     return made_of | {"truncation": None, "padding": None}
 

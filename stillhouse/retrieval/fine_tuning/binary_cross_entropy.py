@@ -1,4 +1,4 @@
-"""The binary cross-entropy of a cross-encoder's scores: each pair by itself is right or wrong.
+"""The binary cross-entropy of a cross-encoder's scores: each pair is classified on its own.
 
 Shape suffixes: B queries, K candidates of a query, the positive first.
 """
@@ -13,8 +13,8 @@ from torch.nn.functional import logsigmoid
 def binary_cross_entropy(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
     """-log sigmoid(score) of column 0 and -log(1 - sigmoid(score)) of the others; mean of candidates, then of queries.
 
-    The positive counts as often as the query has negatives, and once where it has none. Candidates where `candidate_BK`
-    is false are padding. Unlike with `listwise_loss`, scores of different queries can be compared.
+    The positive counts as often as the query has negatives, or once if it has none. Candidates where `candidate_BK`
+    is false are padding. Unlike with `listwise_loss`, scores of different queries are comparable.
     """
     candidate_BK = candidate_BK.to(scores_BK.dtype)
     candidates_B = candidate_BK.sum(dim=1)

@@ -1,4 +1,4 @@
-"""The contrastive losses of a bi-encoder: named sums over blocks of scores, which `settings.FORMS` puts together.
+"""The contrastive losses of a bi-encoder: named sums over blocks of scores, combined by `settings.FORMS`.
 
 Shape suffixes: B queries, M passages of the batch (positives and hard negatives of all its queries), D width.
 """
@@ -16,7 +16,7 @@ from stillhouse.retrieval.settings import FORMS
 
 @dataclass(frozen=True)
 class Batch:
-    """Vectors of a batch, each query's positive by vector and by column, and which passages are negatives of it."""
+    """A batch's vectors, each query's positive as a vector and as a column, and the negatives of each query."""
 
     queries_BD: Tensor
     passages_MD: Tensor
@@ -25,7 +25,7 @@ class Batch:
     negative_BM: Tensor
 
     def right_BB(self) -> Tensor:
-        """Whether the positive of the column's query is a right answer to the row's query."""
+        """Whether the positive of the column's query also answers the row's query."""
         return ~self.negative_BM[:, self.positive_B]
 
 
@@ -39,11 +39,11 @@ def contrastive_loss(
 ) -> Tensor:
     """-log phi(q, d+) / (phi(q, d+) + sum over the form's blocks), mean over the queries; phi(a, b) = exp(a . b / t).
 
-    `form` is a row of `FORMS`: "simlm" is SimLM eq. 3, whose sum is over phi(q, n) + phi(d+, n); "plain" is the softmax
-    over q . p alone (CDMAE eq. 10 with the batch's negatives); "simlm_code" is what the authors of SimLM train.
-    `positive_B` (int64) is the column of each query's positive d+; `negative_BM` (bool) is true where a passage of the
-    batch is a negative n of the query: not its positive, nor a passage that is relevant to it. Vectors of length 1 make
-    the dot product a cosine. Used by retriever 1 and 2, and beside the KL term by the distilled retriever.
+    `form` is a row of `FORMS`. "simlm" is SimLM eq. 3, which sums phi(q, n) + phi(d+, n). "plain" is the softmax over
+    q . p alone (CDMAE eq. 10 with in-batch negatives). "simlm_code" is the loss in the code of SimLM's authors.
+    `positive_B` (int64) is the column of each query's positive d+. `negative_BM` (bool) is true where a passage of the
+    batch is a negative n of the query: neither its positive nor another relevant passage. With vectors of length 1 the
+    dot product is a cosine. Retrievers 1 and 2 use this loss; the distilled retriever adds it to the KL term.
     """
     batch = Batch(queries_BD, passages_MD, passages_MD[positive_B], positive_B, negative_BM)
     blocks = [(scores / temperature, negative) for scores, negative in (BLOCKS[name](batch) for name in FORMS[form])]
@@ -60,7 +60,7 @@ def _query_passage(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _positive_passage(batch: Batch) -> tuple[Tensor, Tensor]:
-    """d+ . n, where n is a negative of d+'s query."""
+    """d+ . n, where n is a negative of the query of d+."""
     return batch.positives_BD @ batch.passages_MD.T, batch.negative_BM
 
 
@@ -90,6 +90,5 @@ BLOCKS: Mapping[str, Callable[[Batch], tuple[Tensor, Tensor]]] = {
     "query_query": _query_query,
     "positive_positive": _positive_positive,
 }
-"""Scores with a row for each query, [B, M] or [B, B], and which of them are negatives. Nothing that is right is one:
-a right answer and its query, two answers to one query and two queries of one answer are left out of every block, and so
-is each text beside itself."""
+"""Scores with a row for each query, [B, M] or [B, B], and which of them are negatives. Every block leaves out a query
+with its own answer, two answers to one query, two queries with a common answer, and each text with itself."""

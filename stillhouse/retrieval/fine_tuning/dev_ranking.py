@@ -1,7 +1,7 @@
 """How well a model ranks dev queries: their positives among the best negatives of a real ranking.
 
-It is what trainings and averages of weights are chosen by. A loss over a few drawn candidates may fall while the
-ranking of all of them gets worse.
+Training steps and averages of weights are chosen by this. A loss over a few drawn candidates may fall while the ranking
+of all of them gets worse.
 
 Shapes: Q dev queries, K candidates of each, P pairs of a query and a candidate, R distinct candidates.
 """
@@ -23,27 +23,27 @@ from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.settings import RANKINGS
 
 CUTOFF = 10
-"""The ranks that the measures look at."""
+"""The cutoff of the measures."""
 SAMPLE = 2**33
-"""The second part of the seed of a sample of dev queries, which no epoch reaches."""
+"""The second part of the seed of a sample of dev queries; larger than any epoch."""
 
 
 def signal(metric: str) -> str:
-    """What a measure, by its name in settings ("rr10"), is called among the signals of a training."""
+    """The signal's name for a measure that settings call, for example, "rr10"."""
     return DEV + RANKINGS[metric]
 
 
 def sample(count: int, size: int, seed: int) -> NDArray[np.int64]:
-    """`size` of the numbers 0..count-1, ascending, drawn from the seed; a smaller sample is part of a larger one."""
+    """Draw `size` of the numbers 0..count-1 from the seed, ascending; a larger sample contains every smaller one."""
     order = np.random.default_rng([seed, SAMPLE]).permutation(count)
     return np.sort(order[:size])
 
 
 @dataclass(frozen=True)
 class DevCandidates:
-    """Dev queries and their candidates: rows of passages, the positives and then negatives, padded with -1.
+    """Dev queries and their candidates: rows of passages, positives before negatives, padded with -1.
 
-    `qrels` has `query_id`, `passage_id` (the row, int32) and `relevance`: all positives of these queries.
+    `qrels` has `query_id`, `passage_id` (the row, int32) and `relevance` of all positives of these queries.
     """
 
     query_ids: NDArray[np.object_]
@@ -53,9 +53,9 @@ class DevCandidates:
 
     @classmethod
     def of(cls, sampler: GroupSampler, queries_Q: NDArray[np.int64], depth: int) -> DevCandidates:
-        """Those of some queries of the sampler's split, dev: all positives and the best `depth` negatives of each.
+        """All positives and the best `depth` negatives of some queries of a dev sampler.
 
-        Raises `InputError` for negatives that are right answers or no passages.
+        Raises `InputError` for negatives that are right answers or not passages of the corpus.
         """
         ids = sampler.query_ids[queries_Q]
         counts_Q = np.diff(sampler.offsets)[queries_Q]
@@ -79,28 +79,28 @@ class DevCandidates:
         return len(self.query_ids)
 
     def take(self, places_B: NDArray[np.int64]) -> DevCandidates:
-        """Some of the queries."""
+        """The candidates of some of the queries."""
         ids = self.query_ids[places_B]
         judged = self.qrels[self.qrels["query_id"].isin(ids)]
         return DevCandidates(ids, self.texts[places_B], self.rows_QK[places_B], judged)
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Every query with every candidate: the query's number and the passage's row, [P] each, query by query."""
+        """Every query with each of its candidates: query numbers and passage rows, [P] each, query by query."""
         query_P, column_P = np.nonzero(self.rows_QK >= 0)
         return query_P, self.rows_QK[query_P, column_P]
 
     @property
     def passages(self) -> NDArray[np.int32]:
-        """The rows [R] of all candidates, ascending, each once."""
+        """The distinct rows [R] of all candidates, ascending."""
         return np.unique(self.rows_QK[self.rows_QK >= 0])
 
     def measured(self, scores_P: NDArray[np.float32]) -> Mapping[str, float]:
-        """RR@10 and nDCG@10, means over the queries, of the ranking by the scores of `pairs()`.
+        """Mean RR@10 and nDCG@10 over the queries, ranked by the scores of `pairs()`.
 
-        Equal scores stand in corpus order. Raises `FloatingPointError` for a score that is no finite number.
+        Ties are in corpus order. Raises `FloatingPointError` for a score that is not finite.
         """
         if not np.isfinite(scores_P).all():
-            raise FloatingPointError("a dev query's score is no finite number; train with a lower learning rate")
+            raise FloatingPointError("a dev query's score is not finite; train with a lower learning rate")
         scores_QK = np.zeros(self.rows_QK.shape, dtype=np.float32)
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]

@@ -1,8 +1,8 @@
-"""The scores of dev queries' candidates by a model in training, shared by its processes.
+"""The scores of dev queries' candidates by a model in training, computed jointly by its processes.
 
-What is computed together depends on the texts alone, so that any number of processes give the same scores.
+Batches depend on the texts alone, so the scores do not depend on the number of processes.
 
-Shapes: N texts or pairs, W numbers of each, P pairs of a query and a candidate, R distinct passages, D width.
+Shapes: N texts or pairs, W numbers per text, P pairs of a query and a candidate, R distinct passages, D width.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from stillhouse.training.processes import add_up, own_parts
 
 BATCH_TOKENS = 8192
 TEXTS_AT_ONCE = 16_384
-"""Texts that are tokenized together."""
+"""Texts tokenized together."""
 PAIRS_AT_ONCE = 1 << 16
-"""Pairs whose vectors are multiplied together."""
+"""Pairs scored together."""
 WHAT = "ranking dev queries"
 
 
 Texts = NDArray[np.object_]
 Compute = Callable[[NDArray[np.int64]], Tensor]
-"""From some rows of what was tokenized together to their results, [rows] or [rows, W]."""
+"""Computes the results of some rows of a tokenized part, [rows] or [rows, W]."""
 
 
 def retriever_scores(
     candidates: DevCandidates, queries_QD: NDArray[np.float32], passages_RD: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The inner products [P] of `candidates.pairs()`, in fp32, of the vectors of its queries and of its `passages`."""
+    """The inner products [P], in fp32, of `candidates.pairs()`, from the vectors of its queries and its `passages`."""
     query_P, row_P = candidates.pairs()
     place_P = np.searchsorted(candidates.passages, row_P)
     parts = [
@@ -53,7 +53,7 @@ def retriever_scores(
 def score_by_retriever(
     encoder: BiEncoder, candidates: DevCandidates, passages: TextFile | Texts, context: Context
 ) -> NDArray[np.float32]:
-    """The scores of `candidates.pairs()` by an encoder in evaluation mode, under the training's autocast."""
+    """Score `candidates.pairs()` with an encoder in evaluation mode, under the training's autocast."""
     device = context.torch_device()
     rows_R = candidates.passages
     total = len(candidates) + len(rows_R)
@@ -74,7 +74,7 @@ def score_by_retriever(
 def score_by_reranker(
     model: CrossEncoder, candidates: DevCandidates, passages: TextFile | Texts, context: Context
 ) -> NDArray[np.float32]:
-    """The scores of `candidates.pairs()` by a cross-encoder in evaluation mode, under the training's autocast."""
+    """Score `candidates.pairs()` with a cross-encoder in evaluation mode, under the training's autocast."""
     device = context.torch_device()
     query_P, row_P = candidates.pairs()
     with context.bar(WHAT, len(row_P), "pair") as bar:
@@ -93,7 +93,7 @@ def _shared(
     device: torch.device,
     bar: Any,
 ) -> NDArray[np.float32]:
-    """Results float32 [N, W], each batch by one process; `tokenized(numbers)` gives lengths, and what computes rows."""
+    """Results float32 [N, W]. One process computes each batch; `tokenized(numbers)` gives lengths and a `Compute`."""
     out_NW = np.empty((count, width), dtype=np.float32)
     for part in chunks(count, TEXTS_AT_ONCE):
         lengths, compute = tokenized(part)

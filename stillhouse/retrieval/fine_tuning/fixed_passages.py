@@ -1,8 +1,9 @@
-"""Passages whose vectors stay as an index holds them, and the loss of queries that are ranked among them.
+"""The loss of queries against the fixed passage vectors of an index.
 
-A step of training costs its queries and a matrix product, so that all passages of an index can be negatives, or as many
-of them as `at_once` says. It trains a query tower alone (`query_training`), and it is what ties new queries to an
-older index (backward-compatible training, Shen et al. 2020, "Towards Backward-Compatible Representation Learning").
+A training step encodes only its queries and computes one matrix product, so all passages of an index, or up to
+`at_once` of them, can be negatives. `query_training` uses this to train a query tower alone. It also ties new queries
+to an older index (backward-compatible training, Shen et al. 2020, "Towards Backward-Compatible Representation
+Learning").
 
 Shape suffixes: B queries, N passages of a step, P pairs of a query and a passage, D width.
 """
@@ -25,25 +26,25 @@ from stillhouse.retrieval.mining.relevance import never_negative
 from stillhouse.retrieval.models.pooling import normalized
 
 AT_ONCE = 262_144
-"""Passages of an index that queries are ranked among in a step, unless a setting says otherwise."""
+"""The default number of passages that a step ranks its queries among."""
 RUN = 4096
-"""Passages that stand side by side in a sample: read together, as they lie on the disk."""
+"""Consecutive passages of a sample, read from the disk together."""
 SAMPLES = 2**34
-"""The second part of the seed of a step's sample, which no epoch reaches."""
+"""The second part of the seed of a step's sample; larger than any epoch."""
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Places [P] of queries in a batch, and of each a passage [P]: its row in the corpus, or its column in a step."""
+"""Places [P] of queries in a batch, and a passage [P] for each: its row in the corpus or its column in a step."""
 
 
 @dataclass(frozen=True)
 class RowLists:
-    """Some passages of every query: those of query i are `rows[offsets[i]:offsets[i + 1]]`."""
+    """Some passages of every query; query i has `rows[offsets[i]:offsets[i + 1]]`."""
 
     offsets: NDArray[np.int64]
     rows: NDArray[np.int32]
 
     def pairs(self, queries_B: NDArray[np.int64]) -> Pairs:
-        """Those of some queries, each with its place among them."""
+        """The passages of some queries, each with the query's place in `queries_B`."""
         counts_B = self.offsets[queries_B + 1] - self.offsets[queries_B]
         place_P = np.repeat(np.arange(len(queries_B)), counts_B)
         inside_P = np.arange(len(place_P)) - np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
@@ -52,8 +53,9 @@ class RowLists:
 
 @dataclass(frozen=True)
 class Targets:
-    """What the queries of a step are ranked among: vectors [N, D], `rows_N` of the corpus in ascending order, and
-    columns that are right answers and columns that are no negatives (`right` are among these)."""
+    """The passages that a step ranks its queries among: vectors [N, D] and their corpus rows `rows_N`, ascending.
+
+    `right` marks right answers. `never_negative` marks passages that are not negatives; it includes `right`."""
 
     vectors_ND: Tensor
     rows_N: NDArray[np.int64]
@@ -61,15 +63,15 @@ class Targets:
     never_negative: Pairs
 
     def columns(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Where passages of the step stand in it."""
+        """The columns of passages, given by row, that belong to the step."""
         return np.searchsorted(self.rows_N, rows)
 
 
 class FixedPassages:
-    """The vectors of an index, and which are right answers to the queries of `query_ids`, which have some each.
+    """The vectors of an index, and the right answers to the queries `query_ids`, each of which has at least one.
 
-    Of an index of more than `at_once` passages a step has a sample, drawn from (seed, step) alone, beside the right
-    answers and what it is asked to hold. Vectors are fp32 whatever the kind of index, and a flat one stays on the disk.
+    If an index has more than `at_once` passages, each step draws a sample from (seed, step) alone and adds the right
+    answers and the rows that it is asked to hold. Vectors are fp32 for every kind of index; a flat index stays on disk.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class FixedPassages:
         return self._index.width
 
     def targets(self, queries_B: NDArray[np.int64], step: int, held: NDArray[np.integer] | None = None) -> Targets:
-        """What some queries, by their numbers, are ranked among in a step. `held` are rows that it has to hold."""
+        """The passages that a step ranks some queries among. It includes the rows `held`."""
         right, never = self._right.pairs(queries_B), self._never_negative.pairs(queries_B)
         if self._whole_ND is not None:
             return Targets(self._whole_ND, np.arange(len(self._index)), right, never)
@@ -122,11 +124,11 @@ class FixedPassages:
 
 
 def cut_to_index(queries_BD: Tensor, width: int, normalize: bool) -> Tensor:
-    """Queries' vectors as an index of a width compares them, as `vector_index.cut` makes them without gradients."""
+    """Cut query vectors to an index's width, like `vector_index.cut` but with gradients."""
     if width > queries_BD.shape[1]:
         raise InputError(
-            f"the index has vectors of width {width} and the model's have {queries_BD.shape[1]}: it was made by "
-            "another model; run `stillhouse index` with the one that this training starts from"
+            f"the index has vectors of width {width}, but the model's have width {queries_BD.shape[1]}: another model "
+            "made it; run `stillhouse index` with the model that this training starts from"
         )
     if width == queries_BD.shape[1]:
         return queries_BD
@@ -134,11 +136,11 @@ def cut_to_index(queries_BD: Tensor, width: int, normalize: bool) -> Tensor:
 
 
 def fixed_passages_loss(scores_BN: Tensor, right: Pairs, never_negative: Pairs) -> Tensor:
-    """-log e^s(q, d+) / (e^s(q, d+) + sum over negatives n of e^s(q, n)), the mean over a query's right answers d+, and
-    of that the mean over the queries.
+    """-log e^s(q, d+) / (e^s(q, d+) + sum over negatives n of e^s(q, n)), the mean over a query's right answers d+ and
+    then over the queries.
 
-    `scores_BN` are divided by the temperature already. Negatives are all columns but those of `never_negative`, so that
-    the right answers of a query do not push one another away.
+    `scores_BN` are already divided by the temperature. All columns except `never_negative` are negatives, so the right
+    answers of a query do not push one another away.
     """
     masked_BN = scores_BN.clone()
     masked_BN[_on(never_negative, scores_BN)] = torch.finfo(scores_BN.dtype).min

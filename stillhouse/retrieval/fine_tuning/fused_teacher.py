@@ -1,4 +1,4 @@
-"""A teacher put together from several scores of the same pairs, and whether it ranks better than its student.
+"""A teacher that fuses several kinds of scores of the same pairs, and whether it ranks better than its student.
 
 Shape suffixes: N pairs, Q queries, K candidates of a query, F kinds of scores.
 """
@@ -20,7 +20,7 @@ CUTOFF = 10
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of a query and a candidate, and their scores of every kind: `query_N`, `positive_N`, `scores_NF`."""
+    """Pairs of a query and a candidate with their scores of every kind."""
 
     query_N: NDArray[np.int64]
     positive_N: NDArray[np.bool_]
@@ -33,10 +33,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class FusedTeacher:
-    """What was found on judged pairs that no kind of score was trained on.
+    """A teacher chosen on judged pairs that none of the scores was trained on.
 
-    `weights` are those of the chosen teacher. `reciprocal_ranks` is RR@10 of each kind and of their fusion, a mean over
-    `queries` queries. `student` is the kind that the teacher is to teach.
+    `weights` belong to the chosen teacher. `reciprocal_ranks` is the mean RR@10 of each kind and of their fusion over
+    `queries` queries. `student` is the kind of score that the teacher teaches.
     """
 
     chosen: str
@@ -47,18 +47,18 @@ class FusedTeacher:
 
     @property
     def ahead(self) -> bool:
-        """Whether the teacher ranks better than the student; True where there is no student to compare with."""
+        """Whether the teacher ranks better than the student; True if there is no student to compare with."""
         if self.student not in self.reciprocal_ranks:
             return True
         return self.reciprocal_ranks[self.chosen] > self.reciprocal_ranks[self.student]
 
     def scores(self, pairs: Pairs) -> NDArray[np.float32]:
-        """The teacher's score of every pair, float32 [N]; their softmax over a query's candidates is calibrated."""
+        """The teacher's score of every pair, float32 [N]; the softmax over a query's candidates is calibrated."""
         weights_F = np.array([self.weights.get(kind, 0.0) for kind in pairs.kinds])
         return (pairs.scores_NF.astype(np.float64) @ weights_F).astype(np.float32)
 
     def as_it_is(self, kind: str) -> FusedTeacher:
-        """The teacher of one kind with its raw scores, as the papers have it."""
+        """A teacher with the raw scores of one kind, as in the papers."""
         return replace(self, chosen=kind, weights={kind: 1.0})
 
     def __str__(self) -> str:
@@ -74,16 +74,16 @@ class FusedTeacher:
 
 
 def unmeasured(kind: str) -> FusedTeacher:
-    """A teacher of one kind where no judged pair says how it ranks."""
+    """A teacher of one kind whose ranking was not measured on judged pairs."""
     return FusedTeacher(kind, {kind: 1.0}, {}, RETRIEVER, 0)
 
 
 def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
-    """Fits weights on judged pairs and chooses the best teacher of them: one kind of score, or the fusion of all.
+    """Fit weights on judged pairs and choose the best teacher: one kind of score, or the fusion of all.
 
-    A teacher of one kind is scaled by its own weight, so that its softmax is calibrated too. Among equals the first of
-    `pairs.kinds` is chosen, and the fusion last. The student itself is no teacher. Raises `ValueError` where no query
-    has a positive and a negative.
+    A teacher of one kind is scaled by its own weight, which calibrates its softmax too. Ties go to the first of
+    `pairs.kinds`, and to the fusion last. The student cannot teach itself. Raises `ValueError` if no query has both a
+    positive and a negative.
     """
     candidates = {kind: [number] for number, kind in enumerate(pairs.kinds)}
     if len(pairs.kinds) > 1:
@@ -93,7 +93,7 @@ def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
     ranks: dict[str, float] = {}
     for name, columns in candidates.items():
         found_F = fit_weights(scores_QKF[:, :, columns], candidate_QK, positive_QK)
-        # Six digits: what a machine adds up in another order must not change what is taught.
+        # Six digits, so that another order of summation on another machine does not change the teacher's scores.
         weights[name] = {pairs.kinds[column]: float(f"{w:.6g}") for column, w in zip(columns, found_F)}
         fused_QK = scores_QKF[:, :, columns].astype(np.float64) @ found_F
         ranks[name] = float(_reciprocal_ranks(fused_QK, candidate_QK, positive_QK).mean())
@@ -103,7 +103,7 @@ def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
 
 
 def _grid(pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
-    """The pairs query by query: scores [Q, K, F], which places are candidates and which of these are positives."""
+    """The pairs as a grid: scores [Q, K, F], which places are candidates, and which candidates are positives."""
     _, query_N = np.unique(pairs.query_N, return_inverse=True)
     order_N = np.argsort(query_N, kind="stable")
     query_N = query_N[order_N]
@@ -121,7 +121,7 @@ def _reciprocal_ranks(
     scores_QK: NDArray[np.float64], candidate_QK: NDArray[np.bool_], positive_QK: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """RR@10 of each query's candidates by score, float64 [Q]. A tie counts against the positive."""
-    # Positives last among equals: a score that cannot tell candidates apart ranks nothing.
+    # Ties rank positives last, so a score that cannot tell candidates apart gets no credit.
     columns_QK = np.broadcast_to(np.arange(scores_QK.shape[1]), scores_QK.shape)
     place_QK = np.where(candidate_QK, columns_QK + np.where(positive_QK, scores_QK.shape[1], 0), -1)
     _, order_QK = order_by_score(scores_QK, place_QK)

@@ -1,4 +1,4 @@
-"""What the trainings of the bi-encoder and the cross-encoder share: samplers of both splits, and the loop over them.
+"""Code shared by bi-encoder and cross-encoder training: the samplers of both splits and the loop over them.
 
 Shapes: B examples of a step.
 """
@@ -29,15 +29,15 @@ from stillhouse.training.measurements import SHARE, within
 
 Drawn = TypeVar("Drawn")
 Draw = Callable[[str, np.ndarray, np.ndarray], Drawn]
-"""`draw(split, examples_B, times_B)`: all that a loss needs of the examples but the model, in another thread perhaps.
+"""`draw(split, examples_B, times_B)`: all that a loss needs except the model; it may run in another thread.
 
-`times_B` says how often each was seen before.
+`times_B` says how often each example was seen before.
 """
 GroupLoss = Callable[[str, Drawn], Tensor | Iterable[Tensor]]
-"""`loss(split, drawn)`, the mean over the examples; several losses add up to it, each to be back-propagated before the
-next is made."""
+"""`loss(split, drawn)`: the mean over the examples, or several losses that add up to it. Each of these must be
+back-propagated before the next one is computed."""
 Score = Callable[[DevCandidates], NDArray[np.float32]]
-"""`score(candidates)`, those of `candidates.pairs()` by the present model."""
+"""`score(candidates)`: the current model's scores of `candidates.pairs()`."""
 
 
 @doing("reading the hard negatives")
@@ -50,9 +50,9 @@ def open_samplers(
     context: Context,
     teacher: Teacher | None = None,
 ) -> dict[str, GroupSampler]:
-    """A sampler for train and one for dev; where there is a teacher they draw what it scored alone.
+    """Open a sampler for train and one for dev. With a teacher, they draw only the negatives that it scored.
 
-    Raises `InputError` as `GroupSampler`.
+    Raises `InputError` as `GroupSampler` does.
     """
     scores_QD = teacher.negative_scores_QD if teacher else None
     samplers = {
@@ -68,10 +68,10 @@ def open_samplers(
 
 @dataclass(frozen=True)
 class Reads:
-    """How many texts are read, or pairs by a cross-encoder; one that is trained on counts `READS_OF_TRAINING` times.
+    """The texts (pairs for a cross-encoder) that are read; one that is trained on counts `READS_OF_TRAINING` times.
 
-    `example`: a step for one of its examples. `heldout`: the held-out loss for a dev query. `passages_once`: whether a
-    passage that is ranked for several dev queries is read once.
+    `example` is per example of a step, `heldout` per dev query of the held-out loss. `passages_once` says whether a
+    passage that is ranked for several dev queries is read only once.
     """
 
     example: int
@@ -79,9 +79,9 @@ class Reads:
     passages_once: bool
 
     def measurement(self, candidates: DevCandidates | None) -> Callable[[int], int]:
-        """`reads(n)` of a measurement on n dev queries: their held-out loss and the ranking of candidates, if any.
+        """Return `reads(n)`: the reads of a measurement on n dev queries, for their held-out loss and any ranking.
 
-        Each query is taken to have as many candidates as all have on average.
+        Each query is assumed to have the average number of candidates.
         """
         if candidates is None:
             return lambda queries: queries * self.heldout
@@ -105,10 +105,10 @@ def train_on_groups(
     config: GroupTrainingConfig,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
+    """Train `model` in place on the train queries and return its curves; dev queries give the held-out loss.
 
-    A dev query is always seen as for the first time, so that every held-out loss is of the same groups. Where a ranking
-    chooses, `score` ranks the candidates of the same dev queries, and the best ranking's parameters are kept.
+    Dev groups are always drawn as if for the first time, so every held-out loss is of the same groups. If a ranking
+    chooses the step, `score` ranks the candidates of the same dev queries, and the parameters that rank best are kept.
     """
     count = len(samplers["train"])
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
@@ -125,8 +125,8 @@ def train_on_groups(
         kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
         part = made.count(last) * read(made.queries) / trained
         context.log(
-            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, after every {made.every} of {last} "
-            f"steps: {part:.1%} of what the training reads"
+            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, every {made.every} of {last} steps: "
+            f"{part:.1%} of the training's reads"
         )
         dev = dev[kept]
         candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
@@ -153,5 +153,5 @@ def train_on_groups(
 
 
 def stop_on(config: GroupTrainingConfig) -> str:
-    """The name of what the kept row of the curves is chosen by."""
+    """The name of the figure that chooses the row of the curves to keep."""
     return signal(config.metric_for_best_model) if config.metric_for_best_model in RANKINGS else HELDOUT_LOSS

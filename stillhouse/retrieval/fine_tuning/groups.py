@@ -1,4 +1,4 @@
-"""Training groups: a query, one of its positives and some of its hard negatives, by turns.
+"""Training groups: a query, one of its positives and some of its hard negatives, which take turns.
 
 Shapes: Q queries of a split, B examples of a step, N negatives of an example, K = 1 + N candidates (column 0 the
 positive), D negatives' depth, P positives of the split.
@@ -23,26 +23,26 @@ QUERIES_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Groups:
-    """Examples of one step. Where `candidate_BK` is false the row is -1: a query with too few negatives."""
+    """Examples of one step. If a query has too few negatives, `candidate_BK` is false and the row is -1."""
 
     examples_B: NDArray[np.int64]
     rows_BK: NDArray[np.int32]
     candidate_BK: NDArray[np.bool_]
     columns_BK: NDArray[np.int64]
-    """The column of `negatives/rows.npy` that each negative was drawn from; 0 under the positive."""
+    """The column of `negatives/rows.npy` that each negative was drawn from; 0 for the positive."""
     positive_B: NDArray[np.int64]
     """The place of each positive in the split's list of positives."""
 
 
 class GroupSampler:
-    """Draws groups for the queries of a split; a draw depends on (seed, query, which time it is seen) alone.
+    """Draws groups for the queries of a split. A draw depends only on the seed, the query and how often it was seen.
 
-    A query's best `depth` negatives are put into a random order of its own; each time it is seen, the next `count` of
-    them are drawn, and after the last the first again (`rotation`). Its positives take turns too. Where a teacher's
-    `scores_QD` are given (float32, aligned with the negatives, NaN for none), only scored negatives are drawn.
+    Each query shuffles its best `depth` negatives once. Each time it is seen it draws the next `count` of them, and it
+    starts over after the last (`rotation`). Its positives take turns too. With a teacher's `scores_QD` (float32,
+    aligned with the negatives, NaN for none), only scored negatives are drawn.
 
     Raises `InputError` for an empty split, for queries that the negatives do not cover, for negatives that are right
-    answers or no passages, and for a query of whose negatives fewer are scored than are drawn.
+    answers or not passages of the corpus, and for a query with fewer scored negatives than are drawn.
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class GroupSampler:
         return len(self.texts)
 
     def without_negatives(self) -> int:
-        """How many queries have no negative at all; they are trained on in-batch negatives alone."""
+        """How many queries have no hard negatives; they train on in-batch negatives alone."""
         return self._without_negatives
 
     def unscored(self) -> int:
-        """How many negatives within the depth are never drawn, because the teacher did not score them."""
+        """How many negatives within the depth are never drawn because the teacher did not score them."""
         return self._unscored
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Groups:
-        """The groups of `examples_B` (query numbers within the split), each seen for the `times_B`-th time, from 0."""
+        """The groups of `examples_B` (query numbers in the split), which were seen `times_B` times before."""
         positive_B = self.offsets[examples_B] + self._positive_turn(examples_B, times_B)
         rows_BD, allowed_BD = self._candidates(examples_B)
         queries_B = self.query_numbers_Q[examples_B]
@@ -108,27 +108,27 @@ class GroupSampler:
         return Groups(examples_B, rows_BK, rows_BK >= 0, columns_BK, positive_B)
 
     def relevant(self, examples_B: NDArray[np.int64], rows_M: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether each passage of `rows_M` is a right answer to each query (`never_negative`), [B, M]."""
+        """Whether each passage of `rows_M` answers each query (`never_negative`), [B, M]."""
         return self._answers.hold(examples_B[:, None], rows_M[None, :])
 
     def best_negatives(self, examples_B: NDArray[np.int64], depth: int) -> NDArray[np.int32]:
         """The rows of each query's best negatives, scored by a teacher or not, best first, padded with -1: [B, depth].
 
-        There are fewer columns where no query has as many. Raises `InputError` as the sampler itself.
+        There are fewer columns if the negatives are not as deep. Raises `InputError` as the sampler does.
         """
         rows_BD = np.asarray(self._rows_QD[self.query_numbers_Q[examples_B], :depth])
         self._refuse_wrong(examples_B, rows_BD)
         return rows_BD
 
     def _positive_turn(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which of its positives each example has, from 0."""
+        """The number of the positive whose turn it is for each example, from 0."""
         available_B = np.diff(self.offsets)[examples_B]
         allowed_BP = np.arange(int(available_B.max(initial=1))) < available_B[:, None]
         queries_B = self.query_numbers_Q[examples_B]
         return rotation.turn(allowed_BP, queries_B, times_B, 1, self._seed, rotation.POSITIVES)[0][:, 0]
 
     def _candidates(self, examples_B: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """The rows of the best negatives and which of them may be drawn, [B, D]."""
+        """The rows of the best negatives, and which of them may be drawn, [B, D]."""
         numbers_B = self.query_numbers_Q[examples_B]
         rows_BD = np.asarray(self._rows_QD[numbers_B, : self._depth])
         allowed_BD = rows_BD >= 0
@@ -137,7 +137,7 @@ class GroupSampler:
         return rows_BD, allowed_BD
 
     def _check(self) -> None:
-        """Reads every negative once, some queries at a time: refuses wrong ones and counts what is said of them."""
+        """Read every negative once, in blocks of queries; refuse wrong ones and count the missing and unscored."""
         for examples_B in self._blocks():
             rows_BD, allowed_BD = self._candidates(examples_B)
             self._refuse_wrong(examples_B, rows_BD)
@@ -146,24 +146,24 @@ class GroupSampler:
                 place = int(np.argmax(drawn_B < np.minimum(available_B, self._count)))
                 raise InputError(
                     f"the teacher scored {drawn_B[place]} of the best {self._depth} negatives of query "
-                    f"{self.query_ids[examples_B[place]]!r}, and {self._count} are drawn; raise --negatives-scored "
+                    f"{self.query_ids[examples_B[place]]!r}, but {self._count} are drawn; raise --negatives-scored "
                     "(or --depth) of `stillhouse score-pairs`, or lower negatives_per_query of this training"
                 )
             self._without_negatives += int((available_B == 0).sum())
             self._unscored += int((available_B - drawn_B).sum())
 
     def _refuse_wrong(self, examples_B: NDArray[np.int64], rows_BD: NDArray[np.int32]) -> None:
-        """Refuses negatives that are no passages and those that are right answers."""
+        """Refuse negatives that are not passages of the corpus or that are right answers."""
         if rows_BD.max(initial=-1) >= self.corpus.passage_count:
-            raise InputError("the negatives name passages that the corpus has not; make them again with this corpus")
+            raise InputError("the negatives name passages that the corpus lacks; make them again with this corpus")
         wrong_BD = self._answers.hold(examples_B[:, None], rows_BD)
         if wrong_BD.any():
             place, column = np.argwhere(wrong_BD)[0]
             passage = self.corpus.passage_ids[rows_BD[place, column]].item()
             query = self.query_ids[examples_B[place]]
             raise InputError(
-                f"passage {passage!r} is a right answer to {self._split} query {query!r} and stands among its "
-                "negatives; make them again by `stillhouse bm25` or `stillhouse mine`"
+                f"passage {passage!r} answers {self._split} query {query!r} but is among its negatives; "
+                "make them again with `stillhouse bm25` or `stillhouse mine`"
             )
 
     def _blocks(self) -> Iterator[NDArray[np.int64]]:

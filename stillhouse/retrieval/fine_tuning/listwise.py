@@ -1,4 +1,4 @@
-"""The listwise loss of the cross-encoder (SimLM eq. 4), and how far two passes with dropout disagree (R-Drop).
+"""The listwise loss of the cross-encoder (SimLM eq. 4), and the disagreement of two passes with dropout (R-Drop).
 
 Shape suffixes: B queries, K candidates of a query, the positive first.
 """
@@ -10,9 +10,10 @@ from torch import Tensor
 
 
 def listwise_loss(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
-    """-log softmax of the score of column 0, the positive, among the query's candidates (SimLM eq. 4); mean of queries.
+    """-log softmax of the positive's score (column 0) over the query's candidates (SimLM eq. 4); mean of queries.
 
-    Candidates where `candidate_BK` is false are padding. In `contrastive_loss` other queries' candidates count too.
+    Candidates where `candidate_BK` is false are padding. Unlike here, `contrastive_loss` counts other queries'
+    candidates too.
     """
     nothing = torch.finfo(scores_BK.dtype).min
     return -scores_BK.masked_fill(~candidate_BK, nothing).log_softmax(dim=1)[:, 0].mean()
@@ -21,7 +22,7 @@ def listwise_loss(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
 def disagreement(one_BK: Tensor, other_BK: Tensor, candidate_BK: Tensor) -> Tensor:
     """(KL(p || q) + KL(q || p)) / 2 of the softmax of two passes over each query's candidates; mean of queries.
 
-    R-Drop (Liang et al. 2021, eq. 2), which the code of SimLM adds to the listwise loss of its re-ranker.
+    This is R-Drop (Liang et al. 2021, eq. 2); the code of SimLM adds it to the listwise loss of its re-ranker.
     Candidates where `candidate_BK` is false are padding.
     """
     nothing = torch.finfo(one_BK.dtype).min

@@ -1,8 +1,8 @@
-"""Training the query tower alone: passages keep the vectors that an index holds, and all of them are negatives.
+"""Training the query tower alone: passages keep their vectors in an index, and all of them can be negatives.
 
-A step encodes its queries and multiplies them with the index. With a teacher, the loss is that of distillation
-(SimLM eq. 5): KL over a query's candidates, and alpha times the loss over the index. The dev queries are ranked in the
-whole index, and the tower that ranks them best is kept, which may be the one of the start.
+A step encodes its queries and multiplies them with the index. With a teacher, the loss is the distillation loss
+(SimLM eq. 5): KL over a query's candidates plus alpha times the loss over the index. The dev queries are ranked in the
+whole index, and the tower that ranks them best is kept; it may be the initial one.
 
 Shape suffixes: B queries of a step, Q queries, N passages of a step, K candidates of a query, D width.
 """
@@ -46,7 +46,7 @@ BOOTSTRAP, FLIPS = 2000, 10_000
 
 @dataclass(frozen=True)
 class Drawn:
-    """Queries of a step by their numbers, what they are ranked among, and a teacher's scores of their candidates."""
+    """The numbers of a step's queries, the passages they are ranked among, and the groups that a teacher scored."""
 
     queries_B: NDArray[np.int64]
     targets: Targets
@@ -54,7 +54,7 @@ class Drawn:
 
 
 class QueryLoss:
-    """The loss of some train or dev queries against an index."""
+    """The loss of train or dev queries against an index."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class QueryLoss:
         self._device = device
 
     def draw(self, queries_B: NDArray[np.int64], times_B: NDArray[np.int64], step: int) -> Drawn:
-        """Queries that were each seen `times_B` times before, with the passages of a step."""
+        """Draw the passages of a step for queries that were seen `times_B` times before."""
         groups = self._sampler.draw(queries_B, times_B) if self._sampler else None
         held = groups.rows_BK[groups.candidate_BK] if groups else None
         return Drawn(queries_B, self._passages.targets(queries_B, step, held), groups)
@@ -104,7 +104,7 @@ class DevRanking:
     def __init__(self, encoder: BiEncoder, index: VectorIndex, corpus: Corpus, size: int | None, seed: int) -> None:
         judged = JudgedQueries(corpus)
         if not len(judged):
-            raise InputError("the corpus has no judged dev queries to choose by; ingest with a dev_fraction above 0")
+            raise InputError("the corpus has no judged dev queries to choose with; ingest with a dev_fraction above 0")
         kept = sample(len(judged), size or len(judged), seed)
         self._encoder, self._index = encoder, index
         self._ids = np.array(judged.query_ids, dtype=object)[kept]
@@ -123,18 +123,18 @@ class DevRanking:
         return len(self._ids)
 
     def vectors(self, device: torch.device) -> NDArray[np.float32]:
-        """The queries' vectors [Q, D] as the index compares them, by the tower as it stands."""
+        """The queries' vectors [Q, D] from the current tower, cut to the index's width."""
         out_QD = np.empty((len(self), self._index.width), np.float32)
         for rows in length_batches(self._texts.lengths(), BATCH_TOKENS):
             made_BD = self._encoder(*self._texts.batch(rows, device), "query").float()
             made_BD = cut_to_index(made_BD, self._index.width, self._encoder.settings.normalize)
             out_QD[rows] = made_BD.cpu().numpy()
         if not np.isfinite(out_QD).all():
-            raise FloatingPointError("a dev query's vector is no finite number; train with a lower learning rate")
+            raise FloatingPointError("a dev query's vector is not finite; train with a lower learning rate")
         return out_QD
 
     def measured(self, device: torch.device) -> pd.DataFrame:
-        """RR@10 and nDCG@10 of every query, float64, indexed by its id."""
+        """RR@10 and nDCG@10 of every query, float64, indexed by query id."""
         rows_QK, _ = self._index.search(self.vectors(device), CUTOFF)
         measures = [ir_measures.parse_measure(name) for name in RANKINGS.values()]
         return per_query_of_rows(self._qrels, self._ids, rows_QK, measures)
@@ -142,7 +142,7 @@ class DevRanking:
 
 @dataclass(frozen=True)
 class QueryTraining:
-    """The curves of a training, and what it gained on the dev queries, by the means of start and end."""
+    """The curves of a training, the mean dev figures at start and end, and the gain between them."""
 
     rows: list[CurveRow]
     start: Mapping[str, float]
@@ -152,12 +152,12 @@ class QueryTraining:
 
     @property
     def measure(self) -> str:
-        """What chose, by its name in ir_measures."""
+        """The ir_measures name of the measure that chose the step."""
         return RANKINGS[self.metric]
 
     @property
     def stop_on(self) -> str:
-        """What chose, by its name in the curves."""
+        """The curves' name of the measure that chose the step."""
         return signal(self.metric)
 
     @property
@@ -166,7 +166,7 @@ class QueryTraining:
 
     @property
     def helps(self) -> bool:
-        """Whether dev shows it: the 95 % interval of the paired difference lies above 0."""
+        """Whether the 95 % interval of the paired difference on dev lies above 0."""
         return self.gain.low > 0
 
 
@@ -179,16 +179,16 @@ def train_query_tower(
     config: QueryTrainingConfig,
     context: Context,
 ) -> QueryTraining:
-    """Trains the query tower of `encoder`, which has one of its own, in place; nothing else of it changes.
+    """Train the separate query tower of `encoder` in place; the rest of the encoder does not change.
 
-    `index` holds the passages' vectors by its passage tower. Raises `InputError` for an index of other passages or of
-    another width, for a corpus without train queries or judged dev queries, and for a teacher without its negatives.
+    `index` holds the passages' vectors from its passage tower. Raises `InputError` for an index of other passages or
+    of another width, for a corpus without train queries or judged dev queries, and for a teacher without negatives.
     """
     assert "query" in encoder.towers, "the queries share the passages' tower"
     check_index(index, corpus)
     check_width(encoder, index)
     if teacher is not None and negatives is None:
-        raise InputError("a teacher's scores are of negatives; give --negatives too, those that it scored")
+        raise InputError("a teacher needs the negatives that it scored; give them as --negatives")
     device = context.torch_device()
     losses = {}
     for split in ("train", "dev"):
@@ -222,13 +222,14 @@ def train_query_tower(
         total = 0.0
         for places in chunks(len(measured_on), config.batch_size):
             part = measured_on[places]
-            # The first passages of a sample are those of step 0, so that every held-out loss is against the same.
+            # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
             total += len(part) * float(of_dev(of_dev.draw(part, np.zeros_like(part), 0)))
         return total / len(measured_on)
 
     def ranking() -> Mapping[str, float]:
-        means = dev.measured(device).mean()
-        return {signal(name): float(means[measure]) for name, measure in RANKINGS.items()}
+        # The chosen metric alone: the report marks the step where the curve's ranking is best.
+        metric = config.metric_for_best_model
+        return {signal(metric): float(dev.measured(device).mean()[RANKINGS[metric]])}
 
     def values() -> pd.DataFrame:
         encoder.to(device).eval()

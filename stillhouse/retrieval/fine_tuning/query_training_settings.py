@@ -11,29 +11,25 @@ from stillhouse.training.settings import TrainingConfig, patience_setting
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTrainingConfig(TrainingConfig):
-    """The loss over an index, what chooses the step that is kept, and what is drawn for a teacher."""
+    """The loss over an index, how the kept step is chosen, and the negatives drawn for a teacher."""
 
-    temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
+    temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
     passages_at_once: int = setting(
         262_144,
-        "passages that are negatives in a step: the whole index where it holds no more, else as many of it, drawn anew "
-        "in each step, beside the hard negatives that are given",
+        "passages used as negatives in a step: the whole index if it is no larger, else a new sample of this size in "
+        "each step; hard negatives are added",
         minimum=1,
     )
-    negatives_per_query: int = setting(
-        15, "with negatives alone: hard negatives drawn for a query each time it is seen", minimum=0
-    )
-    negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
-    alpha: float = setting(
-        0.2, "with a teacher alone: weight of the loss over the index beside the teacher's", minimum=0
-    )
+    negatives_per_query: int = setting(15, "only with negatives: hard negatives drawn per query and epoch", minimum=0)
+    negatives_depth: int = setting(200, "draw them from this many best ones", minimum=1)
+    alpha: float = setting(0.2, "only with a teacher: weight of the loss over the index", minimum=0)
     metric_for_best_model: str = setting(
         "ndcg10",
-        "what chooses the step that is kept, of dev queries ranked in the whole index: rr10, ndcg10; the start is kept "
-        "where no step ranks them better",
+        "keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep the start if no step "
+        "is better",
         choices=tuple(RANKINGS),
     )
     patience: int | None = patience_setting()
     eval_queries: int | None = setting(
-        None, "measure on at most this many dev queries, a sample drawn from the seed; null = all", minimum=1
+        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1
     )

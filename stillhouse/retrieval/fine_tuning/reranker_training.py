@@ -1,4 +1,4 @@
-"""Training the cross-encoder: by the listwise loss (SimLM eq. 4), or by binary cross-entropy of each pair.
+"""Training the cross-encoder with the listwise loss (SimLM eq. 4) or with the binary cross-entropy of each pair.
 
 Shape suffixes: B queries, K candidates of a query, column 0 its positive.
 """
@@ -30,13 +30,12 @@ from stillhouse.training.batches import chunks
 from stillhouse.training.measurements import READS_OF_TRAINING
 
 LOSSES = {"listwise": listwise_loss, "bce": binary_cross_entropy}
-"""The losses of a query's scores, by their names in settings."""
+"""The losses of a query's scores by their names in settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Which candidates a query has. With `forward` this many are drawn and the hardest `negatives` of them trained
-    on."""
+    """Which candidates a query gets. With `forward`, that many are drawn and the hardest `negatives` of them train."""
 
     negatives: int
     forward: int | None = None
@@ -45,21 +44,21 @@ class Drawing:
 
 @dataclass(frozen=True)
 class DrawnPairs:
-    """The candidates of some queries as tokens: `number_BK` is each one's among `pairs`, -1 where there is none."""
+    """The candidates of some queries as tokens. `number_BK` is each candidate's number among `pairs`, or -1."""
 
     pairs: PairTexts
     number_BK: np.ndarray
 
 
 class RerankerLoss:
-    """The loss of the examples of a split, as parts that add up to it: each has the queries of some pairs.
+    """The loss of a split's examples, in parts of some queries each that add up to it.
 
-    `loss(split, loss.draw(split, examples_B, times_B))`.
+    Call it as `loss(split, loss.draw(split, examples_B, times_B))`.
 
-    `of_scores(scores_BK, candidate_BK)` is the loss of the queries of a part, a mean over them: `listwise_loss` or
-    `binary_cross_entropy`. In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the
-    mean of both losses plus `r_drop` times their `disagreement`. `mini_batch_size` bounds a part, which has one
-    query at least.
+    `of_scores(scores_BK, candidate_BK)` is the mean loss of a part's queries: `listwise_loss` or
+    `binary_cross_entropy`. With `r_drop` > 0, training reads every pair twice with different dropout, and the loss is
+    the mean of both losses plus `r_drop` times their `disagreement`. `mini_batch_size` limits the pairs of a part,
+    which has at least one query.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class RerankerLoss:
             yield loss * (len(part) / len(number_BK))
 
     def _hardest(self, drawn: DrawnPairs) -> np.ndarray:
-        """The pair of the positive, and those of the negatives that the model, without dropout, scores highest."""
+        """The positive's pair, and the pairs of the negatives that the model scores highest without dropout."""
         scores_BK = torch.empty(drawn.number_BK.shape, device=self._device)
         self._model.eval()
         with torch.no_grad():
@@ -123,7 +122,7 @@ class RerankerLoss:
         return chunks(queries, max(1, self._pairs_at_once // candidates) if self._pairs_at_once else queries)
 
     def _pairs(self, pairs: PairTexts, number_BK: np.ndarray) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
-        """The tensors of some pairs, and which candidates they are."""
+        """The tensors of some pairs, and which candidates are pairs."""
         known_BK = number_BK >= 0
         return pairs.batch(number_BK[known_BK], self._device), torch.from_numpy(known_BK).to(self._device)
 
@@ -142,10 +141,10 @@ def train_reranker(
     context: Context,
     loss_name: str = "listwise",
 ) -> list[CurveRow]:
-    """Trains `model` in place on the train queries and returns its curves; dev queries choose what is kept of it.
+    """Train `model` in place on the train queries and return its curves; dev queries choose the step to keep.
 
-    The held-out loss is of all candidates that are drawn, read once without dropout.
-    Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the listwise loss.
+    The held-out loss covers all drawn candidates, read once without dropout. Raises `InputError` as `GroupSampler`
+    does. A query without negatives teaches nothing and adds 0 to the listwise loss.
     """
     texts = open_passage_texts(corpus, context.work)
     drawn = drawing.forward or drawing.negatives

@@ -1,6 +1,6 @@
-"""Training a bi-encoder: groups of a step become vectors, vectors become the contrastive loss, with a teacher eq. 5.
+"""Training a bi-encoder with the contrastive loss, or with SimLM eq. 5 if there is a teacher.
 
-With an older index the queries are ranked among its vectors too, which stay as they are (`fixed_passages`).
+With an older index, the queries are also ranked among its fixed vectors (`fixed_passages`).
 
 Shape suffixes: B queries, K candidates of a query, M passages of the batch, N texts of both kinds, D width.
 """
@@ -46,16 +46,16 @@ from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_l
 from stillhouse.training.measurements import READS_OF_TRAINING
 
 VectorLoss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(queries_BD, passages_MD)`, a scalar."""
+"""`loss(queries_BD, passages_MD)`: a scalar."""
 
 
 @dataclass(frozen=True)
 class DrawnGroups:
-    """Groups of a step with their texts as tokens, and what the loss knows of them.
+    """Groups of a step with tokenized texts, and the other inputs of the loss.
 
-    `places_BK` are the candidates' among the batch's passages, of which each counts once; `negative_BM` says which of
-    them are wrong for a query. `teacher_BK` are the candidates' scores and whether each is known. `old` is what the
-    queries are ranked among in an older index.
+    `places_BK` are the candidates' places among the batch's distinct passages. `negative_BM` says which passages are
+    negatives of a query. `teacher_BK` holds the candidates' scores and whether each is known. `old` are the passages
+    of an older index that the queries are ranked among.
     """
 
     queries: EncoderTexts
@@ -67,10 +67,10 @@ class DrawnGroups:
 
 
 class RetrieverLoss:
-    """The loss of one group of examples of a split: `loss.training(loss.draw(examples_B, times_B))`.
+    """The loss of some examples of a split: `loss.training(loss.draw(examples_B, times_B))`.
 
-    Every passage of the batch counts once, however often it was drawn, and is a negative of every query that it is not
-    relevant to: so neither the same passage nor another positive of a query is pushed away from it.
+    Every passage of the batch counts once, however often it was drawn, and is a negative of every query that it does
+    not answer. So no query is pushed away from any of its positives.
     """
 
     def __init__(
@@ -94,10 +94,9 @@ class RetrieverLoss:
         self._unpadded = leaves_padding_out(encoder, config.padding, device)
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
-        """The groups of some examples, each with the number of times it was seen before; nothing here needs the
-        model.
+        """The groups of some examples, which were seen `times_B` times before. Drawing does not need the model.
 
-        Of a large index, examples that are seen together again get the same sample of it again."""
+        The sample of a large index depends on the examples and times alone."""
         groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
@@ -112,16 +111,16 @@ class RetrieverLoss:
         )
 
     def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
-        """What this process back-propagates of the loss of a step (`joint_losses`)."""
+        """This process's share of a step's loss, to back-propagate (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
         return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
 
     def heldout(self, drawn: DrawnGroups) -> Tensor:
-        """The loss without gradients, the same in every process."""
+        """The loss without gradients; the same in every process."""
         return joint_loss(*self._batch(drawn, training=False))
 
     def _batch(self, drawn: DrawnGroups, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
-        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+        """The parts of a batch's queries and passages, an array for their vectors, and the loss of the vectors."""
         of_vectors = self._loss(drawn)
         count = len(drawn.queries)
 
@@ -139,7 +138,7 @@ class RetrieverLoss:
         return self._encoder(*texts.batch(rows, self._device), texts.role)
 
     def _loss(self, drawn: DrawnGroups) -> VectorLoss:
-        """The contrastive loss, or KL + alpha times it where there is a teacher (SimLM eq. 5)."""
+        """The contrastive loss or, with a teacher, KL plus alpha times the contrastive loss (SimLM eq. 5)."""
         config = self._config
         negative_BM, candidates_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
         teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
@@ -157,9 +156,9 @@ class RetrieverLoss:
         return loss
 
     def _over_widths(self, loss: VectorLoss, queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
-        """The mean of the losses of the vectors cut to each width and, for cosines, made of length 1 again.
+        """The mean loss over vectors cut to each width and, for cosines, normalized again.
 
-        Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
+        This is Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
         """
         losses = [loss(queries_BD, passages_MD)]
         for width in self._widths:
@@ -168,7 +167,7 @@ class RetrieverLoss:
         return torch.stack(losses).mean() if self._widths else losses[0]
 
     def _compatibility(self, queries_BD: Tensor, old: Targets) -> Tensor:
-        """The weighted loss of the queries against vectors of an older index, which have no gradient."""
+        """The weighted loss of the queries against the vectors of an older index, which get no gradient."""
         queries_BD = cut_to_index(queries_BD, old.vectors_ND.shape[1], self._encoder.settings.normalize)
         scores_BN = queries_BD @ old.vectors_ND.T / self._config.temperature
         return self._config.compatibility_weight * fixed_passages_loss(scores_BN, old.right, old.never_negative)
@@ -178,28 +177,26 @@ class RetrieverLoss:
 
 
 def _step_of(examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> int:
-    """A number for a batch, by which it draws its sample of an index."""
+    """A number for a batch, which seeds its sample of an index."""
     return int(np.random.default_rng([*examples_B.tolist(), *times_B.tolist()]).integers(2**31))
 
 
 def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
-    """The widths that vectors are cut to, below their own. Raises `InputError` for one that is above it."""
+    """The widths that vectors are cut to, without their full width. Raises `InputError` for a larger one."""
     widths = config.matryoshka_dims or ()
     if widths and widths[-1] > width:
-        raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have width {width}")
+        raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have only width {width}")
     return tuple(narrow for narrow in widths if narrow < width)
 
 
 def _old(
     index: VectorIndex | None, corpus: Corpus, sampler: GroupSampler, config: RetrieverConfig, device: torch.device
 ) -> FixedPassages | None:
-    """What queries of a split are tied to, where the setting asks for it."""
+    """The fixed passages for the compatibility loss of a split, or None if that loss is off."""
     if not config.compatibility_weight:
         return None
     if index is None:
-        raise InputError(
-            "compatibility_weight needs the index that queries are to fit: give --old-index, or set it to 0"
-        )
+        raise InputError("compatibility_weight needs the index that queries must fit: give --old-index, or set it to 0")
     check_index(index, corpus)
     return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
 
@@ -215,18 +212,18 @@ def train_retriever(
     context: Context,
     old_index: VectorIndex | None = None,
 ) -> list[CurveRow]:
-    """Trains `encoder` in place on the train queries and returns its curves; dev queries choose what is kept of it.
+    """Train `encoder` in place on the train queries and return its curves; dev queries choose the step to keep.
 
-    `old_index` is what `config.compatibility_weight` ties the queries to. Raises `InputError` for a split without
-    queries, where batches would hold one passage alone, and for an index of other passages.
+    `config.compatibility_weight` ties the queries to `old_index`. Raises `InputError` for a split without queries,
+    for batches of a single passage, and for an index of other passages.
     """
     texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
     train = samplers["train"]
     if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):
         raise InputError(
-            "a batch of one query without negatives teaches nothing: raise batch_size, which needs more train queries "
-            "than one, or negatives_per_query, which needs queries that have negatives"
+            "a batch of one query without negatives teaches nothing: raise batch_size (with more than one train "
+            "query), or negatives_per_query (with queries that have negatives)"
         )
     device = context.torch_device()
     losses = {

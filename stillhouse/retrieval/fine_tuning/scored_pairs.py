@@ -1,6 +1,6 @@
-"""Which pairs of a query and a passage a teacher scores, and the cross-encoder's scores of them, by one or many.
+"""The pairs of a query and a passage that a teacher scores, and the scores that one or more processes compute.
 
-Pairs are divided by whole chunks, as they are tokenized: every batch, and so every score, is that of one process alone.
+Processes share whole chunks of tokenized pairs, so every batch and every score is the same as with one process.
 Shape suffixes: Q queries, D the negatives' depth, P pairs, S pairs of a shard.
 """
 
@@ -29,9 +29,9 @@ FILE = "scores.npy"
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The pairs to score: every positive of every query, then the negatives of `scored_QD`, row by row.
+    """The pairs to score: all positives of every query, then the negatives where `scored_QD` is true, row by row.
 
-    `query_P` are places in `queries`, `rows_P` passages of the corpus; the first `positives` pairs are positives.
+    `query_P` are places in `queries`, `rows_P` passages of the corpus. The first `positives` pairs are positives.
     """
 
     queries: pd.DataFrame
@@ -75,9 +75,9 @@ def cross_encoder_scores(
     context: Context,
     config: ScoredPairsConfig,
 ) -> NDArray[np.float32] | None:
-    """The scores float32 [S] of the pairs `own`, which begin a chunk, by the cross-encoder in `folder`.
+    """Score the pairs `own`, which start at a chunk, with the cross-encoder in `folder`: float32 [S].
 
-    The processes of torchrun divide the pairs. The first gets the scores of all, the others None, once all are done.
+    The processes of torchrun share the pairs. When all are done, the first returns all scores and the others None.
     Raises as `score_pairs` does.
     """
     join(context.torch_device())
@@ -95,11 +95,11 @@ def cross_encoder_scores(
 def _logged(
     work: Path, texts_Q: NDArray[np.object_], query_P: NDArray[np.int64], rows_P: NDArray[np.int32]
 ) -> NDArray[np.float32]:
-    """The scores that another process has logged. Raises `RuntimeError` where some are missing."""
+    """The scores that another process has logged. Raises `RuntimeError` if some are missing."""
     with ScoreLog(work, list(texts_Q), query_P, rows_P) as log:
         if not log.done_P.all():
             raise RuntimeError(
-                f"{(~log.done_P).sum()} scores of another process are not in {work}: give the processes one work area"
+                f"{(~log.done_P).sum()} scores of another process are not in {work}; give all processes one work area"
             )
         return log.scores_P
 
@@ -107,7 +107,7 @@ def _logged(
 def read_scores(shares: Path, pairs: int) -> NDArray[np.float32]:
     """The scores float32 [P] of all shards that `score-shard` wrote into folders of `shares`.
 
-    Raises `InputError` where they are not `pairs` scores of every shard once.
+    Raises `InputError` unless every shard is there once and there are `pairs` scores.
     """
     folders = {path: read_manifest(path).facts for path in sorted(shares.iterdir()) if path.is_dir()}
     by_number = sorted(folders, key=lambda path: int(folders[path]["shard"]))
@@ -115,5 +115,5 @@ def read_scores(shares: Path, pairs: int) -> NDArray[np.float32]:
     scores = [np.load(path / FILE) for path in by_number]
     found = sum(map(len, scores))
     if not folders or numbers != list(range(1, int(folders[by_number[0]]["shards"]) + 1)) or found != pairs:
-        raise InputError(f"{shares} holds {found} scores of the shards {numbers}, where {pairs} pairs are to be scored")
+        raise InputError(f"{shares} holds {found} scores of the shards {numbers}, but there are {pairs} pairs to score")
     return np.concatenate(scores)

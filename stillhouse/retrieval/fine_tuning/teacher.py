@@ -1,4 +1,4 @@
-"""A teacher's scores of positives and negatives: written by `score-pairs`, read by distillation.
+"""A teacher's scores of positives and negatives; `score-pairs` writes them and distillation reads them.
 
 Shapes: Q queries, D negatives' depth, P positives of a split, B examples, K candidates.
 """
@@ -26,7 +26,7 @@ CHOICE = "choice.json"
 
 @dataclass(frozen=True)
 class Teacher:
-    """`negative_scores_QD` is aligned with the negatives' rows (NaN: not scored); `positives` has a row a positive."""
+    """`negative_scores_QD` is aligned with the negatives' rows (NaN: not scored); `positives` has a row for each."""
 
     queries: pd.DataFrame
     negative_scores_QD: NDArray[np.float32]
@@ -48,22 +48,22 @@ class Teacher:
 
 
 def write_choice(folder: Path, found: FusedTeacher) -> None:
-    """Writes `choice.json` beside the scores: which teacher it is, and how it ranks beside its student."""
+    """Write `choice.json` next to the scores: the chosen teacher, and how it and its student rank."""
     write_json(folder / CHOICE, asdict(found) | {"ahead": found.ahead})
 
 
 def is_ahead(folder: Path) -> bool:
-    """Whether a teacher ranked the dev queries' candidates better than its student (`FusedTeacher.ahead`)."""
+    """Whether a teacher ranked the dev candidates better than its student (`FusedTeacher.ahead`)."""
     try:
         return bool(json.loads((folder / CHOICE).read_text(encoding="utf-8"))["ahead"])
     except (OSError, ValueError, KeyError):
         raise InputError(
-            f"{folder} has no {CHOICE}: it is of an earlier version; run `stillhouse score-pairs` again"
+            f"{folder} has no {CHOICE}: an earlier version made it; run `stillhouse score-pairs` again"
         ) from None
 
 
 class TeacherScores:
-    """A teacher's scores for the groups that a sampler draws, which draws scored negatives alone (`GroupSampler`)."""
+    """A teacher's scores for the groups of a sampler that draws scored negatives alone (`GroupSampler`)."""
 
     def __init__(self, teacher: Teacher, sampler: GroupSampler) -> None:
         self._numbers_Q = sampler.query_numbers_Q
@@ -76,7 +76,7 @@ class TeacherScores:
             raise InputError("the teacher lacks scores of positives; run `stillhouse score-pairs` with these negatives")
 
     def of(self, groups: Groups) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Scores float32 [B, K] and which candidates have one, [B, K]; the score elsewhere is 0."""
+        """Scores float32 [B, K] and which candidates have one, [B, K]; other scores are 0."""
         scores_BD = np.asarray(self._negative_scores_QD[self._numbers_Q[groups.examples_B]])
         scores_BK = np.take_along_axis(scores_BD, groups.columns_BK, axis=1)
         scores_BK[:, 0] = self._positive_scores_P[groups.positive_B]

@@ -1,1 +1,1 @@
-"""Vectors of a corpus, the indexes over them, and exact search."""
+"""Corpus vectors, the indexes over them, and exact search."""

@@ -1,9 +1,9 @@
-"""Encoding a corpus: what is known already is looked up, the rest is computed in blocks that are kept one by one.
+"""Encodes a corpus: known vectors are looked up, the others are computed and stored block by block.
 
-The passages to compute are sorted by their length in characters and cut into blocks. A block is tokenized, encoded and
-written, and one more is tokenized meanwhile, so that memory does not grow with the corpus and a killed run loses one.
-Several processes started by torchrun take turns at the blocks. As a text's vector does not depend on the others
-(`encoder.encode`), neither blocks nor processes nor earlier runs show in the result.
+The passages to compute are sorted by their length in characters and cut into blocks. Each block is tokenized, encoded
+and written while the next is tokenized, so memory does not grow with the corpus and a killed run loses one block. The
+processes of torchrun share every block. Since a text's vector does not depend on other texts (`encoder.encode`), the
+result does not depend on blocks, processes or earlier runs.
 """
 
 from __future__ import annotations
@@ -46,18 +46,17 @@ from stillhouse.training.ahead import Ahead
 from stillhouse.training.processes import join, wait_for_all
 
 BLOCK = 4096
-"""Passages that are tokenized, encoded and written at once."""
+"""Passages tokenized, encoded and written together."""
 
 Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
-"""The texts of some rows of the corpus, which ascend and are there once each; some texts at a time."""
+"""Gives the texts of distinct, ascending corpus rows, a part at a time."""
 
 
 @doing("computing the model's digest")
 def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
-    """The digest of what makes a text a passage's vector, 20 hexadecimal digits.
+    """The digest of everything that turns a text into a passage vector, 20 hexadecimal digits.
 
-    That is the passages' tower with its weights, the tokenizer, length, prompt, pooling, normalisation, and the
-    precision.
+    It covers the passage tower with its weights, the tokenizer, length, prompt, pooling, normalisation and precision.
     """
     tower, settings = encoder.tower("passage"), encoder.settings
     made_of = {
@@ -71,10 +70,10 @@ def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> 
 
 
 def cache_folder(model: str, config: InferenceConfig, context: Context, code: str) -> Path:
-    """Where the passages' vectors of a model are kept for later runs.
+    """The folder that caches a model's passage vectors for later runs.
 
-    Its name is the digest of `model_key` and of what else shows in a vector's last bits: the libraries, the processor
-    or GPU, on a GPU how many texts it computes at once, and `code`, the digest of Stillhouse's own code.
+    Its name is the digest of `model_key` and of everything else that can change a vector's last bits: the libraries,
+    the processor or GPU, the batch size on a GPU, and `code`, the digest of Stillhouse's own code.
     """
     device = context.torch_device()
     on_gpu = device.type == "cuda"
@@ -86,9 +85,9 @@ def cache_folder(model: str, config: InferenceConfig, context: Context, code: st
 
 @dataclass(frozen=True)
 class Encoded:
-    """The passages' embeddings, their texts' digests, and how many passages came from where.
+    """The passages' embeddings, their texts' digests, and counts of where the vectors came from.
 
-    `kept` were known from earlier runs, `resumed` from an unfinished one; `computed` texts were encoded now.
+    `kept` passages were known from earlier runs, `resumed` from an unfinished one; `computed` texts were encoded now.
     """
 
     embeddings: Embeddings
@@ -104,13 +103,13 @@ def _tensor_digest(tensor: torch.Tensor) -> str:
 
 
 def _architecture(model: Any) -> dict[str, Any]:
-    """A Transformer's configuration without what says where it came from."""
+    """A Transformer's configuration without its origin."""
     content: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
     return {name: value for name, value in content.items() if name not in ("_name_or_path", "transformers_version")}
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The digest of how a tokenizer cuts text, whatever it was last asked to truncate or pad to."""
+    """The digest of a tokenizer without its last truncation and padding."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     added = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.truncation_side]
     return digest_json([content | {"truncation": None, "padding": None}, added])
@@ -118,7 +117,7 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 
 @doing("computing the passages' digests")
 def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int32]]:
-    """The digest and the length in characters of the texts of some rows, read a part at a time."""
+    """The digests and the lengths in characters of the texts of some rows, read a part at a time."""
     digests_N, lengths_N = np.empty(len(rows), DIGEST), np.empty(len(rows), np.int32)
     begin = 0
     for part in texts(rows):
@@ -139,22 +138,22 @@ def encode_corpus(
     shards: Sequence[Path] = (),
     rows: NDArray[np.int64] | None = None,
 ) -> Encoded:
-    """The embeddings of a corpus's passages, or of `rows`, which ascend: from `shards`, what is kept, or computed now.
+    """The embeddings of a corpus's passages, or of ascending `rows`: from `shards`, from the cache, or computed now.
 
-    Vectors that are computed are kept for later runs as far as `config.cache_gib` allows; `code` is the digest of
-    Stillhouse's own code. `encode_passages` says what is raised.
+    Computed vectors are cached for later runs as far as `config.cache_gib` allows. `code` is the digest of
+    Stillhouse's own code. Raises as `encode_passages` does.
     """
     trained = encoder.settings.titles
     if trained not in ("", corpus.titles):
         context.log(
-            f"the retriever was trained on passages with `titles: {trained}`, and this corpus has `titles: "
+            f"the retriever was trained on passages with `titles: {trained}`, but this corpus has `titles: "
             f"{corpus.titles}`: it may rank worse; ingest the corpus with {trained}"
         )
     rows = np.arange(corpus.passage_count) if rows is None else rows
     keep = config.cache_gib > 0
     kept = cache_folder(model_key(encoder, config, context), config, context, code)
     known = [*shards, *([kept] if keep and not shards else [])]
-    # Under the same name in the work folder: a run that is taken up on other hardware begins anew.
+    # The work folder uses the same name, so a run that is resumed on other hardware starts over.
     new = context.work / kept.name
     encoded = encode_passages(
         encoder, partial(passage_text_blocks, corpus), corpus.passage_ids, rows, known, new, context, config
@@ -164,7 +163,7 @@ def encode_corpus(
         move_segments(new, kept)
         removed = prune(embeddings_root(), config.cache_gib)
         if removed:
-            context.log(f"{removed} files of vectors that were used longest ago were removed: cache_gib is reached")
+            context.log(f"removed the {removed} least recently used files of vectors: cache_gib is reached")
     return encoded
 
 
@@ -178,13 +177,12 @@ def encode_passages(
     context: Context,
     config: InferenceConfig,
 ) -> Encoded:
-    """The embeddings of the passages `rows` of a corpus, which ascend.
+    """The embeddings of the passages in `rows` of a corpus, which ascend.
 
-    What the folders `known` hold is taken from there, and what a run that was killed has left in the folder `new`; the
-    rest is encoded and written to `new`. Its texts alone are put aside on the disk, by each process those that it
-    encodes. Every process of torchrun returns once all are done.
-    Raises `InputError` for a vector that is not finite, with the passage's id; `RuntimeError` where vectors are damaged
-    or gone as soon as they are written.
+    Vectors are taken from the folders `known` and from `new`, where a killed run may have left some. The others are
+    encoded and written to `new`. Each process copies only the texts that it encodes to a temporary file. Every process
+    of torchrun returns when all are done. Raises `InputError`, with the passage's id, for a vector that is not finite,
+    and `RuntimeError` if vectors that were just written are damaged or gone.
     """
     known = list(known)
     join(context.torch_device())
@@ -194,13 +192,13 @@ def encode_passages(
     found.look_in([new])
     resumed = found.known - kept
     if kept or resumed:
-        context.log(f"of {len(rows)} passages {kept} are known from earlier runs, {resumed} from before this one ended")
-    # All have seen the same segments before any adds one: blocks must be the same everywhere.
+        context.log(f"of {len(rows)} passages {kept} are known from earlier runs and {resumed} from an unfinished one")
+    # All processes must see the same segments before any adds one, because blocks must be the same everywhere.
     wait_for_all()
     missing = found.missing[np.argsort(-lengths_N[found.missing], kind="stable")]
-    size = BLOCK * world_size()  # a file of vectors is as large in one process as in many
+    size = BLOCK * world_size()  # keeps the size of vector files independent of the number of processes
     blocks = [missing[start : start + size] for start in range(0, len(missing), size)]
-    # Dealt out like cards, so that every process gets as many texts of a length as the others.
+    # Dealt out like cards, so every process gets texts of the same lengths.
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
     read = rows[np.concatenate([missing[:0], *own])]
     read.sort()
@@ -209,28 +207,28 @@ def encode_passages(
     def tokenized(number: int) -> EncoderTexts:
         return encoder.passages(list(aside[rows[own[number]]]))
 
-    # Weights are packed once for all blocks.
+    # Pack the weights once for all blocks.
     with inference(encoder, context, config), Ahead(tokenized, len(own)) as ahead:
         for number, block in enumerate(own):
             vectors = encode(encoder, ahead(number), context, f"encoding {number + 1}/{len(own)}", config)
             refuse_not_finite(vectors, rows[block], passage_ids)
             write_segment(new, digests_N[block], vectors)
     wait_for_all()
-    if rank() > 0:  # the first process alone goes on
+    if rank() > 0:  # only the first process goes on
         return Encoded(found, digests_N, kept, resumed, len(missing))
     found.look_in([new])
     if len(found.missing):
         raise RuntimeError(
-            f"the vectors of {len(found.missing)} passages are not on the disk as they were just written; try again"
+            f"the vectors of {len(found.missing)} passages were just written but cannot be read back; try again"
         )
     return Encoded(found, digests_N, kept, resumed, len(missing))
 
 
 def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: PassageIds) -> None:
-    """Refuses NaN and infinite vectors, which no search can rank."""
+    """Refuse NaN and infinite vectors, which no search can rank."""
     bad = ~np.isfinite(vectors_BD).all(axis=1)
     if bad.any():
         raise InputError(
-            f"the vector of passage {passage_ids[rows[bad].min()].item()!r} is not a number (nor are {bad.sum() - 1} "
-            "others): the model is damaged, or its training diverged; train it again, at a lower learning_rate"
+            f"the vector of passage {passage_ids[rows[bad].min()].item()!r} is not finite (nor are {bad.sum() - 1} "
+            "others): the model is damaged, or its training diverged; train it again with a lower learning_rate"
         )

@@ -1,12 +1,12 @@
-"""Embeddings on disk, found by the digest of their text: progress of one run, and what later runs need not compute.
+"""Embeddings on disk, found by the digest of their text: the progress of a run, and a cache for later runs.
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
-digests, 16 bytes each). The second appears last, so that a segment is there whole or not at all. Its name is the digest
-of both, `<texts>-<vectors>`, and is compared with what is read; one that is damaged is removed, and its texts are
-encoded again. The one segment of a shard is named otherwise, and vouched for by the shard's manifest. Segments of one
-folder come from the same model, tokenizer and settings: the folder's name says which.
+digests, 16 bytes each). The second is written last, so a segment is complete or absent. Its name is the digest of both,
+`<texts>-<vectors>`, and is checked when it is read. A damaged segment is removed and its texts are encoded again. A
+shard has a single segment with another name, which the shard's manifest verifies. All segments of a folder come from
+the model, tokenizer and settings that the folder's name stands for.
 
-Shape suffixes: N texts asked for, M of them missing, S texts of a segment, D width.
+Shape suffixes: N requested texts, M missing texts, S texts of a segment, D width.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
 PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
-"""A file of a kept segment, also one that is being written."""
+"""A file of a cached segment, including one that is being written."""
 ABANDONED_AFTER = 24 * 3600.0
-"""Seconds after which a part of a segment is nobody's who still works."""
+"""Seconds after which an incomplete segment counts as abandoned."""
 GIB = 1 << 30
 AT_ONCE = 1 << 18
-"""Texts of a segment that are looked for at once."""
+"""Texts of a segment looked up together."""
 OTHER_FILES = 256
-"""Files that a process may have open beside vectors: libraries, threads, tables."""
+"""Files that a process may have open besides vectors: libraries, threads, tables."""
 
 
 def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
@@ -48,7 +48,7 @@ def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
 
 
 def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> None:
-    """Adds a segment; the same texts and vectors again replace it."""
+    """Add a segment. Writing the same texts and vectors again replaces it."""
     assert digests_S.dtype == DIGEST and len(digests_S) == len(vectors_SD), (digests_S.dtype, vectors_SD.shape)
     folder.mkdir(parents=True, exist_ok=True)
     vectors_SD = np.ascontiguousarray(vectors_SD, dtype=np.float32)
@@ -62,7 +62,7 @@ def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArr
                 os.fsync(file.fileno())
             unfinished.rename(folder / f"{name}{ending}")
         finally:
-            unfinished.unlink(missing_ok=True)  # where a full disk ended it, which needs the room
+            unfinished.unlink(missing_ok=True)  # frees the space if the disk was full
 
 
 def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str:
@@ -71,7 +71,7 @@ def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str
 
 
 def segments_of(folder: Path) -> list[Path]:
-    """The `texts` files of a folder's whole segments, by name."""
+    """The `texts` files of a folder's complete segments, by name."""
     found = (path for path in folder.glob(f"*{TEXTS}") if not path.name.startswith("."))
     return sorted(path for path in found if vectors_of(path).is_file())
 
@@ -82,21 +82,21 @@ def vectors_of(segment: Path) -> Path:
 
 
 def move_segments(source: Path, target: Path) -> None:
-    """Moves a folder's segments into another; both lie on the same file system."""
+    """Move a folder's segments to another folder on the same file system."""
     target.mkdir(parents=True, exist_ok=True)
     for segment in segments_of(source):
         for path in (vectors_of(segment), segment):
-            os.utime(path)  # however long ago they were written: vectors that were old might go before their texts come
+            os.utime(path)  # or old vectors might be pruned before their texts arrive
             path.replace(target / path.name)
 
 
 class Embeddings:
-    """The embeddings of a corpus's passages, in corpus order, wherever they lie; read through memory maps.
+    """The embeddings of a corpus's passages in corpus order, read from several folders through memory maps.
 
-    `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
-    the order of the passages. `used` are the segments that hold any, which stay readable when another run removes their
-    files. A kept segment that is damaged is named in the log and removed. Raises `InputError` for a damaged shard, and
-    for more segments than a process may have open.
+    `known` is the number of passages found in the folders. `missing` are the rows [M] of the others, each text once, in
+    the order of the passages. `used` are the segments in use, which stay readable if another run removes their files.
+    A damaged segment of the cache is logged and removed. Raises `InputError` for a damaged shard, and for more segments
+    than a process may have open.
     """
 
     def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
@@ -109,10 +109,10 @@ class Embeddings:
         self.look_in(folders)
 
     def look_in(self, folders: Iterable[Path]) -> None:
-        """Finds, of the passages that are missing, those that these folders hold by now."""
+        """Look for the missing passages in these folders."""
         read = set(self.used)
         segments = [path for folder in folders for path in segments_of(folder) if path not in read]
-        # Sorted once, so that a segment costs its own size: looking for all texts in each would cost their product.
+        # Sorted once, so each segment costs time in its own size rather than in the number of missing texts.
         order_M = np.flatnonzero(self._file_N < 0)
         order_M = order_M[np.argsort(self._digests_N[order_M], kind="stable")]
         sorted_M = self._digests_N[order_M]
@@ -124,12 +124,12 @@ class Embeddings:
         self.missing = np.sort(order_M[absent_M])
 
     def _look_up(self, segment: Path, sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]) -> None:
-        """Notes which of the texts not found so far a segment holds; `order_M` are the rows of the sorted digests."""
+        """Record the missing texts that a segment holds; `order_M` are the rows of the sorted digests."""
         allow_open_files(len(self._files) + 1)
         try:
             digests_S, vectors_SD = _open(segment, self.width)
         except FileNotFoundError:
-            return  # another run has just removed it, to make room
+            return  # another run has just removed it to make room
         except ValueError:
             _put_away(segment)
             return
@@ -154,18 +154,18 @@ class Embeddings:
         return len(self._file_N)
 
     def rows(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The vectors [len(rows), D] of some passages, none of which is missing."""
+        """The vectors [len(rows), D] of some passages; none may be missing."""
         vectors = np.empty((len(rows), self.width), dtype=np.float32)
         file, row = self._file_N[rows], self._row_N[rows]
         assert (file >= 0).all(), "a passage has no embedding"
         for number in np.unique(file):
             chosen = np.flatnonzero(file == number)
-            chosen = chosen[np.argsort(row[chosen])]  # as they lie on the disk
+            chosen = chosen[np.argsort(row[chosen])]  # in disk order
             vectors[chosen] = self._files[number][row[chosen]]
         return vectors
 
     def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """All vectors in corpus order: the first row of a block, and its vectors."""
+        """All vectors in corpus order, as blocks of a first row and vectors."""
         for start in range(0, len(self), size):
             yield start, self.rows(np.arange(start, min(start + size, len(self))))
 
@@ -173,9 +173,9 @@ class Embeddings:
 def _rows_of(
     digests_S: NDArray[np.bytes_], sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows [F] of the texts that are among the sorted ones, one that stands in several rows once for each.
+    """The rows [F] of the digests that are among the sorted ones, and their places in `digests_S`.
 
-    With them their places in `digests_S`.
+    A text in several rows appears once for each row.
     """
     begin_S = np.searchsorted(sorted_M, digests_S)
     counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
@@ -185,30 +185,30 @@ def _rows_of(
 
 
 def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.float32]]:
-    """A segment's digests and vectors, memory-mapped. Raises `ValueError` where they are not of one segment."""
+    """A segment's digests and vectors, memory-mapped. Raises `ValueError` if they do not belong together."""
     digests_S = map_array(segment, DIGEST)
     vectors_SD = map_array(vectors_of(segment), np.float32, (width,))
     if len(digests_S) != len(vectors_SD):
-        raise ValueError(f"{segment} has {len(digests_S)} texts, and {len(vectors_SD)} vectors")
+        raise ValueError(f"{segment} has {len(digests_S)} texts and {len(vectors_SD)} vectors")
     return digests_S, vectors_SD
 
 
 def _put_away(segment: Path) -> None:
-    """Removes a kept segment that is damaged, which nobody could do by hand in a pod.
+    """Remove a damaged segment of the cache, because nobody can do it by hand in a pod.
 
-    Raises `InputError` for a shard: it is an input, and not this step's to remove.
+    Raises `InputError` for a shard, which is an input that this step must not remove.
     """
     if not NAMED.fullmatch(segment.name.removesuffix(TEXTS)):
         raise InputError(f"{segment} is damaged, or its vectors are; run `stillhouse encode` for its shard again")
-    say(f"{segment} is damaged, or its vectors are: it is removed, and its passages are encoded again")
+    say(f"{segment} is damaged, or its vectors are; it is removed and its passages are encoded again")
     segment.unlink(missing_ok=True)
     vectors_of(segment).unlink(missing_ok=True)
 
 
 def allow_open_files(count: int) -> None:
-    """Lets this process have `count` files open beside its others: every map keeps one, as long as it is there.
+    """Allow this process to open `count` more files, since every memory map keeps one open.
 
-    Raises `InputError` where the system does not allow that many.
+    Raises `InputError` if the system does not allow that many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + OTHER_FILES
@@ -216,7 +216,7 @@ def allow_open_files(count: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise InputError(
-            f"the vectors lie in more files than a process may have open here ({hard}); raise that limit "
+            f"the vectors are in more files than a process may open here ({hard}); raise that limit "
             "(`ulimit -Hn`), or encode in shards (`stillhouse encode`), each of which is one file"
         )
     wanted = 2 * needed
@@ -224,16 +224,17 @@ def allow_open_files(count: int) -> None:
 
 
 def touch(segments: Iterable[Path]) -> None:
-    """Notes that segments were used now, which is what `prune` goes by."""
+    """Mark segments as used now, for `prune`."""
     for segment in segments:
         with suppress(FileNotFoundError):
             os.utime(segment)
 
 
 def prune(root: Path, limit: float) -> int:
-    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many.
+    """Remove the least recently used segments below `root` until all take at most `limit` GiB; return how many.
 
-    What a kill left of a segment takes room too, and goes first, once it is a day old: another run may be writing it.
+    Incomplete segments count too. They are removed first, but only when a day old, because another run may be writing
+    them.
     """
     sizes: dict[Path, int] = {}
     left: dict[Path, os.stat_result] = {}
@@ -263,7 +264,7 @@ def prune(root: Path, limit: float) -> int:
 
 
 def _stats(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """What the system says of files, without those that another run has removed to make room."""
+    """The stat results of files, without those that another run has removed to make room."""
     found = {}
     for path in paths:
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Exact search by inner product, in blocks of vectors that are read once, with a running top K.
+"""Exact search by inner product over blocks of vectors that are read once, with a running top K.
 
-A candidate is one integer, its score above its row: smaller is better, so that equal scores stand in corpus order, at
-the last place of a ranking too. Shape suffixes: Q queries, B vectors of a block, K depth, D width.
+A candidate is one integer with the score in the high bits and the row in the low bits. Smaller is better, so ties are
+in corpus order, even at the last rank. Shape suffixes: Q queries, B vectors of a block, K depth, D width.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from stillhouse.acceleration.packed_linears import can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768
-"""Vectors compared at once: with as many queries, 16 MiB of scores."""
+"""Vectors compared at once: with `QUERIES_AT_ONCE` queries, 16 MiB of scores."""
 EVEN = 8
-"""Queries are filled up to a multiple, and vectors to as many: a single one is computed and rounded otherwise."""
+"""Queries are padded to a multiple of this and vectors to at least this: a single one would be rounded differently."""
 FEW = 32
-"""Up to this many queries, they are packed and not the vectors."""
+"""Up to this many queries are packed in place of the vectors."""
 NOTHING = np.iinfo(np.int64).max
 
 Block = tuple[int, NDArray[np.float32]]
-"""The row of the first of some vectors, and the vectors [B, D]."""
+"""The first row of a block, and its vectors [B, D]."""
 
 
 def exact_search(
@@ -49,7 +49,7 @@ def exact_search(
 
 
 def filled(vectors_BD: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Vectors with zeros after them, `size` in all."""
+    """Vectors padded with zeros to `size` rows."""
     if len(vectors_BD) == size:
         return vectors_BD
     result = np.zeros((size, vectors_BD.shape[1]), dtype=np.float32)
@@ -58,27 +58,27 @@ def filled(vectors_BD: NDArray[np.float32], size: int) -> NDArray[np.float32]:
 
 
 def inner_products(queries_QD: NDArray[np.float32], vectors_BD: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Float32 [Q, B]. Equal vectors have equal products wherever they stand, which NumPy's OpenBLAS does not give."""
+    """Float32 [Q, B]. Equal vectors have equal products at every position, which NumPy's OpenBLAS does not ensure."""
     queries, vectors = torch.from_numpy(queries_QD), torch.from_numpy(vectors_BD)
     if can_pack(torch.float32, queries.device):  # oneDNN takes unpacked vectors too
-        # It packs the right side before it computes: of few queries they, which changes no product.
+        # It packs the right side first, so few queries go there. This changes no product.
         few = len(queries) <= FEW
         left, right = (vectors, queries) if few else (queries, vectors)
         products = torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
         products = products.T if few else products
     else:
-        with torch.autocast("cpu", enabled=False):  # of a model that answers single queries
+        with torch.autocast("cpu", enabled=False):  # a model that answers single queries may have turned it on
             products = queries @ vectors.T
     result: NDArray[np.float32] = products.numpy()
     return result
 
 
 def merged(best_QK: NDArray[np.int64], scores_QB: NDArray[np.float32], start: int) -> NDArray[np.int64]:
-    """The best K of those so far and those of a block whose first row is `start`."""
+    """The best K candidates of those so far and of a block that starts at row `start`."""
     depth, size = best_QK.shape[1], scores_QB.shape[1]
     if not depth:
         return best_QK
-    # Later rows lose ties, so that a full ranking takes only what is better than its last.
+    # Later rows lose ties, so a full ranking takes only what is better than its last entry.
     full = bool((best_QK[:, -1] != NOTHING).all())
     if full:
         taken_QB = scores_QB > unpacked(best_QK[:, -1:])[1]
@@ -99,7 +99,7 @@ def merged(best_QK: NDArray[np.int64], scores_QB: NDArray[np.float32], start: in
 
 
 def packed(scores: NDArray[np.float32], rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """One integer for a score, which is not NaN, and a row: the better the score and the earlier the row, the less."""
+    """Pack a score, which is not NaN, and a row into one integer; better scores and earlier rows give smaller ones."""
     bits = (scores + np.float32(0)).view(np.int32)  # -0 becomes 0, its equal
     rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     result: NDArray[np.int64] = ((~rising).astype(np.int64) << 32) | rows

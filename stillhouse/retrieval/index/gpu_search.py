@@ -1,8 +1,8 @@
-"""Exact search by inner product on a GPU, in PyTorch: any depth, ties in corpus order, vectors that fit or do not.
+"""Exact search by inner product on a GPU with PyTorch: any depth, ties in corpus order, any number of vectors.
 
-It gives the rankings of `exact_search` but for the last bits of a product, by the same running top K of integers that
-are a score above a row. Products are computed in full fp32, not in TF32. Shape suffixes: Q queries, B vectors of a
-block, C candidates, K depth, D width.
+It gives the rankings of `exact_search` up to the last bits of a product, with the same running top K of integers made
+of a score and a row. Products are computed in full fp32, not TF32. Shape suffixes: Q queries, B vectors of a block,
+C candidates, K depth, D width.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stillhouse.retrieval.index.exact_search import NOTHING
 
 QUERIES_AT_ONCE = 1024
 BLOCK = 131_072
-"""Vectors compared at once: with as many queries, 512 MiB of scores, so that few blocks have to be merged."""
+"""Vectors compared at once: with `QUERIES_AT_ONCE` queries, 512 MiB of scores. Large blocks need few merges."""
 BESIDE = 4 << 30
-"""Bytes of a GPU that a search leaves to scores and candidates."""
+"""Bytes of GPU memory that a search reserves for scores and candidates."""
 
 BlockOnGpu = tuple[int, Tensor]
-"""The row of the first of some vectors, and the vectors float32 [B, D], on the GPU."""
+"""The first row of a block, and its vectors float32 [B, D] on the GPU."""
 
 
 def gpu_search(
@@ -47,7 +47,7 @@ def gpu_search(
 
 
 def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | NDArray[np.float32]:
-    """Vectors of a file on the GPU, float32 [N, D]; as they lie where there is no room for them beside a search."""
+    """Copy a file's vectors to the GPU, float32 [N, D]; return them unchanged if a search would not fit as well."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else vectors_ND.nbytes + BESIDE
     if vectors_ND.nbytes + BESIDE > free:
         return vectors_ND
@@ -58,7 +58,7 @@ def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | ND
 
 
 def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) -> Iterator[BlockOnGpu]:
-    """The vectors of a file, brought to the GPU block by block, or of a tensor that is there."""
+    """The vectors of a file, copied to the GPU block by block, or of a tensor on the GPU."""
     for start in range(0, len(vectors_ND), BLOCK):
         part = vectors_ND[start : start + BLOCK]
         yield start, part if isinstance(part, Tensor) else torch.from_numpy(np.array(part, np.float32)).to(device)
@@ -66,7 +66,7 @@ def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) ->
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Keeps products of fp32 matrices from TF32 and from autocast, whatever is allowed around it."""
+    """Compute products of fp32 matrices without TF32 and autocast until the block ends."""
     allowed = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
@@ -77,9 +77,9 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 
 def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
-    """The best K of those so far and those of a block whose first row is `start`, int64 [Q, K]."""
+    """The best K candidates of those so far and of a block that starts at row `start`, int64 [Q, K]."""
     (queries, depth), size = best_QK.shape, scores_QB.shape[1]
-    # Later rows lose ties, so that a full ranking takes only what is better than its last.
+    # Later rows lose ties, so a full ranking takes only what is better than its last entry.
     if bool((best_QK[:, -1] != NOTHING).all()):
         taken_QB = scores_QB > unpacked(best_QK[:, -1:])[1]
     elif size > depth:
@@ -98,7 +98,7 @@ def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
-    """`exact_search.packed` of tensors: the better the score and the earlier the row, the less."""
+    """`exact_search.packed` for tensors: better scores and earlier rows give smaller integers."""
     bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0, its equal
     rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return ((~rising).to(torch.int64) << 32) | rows

@@ -1,6 +1,7 @@
-"""The kinds of index and how each is built: all by inner product, all files that any faiss reads.
+"""Builds every kind of index: all use the inner product, and every faiss can read their files.
 
-Built on one thread with faiss's fixed seeds: the same vectors give the same bytes. Shapes: N passages, D width.
+They are built on one thread with faiss's fixed seeds, so the same vectors give the same bytes. Shapes: N passages,
+D width.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from stillhouse.retrieval.settings import IndexConfig
 
 PQ_CENTROIDS = 256
 POINTS_OF_A_CLUSTER = 39
-"""Below this many passages a cluster faiss warns that the clusters are badly fitted."""
+"""With fewer passages per cluster, faiss warns that the clusters are badly fitted."""
 TRAINED_ON = 64
-"""Passages a cluster that clusters are fitted to: the time of an ivfpq index at a million passages."""
+"""Passages per cluster that clusters are fitted on; they dominate the time of an ivfpq index of a million passages."""
 CLUSTERED = ("ivfpq", "ivfsq8")
-"""Kinds that keep passages in clusters, of which a query looks into the nearest."""
+"""Kinds that store passages in clusters; a query searches the nearest ones."""
 
 Rows = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""The vectors of some passages."""
+"""Gives the vectors of some passages."""
 
 
 def build(config: IndexConfig, passages: int, width: int, rows: Rows) -> Any:
-    """An index of another kind than flat, holding every passage.
+    """Build an index of any kind except flat over all passages.
 
-    `rows` gives the vectors, already cut to `width`. Raises `InputError` where there are too few passages, or the
+    `rows` gives the vectors, already cut to `width`. Raises `InputError` if there are too few passages, or if the
     settings do not fit the width.
     """
     index = EMPTY[config.kind](config, passages, width)
@@ -48,7 +49,7 @@ def build(config: IndexConfig, passages: int, width: int, rows: Rows) -> Any:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keeps faiss to one thread, whose sums have one order."""
+    """Limit faiss to one thread, which fixes the order of its sums."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -58,7 +59,7 @@ def one_thread() -> Iterator[None]:
 
 
 def training_sample(config: IndexConfig, passages: int) -> NDArray[np.int64]:
-    """Rows to fit clusters or scales to: all, or a seeded sample, in corpus order."""
+    """Rows to fit clusters or scales on: all, or a seeded sample, in corpus order."""
     wanted = max(1 << 16, TRAINED_ON * lists(config, passages) if config.kind in CLUSTERED else 0)
     if passages <= wanted:
         return np.arange(passages)
@@ -75,7 +76,7 @@ def hnsw(config: IndexConfig, passages: int, width: int) -> Any:
 def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
     if passages < PQ_CENTROIDS:
         raise InputError(
-            f"an ivfpq index needs at least {PQ_CENTROIDS} passages and the corpus has {passages}; choose kind flat"
+            f"an ivfpq index needs at least {PQ_CENTROIDS} passages, but the corpus has {passages}; choose kind flat"
         )
     size = config.pq_m or divisor_near(width, width // 4)
     if width % size:
@@ -88,16 +89,16 @@ def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
 
 
 def lists(config: IndexConfig, passages: int) -> int:
-    """Clusters of an ivfpq or ivfsq8 index: as set, or 4 √N, by as many passages each as faiss wants for a good fit."""
+    """Clusters of an ivfpq or ivfsq8 index: as set, or 4 √N but with enough passages each for a good fit."""
     if config.ivf_nlist and config.ivf_nlist > passages:
         raise InputError(
-            f"ivf_nlist is {config.ivf_nlist} and the corpus has {passages} passages; set it lower, or leave it out"
+            f"ivf_nlist is {config.ivf_nlist}, but the corpus has {passages} passages; set it lower, or leave it out"
         )
     return config.ivf_nlist or max(1, min(int(4 * passages**0.5), passages // POINTS_OF_A_CLUSTER))
 
 
 def divisor_near(number: int, wanted: int) -> int:
-    """The largest divisor of `number` that is at most `wanted`, and at least 1."""
+    """The largest divisor of `number` that is at most `wanted`, or 1."""
     return max(divisor for divisor in range(1, max(1, wanted) + 1) if number % divisor == 0)
 
 
@@ -114,13 +115,13 @@ def ivfsq8(config: IndexConfig, passages: int, width: int) -> Any:
 
 
 def binary_rescored(config: IndexConfig, passages: int, width: int) -> Any:
-    """The signs of the dimensions, compared by Hamming distance, and int8 vectors that score the best of them again.
+    """The signs of the dimensions, compared by Hamming distance, and int8 vectors to rescore the best passages.
 
     The query is binary in the first comparison and fp32 in the second.
     """
     inner_product = faiss.METRIC_INNER_PRODUCT
-    signs = faiss.IndexLSH(width, width, False, False)  # no rotation, no thresholds but 0
-    signs.metric_type = inner_product  # of the whole; its own distance is Hamming's, whatever stands here
+    signs = faiss.IndexLSH(width, width, False, False)  # no rotation, and 0 as the only threshold
+    signs.metric_type = inner_product  # for the whole index; the signs always use the Hamming distance
     eight_bits = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, inner_product)
     index = faiss.IndexRefine(signs, eight_bits)
     index.k_factor = config.rescore_multiplier
@@ -141,21 +142,21 @@ EMPTY: dict[str, Callable[[IndexConfig, int, int], Any]] = {
 
 
 def write_built(path: Path, index: Any) -> None:
-    """Writes what `build` built. faiss writes to Python's file: of one of its own it does not hear that the last bytes
-    found no room on the disk."""
+    """Write what `build` built. faiss writes to a Python file, because with its own files it does not notice that the
+    disk was full for the last bytes."""
     with path.open("wb") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
 
 
 def flat_header(passages: int, width: int) -> bytes:
-    """The bytes before the vectors in a file of faiss's IndexFlatIP: its name, sizes, metric, and their number."""
+    """The bytes before the vectors in a file of faiss's IndexFlatIP: name, sizes, metric and the number of values."""
     unused = 1 << 20
     about = struct.pack("<iqqqBi", width, passages, unused, unused, 1, faiss.METRIC_INNER_PRODUCT)
     return b"IxFI" + about + struct.pack("<Q", passages * width)
 
 
 def write_flat(path: Path, passages: int, width: int, blocks: Iterable[Block]) -> None:
-    """Writes a file that faiss reads as IndexFlatIP, a block at a time: `faiss.write_index` wants all in memory."""
+    """Write a file that faiss reads as IndexFlatIP, block by block; `faiss.write_index` needs all vectors in memory."""
     with path.open("wb") as file:
         file.write(flat_header(passages, width))
         for _, vectors_BD in blocks:
@@ -163,9 +164,9 @@ def write_flat(path: Path, passages: int, width: int, blocks: Iterable[Block]) -
 
 
 def open_flat(path: Path, passages: int, width: int) -> NDArray[np.float32]:
-    """The vectors [N, D] of a flat index, memory-mapped, at addresses that are no multiples of 4.
+    """The vectors [N, D] of a flat index, memory-mapped, at addresses that are not multiples of 4.
 
-    They can be written to, as PyTorch wishes, which changes neither the file nor what others read.
+    They are writable, because PyTorch asks for it; writing changes neither the file nor what others read.
     """
     header = flat_header(passages, width)
     with path.open("rb") as file:

@@ -1,6 +1,7 @@
-"""Embeddings of a corpus in shards: each encoded on a machine of its own, all handed to the index together.
+"""Embeddings of a corpus in shards: each is encoded separately, and the index step reads all of them.
 
-A shard is a folder of step `encode`: one segment (`embeddings.py`) of the passages `shard_rows`, and a manifest.
+A shard is a folder that the step `encode` writes: one segment (`embeddings.py`) of the passages `shard_rows`, and a
+manifest.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ STEP = "encode"
 
 
 def shard_rows(passages: int, shard: int, shards: int) -> NDArray[np.int64]:
-    """The rows of shard 1, 2 .. `shards`: stretches of the corpus as equal as may be."""
+    """The rows of shard 1, 2 .. `shards`: consecutive parts of the corpus, as equal in size as possible."""
     return np.arange(passages * (shard - 1) // shards, passages * shard // shards)
 
 
 def write_shard(
     folder: Path, embeddings: Embeddings, digests_S: NDArray[np.bytes_], passage_ids: PassageIds, first: int
 ) -> None:
-    """Writes `passages.vectors.npy` (float32 [S, D]), `passages.texts.npy` (digests) and `ids.parquet`, aligned.
+    """Write `passages.vectors.npy` (float32 [S, D]), `passages.texts.npy` (digests) and `ids.parquet`, aligned.
 
-    `passage_ids` are the corpus's, and `first` is the row of the shard's first passage.
+    `passage_ids` are the ids of the whole corpus, and `first` is the row of the shard's first passage.
     """
     assert digests_S.dtype == DIGEST and len(digests_S) == len(embeddings)
     with (folder / f"{NAME}{VECTORS}").open("wb") as file:
@@ -44,15 +45,15 @@ def write_shard(
 
 
 def find_shards(folder: Path, corpus: str, model: str) -> list[Path]:
-    """The folders of all shards, by number: `folder` is the only one, or holds one in each of its folders.
+    """The folders of all shards by number: `folder` is the only one, or each of its folders is a shard.
 
-    `corpus` is the digest of the corpus and `model` the `model_key` that they must have come from. Raises `InputError`
-    for a shard that is missing, is there twice, or was made from something else.
+    The shards must come from the corpus with the digest `corpus` and the model with the `model_key` `model`. Raises
+    `InputError` for a shard that is missing, appears twice, or was made from something else.
     """
     folders = [folder] if (folder / MANIFEST).is_file() else sorted(path for path in folder.iterdir() if path.is_dir())
     manifests = {path: read_manifest(path) for path in folders}
     if not manifests:
-        raise InputError(f"{folder} holds no vectors; `stillhouse {STEP}` writes a folder of each shard")
+        raise InputError(f"{folder} has no vectors; `stillhouse {STEP}` writes a folder for each shard")
     for path, manifest in manifests.items():
         _refuse_foreign(path, manifest, corpus, model)
     shards = {int(manifest.facts["shards"]) for manifest in manifests.values()}
@@ -62,7 +63,7 @@ def find_shards(folder: Path, corpus: str, model: str) -> list[Path]:
     for path, manifest in manifests.items():
         number = int(manifest.facts["shard"])
         if number in by_number:
-            raise InputError(f"shard {number} is there twice, in {by_number[number]} and {path}; remove one")
+            raise InputError(f"shard {number} appears twice, in {by_number[number]} and {path}; remove one")
         by_number[number] = path
     missing = [str(number) for number in range(1, shards.pop() + 1) if number not in by_number]
     if missing:

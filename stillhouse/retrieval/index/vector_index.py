@@ -1,4 +1,4 @@
-"""The search index: all passages' vectors in corpus order, exact or approximate, by inner product.
+"""The search index: all passage vectors in corpus order, searched exactly or approximately by inner product.
 
 Shapes: N passages, Q queries, K depth, D width.
 """
@@ -31,16 +31,16 @@ from stillhouse.retrieval.settings import IndexConfig
 
 FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
 DEPTHS = (10, 100)
-"""Where the recall of an approximate index is measured."""
+"""The depths at which the recall of an approximate index is measured."""
 GPU, GPU_DEPTH = "cuda", 2048
-"""Where `gpu_search` searches, and as deep as faiss does on a GPU."""
+"""The device of `gpu_search`, and the greatest depth of faiss on a GPU."""
 TIMED, SECONDS = 100, 2.0
-"""Queries whose search is timed, at most, and for how long."""
+"""The most queries and seconds for timing searches."""
 
 
 @dataclass(frozen=True)
 class CutVectors:
-    """A corpus's embeddings as an index holds them: the first `width` dimensions, of length 1 where the model's are."""
+    """A corpus's embeddings as stored in an index: the first `width` dimensions, normalized again with `normalize`."""
 
     embeddings: Embeddings
     width: int
@@ -54,15 +54,15 @@ class CutVectors:
         return cut(self.embeddings.rows(rows), self.width, self.normalize)
 
     def blocks(self) -> Iterator[Block]:
-        """All of them, in corpus order."""
+        """All vectors in corpus order."""
         for start in range(0, len(self), BLOCK):
             yield start, self.rows(np.arange(start, min(start + BLOCK, len(self))))
 
 
 def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray[np.float32]:
-    """The first `width` dimensions of vectors, made of length 1 again with `normalize`; whole vectors stay unchanged.
+    """The first `width` dimensions of vectors, normalized again with `normalize`; whole vectors stay unchanged.
 
-    Raises `InputError` where there are fewer.
+    Raises `InputError` if the vectors have fewer dimensions.
     """
     if width > vectors_ND.shape[1]:
         raise InputError(f"the model's vectors have {vectors_ND.shape[1]} dimensions; width cannot be {width}")
@@ -79,7 +79,7 @@ def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray
 def write_index(
     folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: PassageIds, model_width: int
 ) -> None:
-    """Writes `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
+    """Write `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
     passages = len(vectors)
     if config.kind == "flat":
         write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
@@ -91,18 +91,18 @@ def write_index(
 
 
 class VectorIndex:
-    """An index folder, opened for search. Vectors stay on the disk: their file is mapped into memory."""
+    """An index folder, opened for search. The vectors stay on disk in a memory-mapped file."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / ABOUT).is_file():
-            raise InputError(f"{folder} has no {ABOUT}: it is no index, or an older one; run `stillhouse index` again")
+            raise InputError(f"{folder} has no {ABOUT}: it is not an index or an old one; run `stillhouse index` again")
         self._path = folder / FILE
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         self.kind, self.width, self.model_width = str(about["kind"]), int(about["width"]), int(about["model_width"])
         self._about = about
         self.passage_ids = PassageIds(folder / IDS)
         if about["passages"] != len(self.passage_ids):
-            raise InputError(f"{folder} has {about['passages']} vectors and {len(self.passage_ids)} ids; index again")
+            raise InputError(f"{folder} has {about['passages']} vectors but {len(self.passage_ids)} ids; index again")
         if self.kind == "flat":
             self._vectors_ND = open_flat(self._path, len(self), self.width)
 
@@ -110,13 +110,13 @@ class VectorIndex:
         return len(self.passage_ids)
 
     def recall(self, depth: int) -> float:
-        """The share of exact search's best `depth` (of `DEPTHS`) that it was measured to find."""
+        """The measured share of exact search's best `depth` passages that the index finds; `depth` is in `DEPTHS`."""
         return 1.0 if self.kind == "flat" else float(self._about[f"recall@{depth}"])
 
     @cached_property
     def _index(self) -> Any:
         try:
-            # Mapped, so that a start reads nothing and the system may take the memory back.
+            # Memory-mapped, so the start reads nothing and the system can reclaim the memory.
             index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP_IFC)
             whole = (index.ntotal, index.d) == (len(self), self.width)
         except RuntimeError:
@@ -136,29 +136,29 @@ class VectorIndex:
         return on_gpu(self._vectors_ND, torch.device(GPU))
 
     def refused_by_gpu(self, depth: int) -> str:
-        """Why a GPU cannot search this index so deep; empty where it can, as with every flat one.
+        """Why a GPU cannot search this index at this depth; empty if it can, as with every flat index.
 
-        Of other kinds faiss itself is asked, as those that a GPU takes differ from version to version.
+        For other kinds faiss itself is asked, because the kinds that it supports on a GPU vary by version.
         """
         if self.kind == "flat":
             return ""
         if not hasattr(faiss, "StandardGpuResources"):
             return "faiss-gpu is not installed"
         if min(depth, len(self)) > GPU_DEPTH:
-            return f"on a GPU it searches at most {GPU_DEPTH} deep"
+            return f"on a GPU it searches to depth {GPU_DEPTH} at most"
         try:
-            self._on_gpu  # noqa: B018  (faiss says here what it refuses)
+            self._on_gpu  # noqa: B018  (raises what faiss refuses)
         except RuntimeError as error:
             return str(error).strip().splitlines()[0]
         return ""
 
     def blocks(self) -> Iterator[Block]:
-        """The vectors of a flat index."""
+        """The vectors of a flat index, in blocks."""
         for start in range(0, len(self), BLOCK):
             yield start, self._vectors_ND[start : start + BLOCK]
 
     def mapped(self) -> NDArray[np.float32]:
-        """The vectors [N, D] of a flat index as they lie on the disk."""
+        """The memory-mapped vectors [N, D] of a flat index."""
         assert self.kind == "flat", self.kind
         return self._vectors_ND
 
@@ -168,14 +168,14 @@ class VectorIndex:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Rows int32 [Q, K] and inner products float32 [Q, K], best first, ties in corpus order.
 
-        K is `depth`, or the number of passages where that is less. An approximate index knows inner products
-        approximately, unless it is `hnsw`, and may find fewer than K passages: then rows are padded with -1. `gpu`
-        searches there, a flat index by `gpu_search`, others by faiss, which breaks ties at the last place by itself.
-        Raises `InputError` for vectors of another width.
+        K is `depth`, or the number of passages if that is smaller. The inner products of an approximate index are
+        approximate, except with `hnsw`. It may find fewer than K passages; rows are then padded with -1. With `gpu`, a
+        flat index is searched by `gpu_search` and any other by faiss, which breaks ties at the last rank by its own
+        rule. Raises `InputError` for vectors of another width.
         """
         if queries_QD.shape[1] != self.width:
             raise InputError(
-                f"the queries' vectors have {queries_QD.shape[1]} dimensions and the index {self.width}: "
+                f"the queries' vectors have {queries_QD.shape[1]} dimensions, but the index has {self.width}: "
                 "it was made by another model; run `stillhouse index` with this one"
             )
         depth = min(depth, len(self))
@@ -190,7 +190,7 @@ class VectorIndex:
         options = {}
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
-        if self.kind == "binary_rescored":  # more than all passages faiss cannot compare again
+        if self.kind == "binary_rescored":  # faiss cannot rescore more than all passages
             factor = min(self._index.k_factor, len(self) / depth)
             options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[call-arg]
         scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
@@ -198,7 +198,7 @@ class VectorIndex:
         return rows_QK, scores_QK
 
     def vectors(self, rows_P: NDArray[np.int32]) -> NDArray[np.float32]:
-        """The vectors that the index holds of these passages, float32 [P, D]; of an approximate kind, approximately."""
+        """The vectors of these passages in the index, float32 [P, D]; approximate if the index is."""
         if not len(rows_P):
             return np.empty((0, self.width), np.float32)
         if self.kind == "flat":
@@ -210,10 +210,10 @@ class VectorIndex:
 
 @dataclass(frozen=True)
 class Measured:
-    """What an approximate index finds of what exact search finds, and how fast.
+    """How much of exact search an approximate index finds, and how fast.
 
-    recall@k is the share of a query's k best passages that are among the k that the index finds, its mean over
-    `queries`, which `source` names; of exact search itself it is 1. `milliseconds` are those of a query alone.
+    recall@k is the share of a query's k best passages that are among the k that the index finds, averaged over
+    `queries`, which `source` names; it is 1 for exact search. `milliseconds` is the time of a single query.
     """
 
     recall: dict[str, float]
@@ -228,9 +228,9 @@ class Measured:
 
 @doing("measuring the index")
 def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32], str]) -> Measured:
-    """Measures an index against exact search over its vectors, and adds the recall to its `index.json`.
+    """Measure an index against exact search over its vectors, and add the recall to its `index.json`.
 
-    `queries` are vectors [Q, D] and what they are. The clock goes over queries one at a time.
+    `queries` are vectors [Q, D] and a name for what they are. Queries are timed one at a time.
     """
     index = VectorIndex(folder)
     queries_QD, source = queries
@@ -249,7 +249,7 @@ def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32
 
 
 def time_searches(index: VectorIndex, queries_QD: NDArray[np.float32]) -> float:
-    """Milliseconds that a query takes alone: the mean of at most 100, or of those that fit into two seconds."""
+    """The mean milliseconds of a single query, over at most 100 queries or two seconds."""
     started, done = time.perf_counter(), 0
     for query_D in queries_QD[:TIMED]:
         index.search(query_D[None], min(DEPTHS))

@@ -1,1 +1,1 @@
-"""Hard negatives: which passages are wrong answers, and which only seem to be."""
+"""Hard negatives: finding wrong passages, and leaving out those that only seem wrong."""

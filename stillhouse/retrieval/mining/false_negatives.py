@@ -1,8 +1,8 @@
-"""Filters of false negatives: passages that no qrel names and that a model takes for right answers all the same.
+"""Filters of false negatives: passages without a qrel that a model nevertheless takes for right answers.
 
-A filter is an `Accept`; mining takes any number of them. Both that there are compare a candidate's score with that of
-the query's positives, which is computed whether a ranking found them or not. Of several positives the lowest score
-counts: what looks as right as a known answer is suspect.
+A filter is an `Accept`; mining takes any number of them. Both existing filters compare a candidate's score with the
+scores of the query's positives, which are computed even if a ranking did not find them. With several positives the
+lowest score counts: a candidate that scores like a known answer is suspect.
 
 Shapes: Q queries, P pairs of a query and a passage.
 """
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Accept = Callable[[NDArray[np.int64], NDArray[np.int32]], NDArray[np.bool_]]
-"""`accept(query_P, row_P)` says of each pair whether the passage may be a negative of the query, bool [P].
+"""`accept(query_P, row_P)`: whether each passage may be a negative of its query, bool [P].
 
-Queries are numbered as `training_queries` has them, passages by their rows.
+Queries are numbered as in `training_queries`, passages by their rows.
 """
 
 Score = Callable[[NDArray[np.int64], NDArray[np.int32]], NDArray[np.float32]]
-"""`score(query_P, row_P)`, float32 [P], higher for a better answer."""
+"""`score(query_P, row_P)`: float32 [P], higher for a better answer."""
 
 MARGINS = ("none", "absolute", "relative", "both")
 
@@ -31,8 +31,9 @@ def limits(
 ) -> NDArray[np.float32]:
     """The score above which a candidate is taken for a right answer, float32 [Q].
 
-    With s the lowest score of a query's positives, which are `positive_scores_P[offsets[i]:offsets[i + 1]]`: absolute,
-    s - `absolute`; relative, s - `relative` * |s| (below s whatever its sign); both, the lower one.
+    s is the lowest score of a query's positives, which are `positive_scores_P[offsets[i]:offsets[i + 1]]`. The limit is
+    s - `absolute` for "absolute", s - `relative` * |s| for "relative" (below s for either sign), and the lower of the
+    two for "both".
     """
     assert kind in MARGINS[1:] and np.diff(offsets).all(), "every query has a positive"
     lowest_Q = np.minimum.reduceat(positive_scores_P, offsets[:-1]) if len(positive_scores_P) else positive_scores_P
@@ -42,5 +43,5 @@ def limits(
 
 
 def below(score: Score, limits_Q: NDArray[np.float32]) -> Accept:
-    """Accepts candidates whose score is at most their query's limit."""
+    """Accept candidates that score at most their query's limit."""
     return lambda query_P, row_P: score(query_P, row_P) <= limits_Q[query_P]

@@ -1,4 +1,4 @@
-"""Labelled queries of a split, to fit on and to choose by: which candidates are right, and how well a ranking does.
+"""Judged queries of a split, to fit and choose with: which candidates are right, and how good a ranking is.
 
 Shape suffixes: Q queries, K candidates or ranks, P right passages of a query.
 """
@@ -14,10 +14,10 @@ from stillhouse.retrieval.mining.relevance import AnswerSets, never_negative
 
 
 class JudgedQueries:
-    """The judged queries of a split: the source's where it has any (`labelled`), else those made from the corpus.
+    """The judged queries of a split: those of the source if it has any (`labelled`), else those made from the corpus.
 
-    A passage is right for a query (in its qrels), wrong, or neither: a passage with the text of a right one, or what a
-    made query was taken from (`relevance.never_negative`).
+    A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
+    and the passage that a made query was taken from (`relevance.never_negative`).
     """
 
     def __init__(self, corpus: Corpus, split: str = "dev") -> None:
@@ -42,7 +42,7 @@ class JudgedQueries:
         return self._right.hold(np.arange(len(self))[:, None], rows_QK)
 
     def judged(self, rows_QK: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which candidates are right or wrong, bool [Q, K], and not in between."""
+        """Which candidates are right or wrong, bool [Q, K], and not neither."""
         neither_QK = self._never_wrong.hold(np.arange(len(self))[:, None], rows_QK) & ~self.right(rows_QK)
         return (rows_QK >= 0) & ~neither_QK
 

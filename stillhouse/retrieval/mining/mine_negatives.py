@@ -1,6 +1,6 @@
-"""Mining: rankings and other sources become one matrix of hard negatives, without right answers and repeats.
+"""Mining turns rankings and other sources into one matrix of hard negatives, without right answers and repeats.
 
-Shapes: Q queries (train and dev), B some of them, K the depth of a ranking, D the negatives kept, N passages, P pairs.
+Shapes: Q queries (train and dev), B some of them, K the depth of a ranking, D kept negatives, N passages, P pairs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PAIRS_AT_ONCE = 65_536
 DRAWS_AT_ONCE = 2**23
 
 Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
-"""`search(queries_B, depth)`: rows and scores [B, K] of the best passages of the queries of these numbers."""
+"""`search(queries_B, depth)`: rows and scores [B, K] of the best passages of the queries with these numbers."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """`size` passages: those of `rows`, int32 ascending, or all, whose rows nobody needs to hold."""
+    """`size` passages: those in `rows` (int32, ascending), or all if `rows` is None."""
 
     size: int
     rows: Rows | None = None
@@ -48,13 +48,12 @@ class Pool:
 class MiningQueries:
     """The train and dev queries of a corpus, and which passages may be negatives of each.
 
-    A right answer (`never_negative`) may not. With `among` "answers" a negative is a passage that answers another query
-    of the same split. Where splits divide the passages (by article, say), passages of the other splits are wrong for
-    every train query, and a model that sees them as negatives learns them by heart as wrong. With "train_answers" that
-    holds for train queries alone, and the dev queries' candidates are of the whole corpus. With `without_answers` a
-    passage that holds one of the query's answers (`AnswerMatcher`) may not be its negative, as on NQ in SimLM Appendix
-    B.
-    Raises `InputError` where there are no answers to look for.
+    A right answer (`never_negative`) may not. With `among="answers"`, only passages that answer another query of the
+    same split may. If splits divide the passages, for example by article, passages of other splits are wrong for every
+    train query, and a model that sees them as negatives memorizes them as wrong. "train_answers" does this for train
+    queries alone; dev queries keep the whole corpus. With `without_answers`, a passage that holds one of the query's
+    answers (`AnswerMatcher`) may not be its negative, as on NQ in SimLM Appendix B. Raises `InputError` if there are no
+    answers to look for.
     """
 
     def __init__(self, corpus: Corpus, among: str = "corpus", without_answers: bool = False) -> None:
@@ -74,7 +73,7 @@ class MiningQueries:
                     "source with answers"
                 )
         self._pools: list[Pool] = []
-        """Of each split, where not all passages may be negatives of all queries."""
+        """The pool of each split; empty if all passages may be negatives of all queries."""
         if among != "corpus":
             split_R = np.repeat(self._split_Q, np.diff(offsets))
             limited = SPLITS if among == "answers" else SPLITS[:1]
@@ -88,11 +87,11 @@ class MiningQueries:
 
     @property
     def looks_for_answers(self) -> bool:
-        """Whether passages are left out by what their text says, so that nobody knows beforehand how many."""
+        """Whether passages are left out because of their text, so the number is not known beforehand."""
         return self._matcher is not None
 
     def pools(self) -> Iterator[tuple[NDArray[np.int64], Pool]]:
-        """Queries that share the passages which may be their negatives, some at a time, and these passages."""
+        """Blocks of queries that share the same possible negatives, with these passages."""
         parts = [(np.arange(len(self)), Pool(self.passages))]
         if self._pools:
             parts = [(np.flatnonzero(self._split_Q == split), pool) for split, pool in enumerate(self._pools)]
@@ -101,7 +100,7 @@ class MiningQueries:
                 yield queries[start : start + QUERIES_AT_ONCE], pool
 
     def may_be_negative(self, queries_B: NDArray[np.int64], rows_BK: Rows) -> NDArray[np.bool_]:
-        """Whether each row may be a negative of its query; padding may not."""
+        """Whether each row may be a negative of its query; padding may not be."""
         may_BK = (rows_BK >= 0) & ~self._answers.hold(queries_B[:, None], rows_BK)
         for split, pool in enumerate(self._pools):
             if pool.rows is not None:
@@ -122,12 +121,12 @@ def ranked(
     limits_Q: NDArray[np.float32] | None = None,
     range_max: int | None = None,
 ) -> tuple[Rows, int]:
-    """The best `depth` wrong passages of every query by a search, and how many were above the limits.
+    """The best `depth` wrong passages of every query by a search, and how many scored above the limits.
 
-    The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. Right answers are
-    taken out afterwards, so as many more are searched for, and twice `depth` where limits or answers in the text leave
-    out an unknown number. Where passages are negatives of one split alone, the search reads twice as deep as it needs
-    on average. `range_max` says how deep to search instead.
+    The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. The search goes
+    deeper by the number of right answers, which are removed afterwards, and to twice `depth` if limits or answers in
+    the text leave out an unknown number. If only some passages may be negatives, it goes twice as deep as needed on
+    average. `range_max` sets the search depth instead.
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     above = 0
@@ -151,7 +150,7 @@ def ranked(
 def best_of(asked: MiningQueries, rows_QW: Rows, depth: int, accept: Sequence[Accept] = ()) -> tuple[Rows, int]:
     """The first `depth` rows of another source that may be negatives and that every filter accepts.
 
-    Also says how many the filters dropped.
+    Also return how many rows the filters dropped.
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     dropped = 0
@@ -168,14 +167,14 @@ def best_of(asked: MiningQueries, rows_QW: Rows, depth: int, accept: Sequence[Ac
 
 
 def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int) -> Rows:
-    """`count` passages of each query, drawn from (seed, query) of all that may be negatives and are not in `taken_QD`.
+    """Draw `count` passages per query from (seed, query), among possible negatives that are not in `taken_QD`.
 
-    Fewer where there are no more.
+    There are fewer if no more are left.
     """
     rows_QC = np.full((len(asked), count), -1, dtype=np.int32)
     barred = taken_QD.shape[1] + asked.most_answers
     for all_queries_B, pool in asked.pools() if count else ():
-        # Of few passages all, in random order; of many passages enough draws that enough of them are new.
+        # Few passages are all taken in random order; from many, draw often enough that enough are new.
         few = pool.size <= 8 * (count + barred)
         columns_K = np.arange(pool.size if few else 2 * count + 64)
         at_once = max(1, DRAWS_AT_ONCE // max(1, len(columns_K)))
@@ -191,10 +190,10 @@ def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int)
 
 
 def interleaved(sources: Sequence[Rows]) -> Rows:
-    """One matrix of several sources, each spread evenly over it, so that any first part has its share of every one.
+    """Merge several sources into one matrix, each spread evenly, so any first part has its share of every source.
 
-    Of a source that is D deep, negative j (from 0) comes at (j + 1/2) / D of the whole; at the same place the earlier
-    source comes first. A passage that two sources name stands where it comes first; rows are then moved together.
+    In a source of depth D, negative j (from 0) is placed at (j + 1/2) / D of the whole; ties go to the earlier source.
+    A passage from two sources keeps its first place, and gaps are closed.
     """
     places = np.concatenate([(np.arange(rows.shape[1]) + 0.5) / max(1, rows.shape[1]) for rows in sources])
     order = np.argsort(places, kind="stable")
@@ -207,9 +206,9 @@ def interleaved(sources: Sequence[Rows]) -> Rows:
 
 
 class DenseRanking:
-    """Query vectors beside an index: ranks its passages, and scores any pair as the index does.
+    """Ranks an index's passages by query vectors, and scores any pair as the index does.
 
-    `on_gpu(depth)` says whether a search so deep is one on a GPU.
+    `on_gpu(depth)` says whether to search at this depth on a GPU.
     """
 
     def __init__(
@@ -223,7 +222,7 @@ class DenseRanking:
         return self._index.search(self._vectors_QD[queries_B], depth, gpu=self._on_gpu(depth))
 
     def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
-        """Inner products of the queries and the passages' vectors in the index, float32 [P]."""
+        """Inner products of queries and passage vectors in the index, float32 [P]."""
         scores_P = np.empty(len(query_P), dtype=np.float32)
         for start in range(0, len(query_P), PAIRS_AT_ONCE):
             part = slice(start, start + PAIRS_AT_ONCE)

@@ -1,12 +1,12 @@
-"""Hard negatives that others made, by query: TREC runs, MS MARCO's triples and lists, DPR's training files.
+"""Reads hard negatives from existing files: TREC runs, MS MARCO's triples and lists, DPR's training files.
 
 | first line of the file | read as |
 |---|---|
-| `q7 Q0 p12 1 18.3 bm25` | a TREC run: what it ranks, best first |
+| `q7 Q0 p12 1 18.3 bm25` | a TREC run: its ranking, best first |
 | `7<tab>12<tab>34` | query, positive, negative: `qidpidtriples.*.tsv` of MS MARCO |
 | `{"qid": 7, "neg": {"bm25": [34, 56]}}` | sentence-transformers' `msmarco-hard-negatives.jsonl`: its systems in turn |
 | `{"query_id": "7", "negatives": {"doc_id": ["34"]}}` | the training files of SimLM's authors |
-| `[{"question": …, "hard_negative_ctxs": […]}]` | DPR's `biencoder-*.json`; queries are named as `ingest` names them |
+| `[{"question": …, "hard_negative_ctxs": […]}]` | DPR's `biencoder-*.json`; query ids are as in `ingest` |
 
 Shapes: Q queries, D negatives of each.
 """
@@ -32,23 +32,23 @@ from stillhouse.evaluation.runs import read_run
 
 RUN, TRIPLES, LISTS, DPR = "run", "triples", "lists", "dpr"
 HEAD = 1 << 16
-"""Bytes of which the first line is taken to recognise the format."""
+"""Bytes read for the first line, which identifies the format."""
 Listed = Iterator[tuple[str, Iterable[str]]]
-"""Queries and passages that are wrong for them, best first; a query may come again."""
+"""Queries with wrong passages, best first; a query may appear again."""
 
 
 @dataclass
 class NegativeLists:
-    """The negatives of `queries` by the numbers of their names in `passages`; `of` has an array for each query."""
+    """The negatives of each query: `of` maps a query to an array of numbers, which `passages` maps ids to."""
 
     most: int
     of: dict[str, array[int]]
     passages: dict[str, int] = field(default_factory=dict)
     others: int = 0
-    """Lines or lists of queries that nobody asked for."""
+    """The number of lines or lists for queries that were not asked for."""
 
     def add(self, query: str, passages: Iterable[str]) -> None:
-        """Adds to a query's list what is not in it yet, as long as it has room."""
+        """Add new passages to a query's list until it is full."""
         if (own := self.of.get(query)) is None:
             self.others += 1
             return
@@ -60,7 +60,7 @@ class NegativeLists:
                 own.append(number)
 
     def rows(self, find: Callable[[Iterable[str]], NDArray[np.int64]]) -> tuple[NDArray[np.int32], int]:
-        """Rows of passages int32 [Q, D], padded with -1, in the order of the queries; how many names are unknown."""
+        """Passage rows int32 [Q, D], padded with -1, in the order of the queries, and how many ids are unknown."""
         row_of = np.append(find(self.passages), -1).astype(np.int32)
         width = max((len(own) for own in self.of.values()), default=0)
         rows_QD = np.full((len(self.of), width), -1, dtype=np.int32)
@@ -72,7 +72,7 @@ class NegativeLists:
 def read_negatives(path: Path, queries: Iterable[str], most: int) -> NegativeLists:
     """The first `most` negatives that a file lists for each of `queries`.
 
-    Raises `InputError` for a file that is missing, damaged or of no known format, and for a line that cannot be read.
+    Raises `InputError` for a file that is missing, damaged or in an unknown format, and for a line that cannot be read.
     """
     lists = NegativeLists(most, {query: array("i") for query in queries})
     for query, passages in READERS[detect(path)](path):
@@ -81,7 +81,7 @@ def read_negatives(path: Path, queries: Iterable[str], most: int) -> NegativeLis
 
 
 def detect(path: Path) -> str:
-    """The format of a file, by its first line. Raises `InputError` for any other."""
+    """The format of a file, from its first line. Raises `InputError` for an unknown format."""
     try:
         with open_binary(path) as file:
             head = file.read(HEAD)
@@ -97,14 +97,14 @@ def detect(path: Path) -> str:
     if len(line.split()) == 6:
         return RUN
     raise InputError(
-        f"{path} is no list of negatives: give a TREC run, lines of `query, positive, negative` with tabs between, "
+        f"{path} is not a list of negatives: give a TREC run, lines of `query, positive, negative` separated by tabs, "
         "JSON lines with `neg` or `negatives`, or DPR's training JSON"
     )
 
 
 def _run(path: Path) -> Listed:
     if path.suffix == ".gz":
-        raise InputError(f"{path} is packed; unpack it first, as by `gunzip`")
+        raise InputError(f"{path} is compressed; decompress it first, for example with `gunzip`")
     lines = read_run(path)
     for query, own in lines.groupby("query_id", sort=False, observed=True):
         yield str(query), own["passage_id"].astype(str)
@@ -115,7 +115,7 @@ def _triples(path: Path) -> Listed:
         cells = () if isinstance(line, Rejected) else line[1].rstrip("\r\n").split("\t")
         if len(cells) != 3:
             where = line.where if isinstance(line, Rejected) else f"{path.name}:{line[0]}"
-            raise InputError(f"{path}: {where} is not `query, positive, negative` with tabs between; mend the line")
+            raise InputError(f"{path}: {where} is not `query, positive, negative` separated by tabs; correct the line")
         yield cells[0].strip(), [cells[2].strip()]
 
 
@@ -128,17 +128,17 @@ def _lists(path: Path) -> Listed:
             yield _name(query), _in_turn(row["neg"] if "neg" in row else row["negatives"])
         except (KeyError, StopIteration, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, ValueError) else "it lacks `query_id` or `negatives`"
-            raise InputError(f"{path}: {row.where} cannot be read ({reason}); mend the line") from None
+            raise InputError(f"{path}: {row.where} cannot be read ({reason}); correct the line") from None
 
 
 def _in_turn(negatives: Any) -> list[str]:
-    """Passages of a list, of lists by system (the best of each first), or of an object that holds them as `doc_id`."""
+    """The passages of a list, of lists by system (the best of each first), or of an object with a `doc_id` list."""
     if isinstance(negatives, Mapping):
         lists = [negatives["doc_id"]] if "doc_id" in negatives else list(negatives.values())
     else:
         lists = [negatives]
     if not all(isinstance(each, list) for each in lists):
-        raise ValueError("its negatives are no list")
+        raise ValueError("its negatives are not a list")
     return [_name(passage) for passage in chain.from_iterable(zip_longest(*lists)) if passage is not None]
 
 
@@ -156,7 +156,7 @@ def _dpr(path: Path) -> Listed:
 
 def _name(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{value!r} is no id")
+        raise ValueError(f"{value!r} is not an id")
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Hard negatives as an integer matrix: its form, written and read. `mining` makes it, `groups` draws from it.
+"""Hard negatives as an integer matrix, read from and written to files. `mining` makes it, `groups` draws from it.
 
 Shapes: Q queries (train and dev), D the negatives of each.
 """
@@ -21,13 +21,13 @@ SPLITS = ("train", "dev")
 
 
 def training_queries(corpus: Corpus) -> pd.DataFrame:
-    """The queries that trainings read: train, then dev, in corpus order."""
+    """The queries that training reads: train, then dev, in corpus order."""
     return pd.concat([corpus.queries_of(split) for split in SPLITS], ignore_index=True)
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """`queries` (query_id, split) and, for each, `rows_QD`: passage rows best first, padded with -1."""
+    """`queries` (query_id, split) and their negatives `rows_QD`: passage rows, best first, padded with -1."""
 
     queries: pd.DataFrame
     rows_QD: NDArray[np.int32]
@@ -48,7 +48,7 @@ class Negatives:
 
 
 def describe(negatives: Negatives) -> str:
-    """A line for the log that says how many queries have none."""
+    """A log line with the mean number of negatives and the number of queries without any."""
     counts = negatives.counts()
     empty = int((counts == 0).sum())
     line = f"{counts.mean() if len(counts) else 0:.0f} negatives for each of {len(counts)} queries"

@@ -1,6 +1,6 @@
-"""Which passages may never be a negative of a query: wider than its qrels, because texts repeat.
+"""Which passages may never be a negative of a query: more than its qrels, because texts repeat.
 
-Shapes: Q queries asked for, R passages, F passages found, B those of a block.
+Shapes: Q requested queries, R passages, F found passages, B passages of a block.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stillhouse.corpus.store import Corpus, passage_text_blocks
 
 
 class AnswerSets:
-    """The right answers of every query, made ready to be asked for again and again.
+    """The right answers of every query, prepared for repeated look-ups.
 
-    `offsets` int64 [Q + 1] and `rows` int32 (ascending within a query) are what `never_negative` gives.
+    `offsets` int64 [Q + 1] and `rows` int32 (ascending within a query) come from `never_negative`.
     """
 
     def __init__(self, offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
@@ -29,7 +29,7 @@ class AnswerSets:
         self._keys = np.repeat(queries, np.diff(offsets)) * self._span + rows
 
     def hold(self, queries: NDArray[np.int64], candidates: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether each candidate is an answer of its query; both broadcast. A padded candidate, -1, is none."""
+        """Whether each candidate answers its query; both broadcast. A padded candidate, -1, does not."""
         wanted = queries.astype(np.int64) * self._span + candidates
         place = np.searchsorted(self._keys, wanted)
         found = np.zeros(wanted.shape, dtype=np.bool_)
@@ -39,10 +39,10 @@ class AnswerSets:
 
 
 def twins(corpus: Corpus, rows_R: NDArray[np.integer]) -> tuple[NDArray[np.int64], pd.DataFrame]:
-    """A number for the text of each of these passages, int64 [R], and every passage of the corpus that has such a text.
+    """A number for the text of each of these passages, int64 [R], and all passages of the corpus with these texts.
 
     The latter are `row` (int32, ascending) with their text's number, `passage_text`. Equal texts have equal numbers.
-    Digests of the texts of `rows_R` alone are held: memory does not grow with the corpus.
+    Only the digests of the texts of `rows_R` are held, so memory does not grow with the corpus.
     """
     numbers, asked = DigestNumbers(), np.unique(rows_R)
     known = [numbers.add(digests_of(texts)) for texts in passage_text_blocks(corpus, asked)]
@@ -60,12 +60,12 @@ def twins(corpus: Corpus, rows_R: NDArray[np.integer]) -> tuple[NDArray[np.int64
 
 
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The passages that are right answers to each query, as far as the corpus says.
+    """The passages that answer each query, as far as the corpus says.
 
-    Those are the passages relevant to it or to any query of the same text, for a query made from the corpus also those
-    of `not_negatives`, and every passage whose text equals one of theirs: as a negative, each would contradict a
-    positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending:
-    those of query i are `rows[offsets[i]:offsets[i + 1]]`.
+    These are the passages relevant to it or to any query with the same text and, for a query made from the corpus,
+    those of `not_negatives`, plus every passage with the same text as one of them. As a negative, each would contradict
+    a positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending; query i has
+    `rows[offsets[i]:offsets[i + 1]]`.
     """
     text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
     qrels = corpus.qrels[corpus.qrels["relevance"] > 0]

@@ -1,10 +1,9 @@
-"""Seeded turns: every query goes through its candidates in an order of its own, some of them each time it is seen.
+"""Seeded turns: every query goes through its candidates in its own random order, some of them each time it is seen.
 
-The order is drawn from (seed, stream, query) alone and a turn is a slice of it, so that a draw does not depend on the
-step, on the batch or on what was drawn before: a run that was killed goes on with the same draws, and what one step
-scores is what a later one draws.
+The order is drawn from (seed, stream, query) alone, and a turn is a slice of it. So a draw does not depend on the
+step, the batch or earlier draws. A killed run resumes with the same draws, and one step scores what a later one draws.
 
-Shapes: B queries, C candidates of each, N taken in a turn.
+Shapes: B queries, C candidates per query, N candidates per turn.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 POSITIVES, NEGATIVES, RANDOM = 0, 1, 2
-"""Streams: what is drawn for one purpose says nothing of what is drawn for another."""
+"""Streams, which make draws for different purposes independent."""
 
 QUERIES_AT_ONCE = 4096
 LAST = np.uint64(2**64 - 1)
 STEP = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio, the step of SplitMix64."""
+"""2^64 divided by the golden ratio, the step of SplitMix64."""
 
 
 def keys(seed: int, stream: int, queries_B: NDArray[np.int64], columns_C: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -37,10 +36,10 @@ def turn(
     seed: int,
     stream: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The columns that turn `times_B` (from 0) takes, int64 [B, N], and where there is one, [B, N].
+    """The columns that turn `times_B` (from 0) takes, int64 [B, N], and which places are filled, bool [B, N].
 
-    `count` = N columns follow those of the turn before, and the first follows the last, so none comes again before
-    every allowed one came. A query with fewer than `count` gives all it has at every turn.
+    Each turn takes the next `count` = N columns and starts over after the last, so no column repeats before every
+    allowed one was taken. A query with fewer than `count` gives all its columns in every turn.
     """
     keys_BC = keys(seed, stream, queries_B, np.arange(allowed_BC.shape[1])) >> np.uint64(1)
     order_BC = np.argsort(np.where(allowed_BC, keys_BC, LAST), axis=1, kind="stable")
@@ -49,16 +48,16 @@ def turn(
     filled_BN = places_N < available_B1
     if not order_BC.shape[1]:
         return np.zeros(filled_BN.shape, np.int64), filled_BN
-    # A query that has fewer than a turn takes begins at its first, whatever the turn.
+    # A query with too few columns for a turn always begins with its first.
     begin_B1 = np.where(available_B1 > count, times_B[:, None] * count, 0)
     places_BN = np.where(filled_BN, (begin_B1 + places_N) % np.maximum(available_B1, 1), 0)
     return np.take_along_axis(order_BC, places_BN, axis=1), filled_BN
 
 
 def first_turn(allowed_QC: NDArray[np.bool_], queries_Q: NDArray[np.int64], count: int, seed: int) -> NDArray[np.bool_]:
-    """Which candidates a training with this seed draws first: `count` of each query's allowed ones, bool [Q, C].
+    """The candidates that a training with this seed draws first: `count` of each query's allowed ones, bool [Q, C].
 
-    A training that may draw these alone draws all of them before one comes again, whatever it draws at a time.
+    A training that may draw only these draws all of them before any repeats, for every number drawn at a time.
     """
     chosen_QC = np.zeros_like(allowed_QC)
     for start in range(0, len(queries_Q), QUERIES_AT_ONCE):

@@ -1,1 +1,1 @@
-"""Encoders and re-rankers, and their files."""
+"""Encoders, re-rankers and their files."""

@@ -1,4 +1,4 @@
-"""The cross-encoder: query and passage read together, one score (SimLM §3.2, the re-ranker).
+"""The cross-encoder: reads query and passage together and gives one score (SimLM §3.2, the re-ranker).
 
 Shape suffixes: B queries, K candidates of a query, P pairs.
 """
@@ -33,17 +33,18 @@ from stillhouse.training.batches import chunks
 
 PAIRS_AT_ONCE = 16_384
 OWN_LENGTH = "stillhouse_max_length"
-"""Where a folder's configuration says how many tokens a pair has at most."""
+"""The configuration entry for the most tokens of a pair."""
 UNSAID_LENGTH = 512
-"""The most tokens of a pair where the folder says nothing: a ModernBERT reads 8,192, which would take the memory."""
+"""The most tokens of a pair if the folder sets none. A ModernBERT reads 8,192, which would need too much memory."""
 SHORTEST = 8
-"""The least that `train-reranker` takes."""
+"""The smallest length that `train-reranker` accepts."""
 
 
 class CrossEncoder(nn.Module):
-    """A Transformer with one score a pair; loads with `AutoModelForSequenceClassification`.
+    """A Transformer with one score per pair; loads with `AutoModelForSequenceClassification`.
 
-    sentence-transformers' `CrossEncoder` gives the same scores: the folder names the identity as its activation.
+    The `CrossEncoder` of sentence-transformers gives the same scores, because the folder sets the identity as
+    activation.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
@@ -56,15 +57,15 @@ class CrossEncoder(nn.Module):
     @classmethod
     @doing("loading the model")
     def start(cls, folder: Path, max_length: int, layers: int | None = None) -> CrossEncoder:
-        """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
+        """A new cross-encoder on a pre-trained encoder; the scoring layer is drawn from torch's random state.
 
-        `layers` keeps this many of the encoder's first layers. Raises `InputError` where it has fewer, reads fewer
-        tokens than `max_length`, or is a bag of words.
+        `layers` keeps this many of the encoder's first layers. Raises `InputError` if the encoder has fewer, reads
+        fewer tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
         config = read_config(folder, num_labels=1)
         if layers and layers > config.num_hidden_layers:
-            raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
+            raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
         keep_layers(config, layers or config.num_hidden_layers)
         model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers is not None).model
         refuse_longer(model, str(folder), max_length=max_length)
@@ -77,22 +78,22 @@ class CrossEncoder(nn.Module):
     @classmethod
     @doing("loading the cross-encoder")
     def load(cls, folder: str | PathLike[str]) -> CrossEncoder:
-        """Raises `InputError` for a folder that holds no model with one score a pair, or a damaged one."""
+        """Raises `InputError` for a folder without a model that gives one score per pair, and for a damaged one."""
         folder = Path(folder)
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
         if not (folder / CONFIG).is_file():
-            raise InputError(f"{folder / CONFIG} is missing: {folder} holds no model that scores pairs; {remedy}")
+            raise InputError(f"{folder / CONFIG} is missing: {folder} has no model that scores pairs; {remedy}")
         config = read_config(folder)
         loaded = load_model(AutoModelForSequenceClassification, folder, config) if config.num_labels == 1 else None
         if loaded is None or loaded.absent:
-            # An encoder loads too, with a scoring layer of random numbers.
-            raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
+            # An encoder loads too, with a random scoring layer.
+            raise InputError(f"{folder} has no layer that gives one score per pair; {remedy}")
         tokenizer = load_tokenizer(folder)
         own = getattr(config, OWN_LENGTH, None)
         known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if own else UNSAID_LENGTH)
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
-            raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")
+            raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, which is too few; {remedy}")
         refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
         return cls(loaded.model, tokenizer, length)
 
@@ -102,10 +103,10 @@ class CrossEncoder(nn.Module):
         save_tokenizer(self.tokenizer, folder)
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
-        """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own.
+        """Tokenize pairs. A pair that is too long loses the end of its passage; a very long query loses its own end.
 
-        A passage of a corpus with `titles: sep` is read as `title: text`, as SimLM's authors do: the pair's own
-        separator, between query and passage, stays the only one.
+        A passage of a corpus with `titles: sep` is read as `title: text`, as in SimLM's code, so the only separator is
+        the one between query and passage.
         """
         with TOKENIZING:
             encoded = self.tokenizer(
@@ -114,13 +115,13 @@ class CrossEncoder(nn.Module):
                 truncation="only_second",
                 max_length=self.max_length,
             )
-        # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
+        # A tokenizer says whether its model reads token types. Other tools rely on that, so this does too.
         types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
         ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
         return PairTexts(ids, TokenizedTexts(types, 0))
 
     def _cut(self, queries: Sequence[str]) -> list[str]:
-        """The queries, each without what lies beyond half of a pair's tokens: something of the passage must be read."""
+        """The queries, cut to half of a pair's tokens, so that part of the passage is always read."""
         encoded = self.tokenizer(
             list(queries),
             add_special_tokens=False,
@@ -140,7 +141,7 @@ class CrossEncoder(nn.Module):
 
 
 class PairTexts:
-    """Tokenized pairs with their token types (0 the query, 1 the passage)."""
+    """Tokenized pairs with their token types (0 for the query, 1 for the passage)."""
 
     def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
         self.ids = ids
@@ -165,12 +166,11 @@ def score_pairs(
     what: str,
     config: InferenceConfig,
 ) -> np.ndarray:
-    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`), in length-sorted batches.
+    """Score the pairs (`queries[query_P]`, `passages[row_P]`) in length-sorted batches, float32 [P].
 
-    Pairs are tokenized 16,384 at a time, the next ones meanwhile. Every batch is kept in `context.work` when it is
-    done, and a run after a kill computes only what is missing, in the same batches, so that its scores are the same to
-    the last bit.
-    Raises `InputError` for a score that is not a number.
+    Pairs are tokenized 16,384 at a time, one part ahead. Every finished batch is stored in `context.work`. A run after
+    a kill computes only what is missing, in the same batches, so its scores are the same bit for bit.
+    Raises `InputError` for a score that is not finite.
     """
     with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
         parts = [part for part in chunks(len(query_P), PAIRS_AT_ONCE) if not log.done_P[part].all()]
@@ -195,7 +195,7 @@ def score_pairs(
                         passage = passages[row_P[wrong : wrong + 1]][0]
                         raise InputError(
                             f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
-                            f"{passage[:80]!r} is no number; train the re-ranker again with a lower "
+                            f"{passage[:80]!r} is not finite; train the re-ranker again with a lower "
                             "learning rate, or score in fp32 (`precision: fp32`)"
                         )
                     log.add(part[rows], scores)
@@ -204,9 +204,9 @@ def score_pairs(
 
 
 def stretch(pairs: int, shard: int, shards: int) -> slice:
-    """The pairs of shard 1, 2 .. `shards`: whole chunks of those tokenized at once, as equal in number as may be.
+    """The pairs of shard 1, 2 .. `shards`: whole tokenized chunks, divided as evenly as possible.
 
-    `score_pairs` scores them in the batches that all pairs together would make.
+    `score_pairs` scores them in the same batches as it would all pairs together.
     """
     chunks = -(-pairs // PAIRS_AT_ONCE)
     begin, end = (PAIRS_AT_ONCE * (chunks * number // shards) for number in (shard - 1, shard))

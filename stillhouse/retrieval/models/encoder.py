@@ -1,4 +1,4 @@
-"""The bi-encoder: a Transformer that queries and passages share (SimLM §3.2) or one each, and encoding at length.
+"""The bi-encoder: one Transformer for queries and passages (SimLM §3.2) or one for each, and encoding of many texts.
 
 Shape suffixes: B texts, L tokens, D width, N all texts.
 """
@@ -37,16 +37,16 @@ from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.memory import freed_memory_kept
 
 PADDED_TO = 8
-"""Texts are padded to a multiple of this: short enough to cost little, long enough that many share a length."""
+"""Texts are padded to a multiple of this: small enough to cost little, large enough that many texts share a length."""
 TOKENIZING = threading.Lock()
-"""Held while a tokenizer cuts texts: each call sets where to cut, which two threads may not do at once."""
+"""Held while a tokenizer runs: each call sets where to truncate, which two threads must not do at once."""
 COPIED_AT_ONCE = 4096
-"""Results that wait on the device before they are copied from it."""
+"""Results that gather on the device before they are copied."""
 
 
 @dataclass(frozen=True)
 class TokenizedTexts:
-    """Texts as token ids without padding, ready to be batched: `ids[i]` is an int list with special tokens."""
+    """Texts as token ids without padding, ready to be batched: `ids[i]` is a list of ints with special tokens."""
 
     ids: list[list[int]]
     padding_id: int
@@ -70,7 +70,7 @@ class TokenizedTexts:
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenizedTexts:
-    """Cuts texts into at most `max_length` tokens each, special tokens included."""
+    """Tokenize texts into at most `max_length` tokens each, including special tokens."""
     if not len(texts):
         return TokenizedTexts([], tokenizer.pad_token_id)
     with TOKENIZING:
@@ -80,22 +80,22 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
 
 @dataclass(frozen=True)
 class EncoderTexts(TokenizedTexts):
-    """Tokenized texts of one role, which says whose tower reads them; `max_length` is what they were cut to."""
+    """Tokenized texts of one role, which selects the tower; they were cut to `max_length` tokens."""
 
     role: Role
     max_length: int
 
     def padded_lengths(self) -> np.ndarray:
-        """The length [N] at which each text is computed: the next multiple of 8, whatever the other texts are."""
+        """The padded length [N] of each text: the next multiple of 8, independent of the other texts."""
         return np.minimum(-(-self.lengths() // PADDED_TO) * PADDED_TO, self.max_length)
 
 
 class BiEncoder(nn.Module):
-    """Towers that make queries and passages vectors; one for both roles where they are shared.
+    """The towers that turn queries and passages into vectors, or one shared tower for both.
 
-    `towers` holds that of the passages, and that of the queries where they have one of their own.
-    `forward(ids_BL, mask_BL, role) -> vectors_BD`, of length 1 where `settings.normalize`.
-    Relation to `SentenceTransformer`: the same vectors; to `AutoModel`: a Transformer's hidden states are the same.
+    `towers` holds "passage" and, if queries have a tower of their own, "query".
+    `forward(ids_BL, mask_BL, role) -> vectors_BD`; the vectors have length 1 if `settings.normalize` is true.
+    `SentenceTransformer` gives the same vectors, `AutoModel` the same hidden states.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class BiEncoder(nn.Module):
     @classmethod
     @doing("loading the model")
     def load(cls, folder: str | PathLike[str], **changes: Any) -> BiEncoder:
-        """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
+        """Load an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
-        `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
-        the queries' own out. Lengths that nobody set are at most what the model reads. Raises `InputError` for a folder
-        without an encoder, for a cross-encoder, and for files that are missing, damaged, or not of one model.
+        `towers="separate"` gives queries a copy of a shared tower; `towers="shared"` drops a separate query tower.
+        Default lengths are lowered to what the model reads. Raises `InputError` for a folder without an encoder, for a
+        cross-encoder, and for files that are missing, damaged, or from different models.
         """
         folder = Path(folder)
         if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
             raise InputError(
-                f"{folder / CONFIG} is missing: {folder} holds no encoder; `stillhouse fetch-model` or `stillhouse "
+                f"{folder / CONFIG} is missing: {folder} has no encoder; `stillhouse fetch-model` or `stillhouse "
                 "pretrain` makes one"
             )
         refuse_cross_encoder(folder)
@@ -134,7 +134,7 @@ class BiEncoder(nn.Module):
         return cls(towers, tokenizer, settings)
 
     def tower(self, role: Role) -> Tower:
-        """What reads the texts of a role."""
+        """The tower that reads the texts of a role."""
         tower = self.towers[role if role in self.towers else "passage"]
         assert isinstance(tower, Tower)
         return tower
@@ -145,7 +145,7 @@ class BiEncoder(nn.Module):
         return self.tower("passage").width
 
     def draw_bags(self, seed: int) -> None:
-        """Draws the parameters of bags of words anew; two towers get the same ones. Torch's random state stays."""
+        """Redraw the parameters of bags of words, the same for two towers. Torch's random state does not change."""
         for role, tower in self.towers.items():
             assert isinstance(tower, BagOfWordsTower)
             with torch.random.fork_rng(devices=[]):
@@ -157,7 +157,7 @@ class BiEncoder(nn.Module):
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
     def save(self, folder: Path) -> None:
-        """Writes a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
+        """Write a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
         towers: dict[Role, Tower] = {"passage": self.tower("passage")}
         if self.settings.towers == "separate":
             towers["query"] = self.tower("query")
@@ -165,7 +165,7 @@ class BiEncoder(nn.Module):
 
     @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
-        """Tokenizes texts of a role behind its prompt, each cut to the length that the settings give it."""
+        """Tokenize texts of a role after its prompt, each cut to the role's length in the settings."""
         settings = self.settings
         if role == "query":
             prompt, length = settings.query_prompt, settings.query_length
@@ -186,9 +186,9 @@ class BiEncoder(nn.Module):
 def _within_reach(
     folder: Path, towers: Mapping[Role, Tower], settings: EncoderSettings, changes: Mapping[str, Any]
 ) -> EncoderSettings:
-    """The settings with lengths that the towers read.
+    """The settings with lengths that the towers can read.
 
-    Raises `InputError` for a length beyond that which the folder or `changes` ask for; a default is lowered.
+    Raises `InputError` if the folder or `changes` ask for a longer one; a default is lowered.
     """
     roles: tuple[Role, ...] = ("query", "passage")
     for role in roles:
@@ -202,9 +202,9 @@ def _within_reach(
 
 
 def length_batches(lengths_N: np.ndarray, tokens: int, alike: bool = False) -> Iterator[np.ndarray]:
-    """Row numbers in batches of at most `tokens` padded tokens, longest texts first, so that little is padding.
+    """Row numbers in batches of at most `tokens` padded tokens, longest texts first, to keep padding low.
 
-    With `alike` only texts of the same length share a batch.
+    With `alike`, only texts of the same length share a batch.
     """
     order = np.argsort(-lengths_N, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(lengths_N[order])) + 1, len(order)) if alike else np.array([len(order)])
@@ -223,10 +223,10 @@ def encode(
     what: str,
     config: InferenceConfig,
 ) -> np.ndarray:
-    """The vectors of all texts, float32 [N, D], in the order of the texts.
+    """Encode all texts: float32 [N, D], in their order.
 
-    On one machine a text's vector is the same to the last bit whatever the other texts are: it is padded to a length of
-    its own, and on a GPU, which computes few texts otherwise than many, every batch of a length has as many.
+    On one machine a text's vector does not depend on the other texts, bit for bit. Its padded length depends on itself
+    alone. On a GPU, where results depend on the batch size, all batches of a length have the same size.
     """
     vectors_ND = np.empty((len(texts), encoder.width), dtype=np.float32)
     lengths_N = texts.padded_lengths()
@@ -242,7 +242,7 @@ def encode(
 
 
 def filled_up(device: torch.device) -> bool:
-    """Whether a batch of few texts is filled up: GPUs choose how to multiply by the size."""
+    """Whether small batches are filled up. GPUs choose a matrix product by its size."""
     return device.type == "cuda"
 
 
@@ -256,10 +256,10 @@ def for_each_batch(
     config: InferenceConfig,
     alike: bool = False,
 ) -> None:
-    """Fills `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar.
+    """Set `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar.
 
-    The batches that are computed at once have `config.batch_tokens` together. Results wait on the device until there
-    are some thousands, so that it is seldom waited for. `alike` is that of `length_batches`.
+    Batches that run at the same time share `config.batch_tokens`. Results gather on the device by the thousand, which
+    avoids synchronization. `alike` is as in `length_batches`.
     """
     with inference(model, context, config) as device, context.bar(what, len(lengths_N), "text") as bar:
         waiting: list[tuple[np.ndarray, Tensor]] = []
@@ -276,7 +276,7 @@ def for_each_batch(
 
 
 def _copy(waiting: list[tuple[np.ndarray, Tensor]], out: np.ndarray) -> None:
-    """Writes results where they belong, and empties the list."""
+    """Copy results to their places in `out` and empty the list."""
     if waiting:
         out[np.concatenate([rows for rows, _ in waiting])] = torch.cat([part for _, part in waiting]).float().cpu()
     waiting.clear()
@@ -284,7 +284,7 @@ def _copy(waiting: list[tuple[np.ndarray, Tensor]], out: np.ndarray) -> None:
 
 @contextmanager
 def inference(model: nn.Module, context: Context, config: InferenceConfig) -> Iterator[torch.device]:
-    """A model on its device, ready to compute in the setting's precision without gradients, until the block ends."""
+    """Move a model to its device and compute in the configured precision without gradients until the block ends."""
     device = context.torch_device()
     model.to(device).eval()
     dtype = computed_in(config.precision, device)

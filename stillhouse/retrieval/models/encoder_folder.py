@@ -1,11 +1,11 @@
-"""The folder of a bi-encoder: its towers, as Stillhouse, `AutoModel` and `SentenceTransformer` read them.
+"""The folder of a bi-encoder: its towers as Stillhouse, `AutoModel` and `SentenceTransformer` read them.
 
 | towers | Transformer | bag of words |
 |---|---|---|
-| shared | a Hugging Face folder, the projection in `2_Dense/` | its modules in `document/`, a tokenizer beside |
-| separate | that for passages, and another in `query/` for queries | its modules in `document/` and in `query/` |
+| shared | a Hugging Face folder, the projection in `2_Dense/` | modules in `document/`, a tokenizer next to it |
+| separate | the same for passages, and another in `query/` for queries | modules in `document/` and in `query/` |
 
-Separate towers have a `Router` over both for sentence-transformers: `encode_query` and `encode_document`.
+For separate towers, sentence-transformers gets a `Router` over both: `encode_query` and `encode_document`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
 ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
-"""What sentence-transformers calls the roles; a bag of words has a folder of that name for each tower."""
+"""The sentence-transformers names of the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
 """The folder of a role's Transformer."""
 BAG = (EMBEDDINGS, "1_Dense", "2_Dense")
@@ -47,30 +47,30 @@ WORDS = "embedding.weight"
 
 
 def refuse_bag_of_words(folder: Path) -> None:
-    """Refuses a BoW-MLP folder where a Transformer or its language-model head is needed."""
+    """Refuse a BoW-MLP folder where a Transformer or its language-model head is needed."""
     if is_bag_of_words(folder):
         raise InputError(
             f"{folder} is a bag of words (bow_mlp), without a Transformer or a language-model head; give a "
-            "Transformer, as `stillhouse fetch-model` fetches it by a name such as bert-base-uncased"
+            "Transformer, such as bert-base-uncased fetched with `stillhouse fetch-model`"
         )
 
 
 def refuse_cross_encoder(folder: Path) -> None:
-    """Refuses a cross-encoder where texts are to become vectors: what is in it would be read, and mean nothing."""
+    """Refuse a cross-encoder where texts must become vectors. It would load, but its vectors would mean nothing."""
     config = folder / CONFIG
     architectures = json_object(config).get("architectures") if config.is_file() else None
     names = architectures if isinstance(architectures, list) else []
     if any(str(name).endswith("ForSequenceClassification") for name in names):
         raise InputError(
             f"{folder} is a cross-encoder, which scores pairs and makes no vectors; give a retriever or an encoder. To "
-            "start one from its layers, `stillhouse fetch-model` it first"
+            "start one from its layers, run `stillhouse fetch-model` on it first"
         )
 
 
 def read_towers(folder: Path, settings: EncoderSettings, tokenizer: PreTrainedTokenizerBase) -> dict[Role, Tower]:
-    """The towers by role, in float32; no "query" where `settings.towers`, the folder's own, is "shared".
+    """The towers by role, in float32; no "query" if the folder's own `settings.towers` is "shared".
 
-    Raises `InputError` for files that are missing, damaged, or not of one model.
+    Raises `InputError` for files that are missing, damaged, or from different models.
     """
     roles: tuple[Role, ...] = ("passage",) if settings.towers == "shared" else ("passage", "query")
     towers: dict[Role, Tower] = {}
@@ -80,7 +80,7 @@ def read_towers(folder: Path, settings: EncoderSettings, tokenizer: PreTrainedTo
         else:
             towers[role] = _read_transformer(folder / TRANSFORMERS[role], tokenizer, settings)
     if len({tower.width for tower in towers.values()}) > 1:
-        raise InputError(f"{folder}: its towers make vectors of different widths, which cannot be compared; {REMEDY}")
+        raise InputError(f"{folder}: the towers make vectors of different widths, which cannot be compared; {REMEDY}")
     return towers
 
 
@@ -91,9 +91,9 @@ def write_towers(
     settings: EncoderSettings,
     model: PreTrainedModel | None = None,
 ) -> None:
-    """Writes towers by role; without "query" they are shared, which `settings.towers` must say too.
+    """Write towers by role; without "query" they are shared, and `settings.towers` must say so.
 
-    `model` is written in the place of the passages' Transformer, which is part of it: with its language-model head.
+    `model`, which contains the passages' Transformer and a language-model head, is written in place of the former.
     """
     assert ("query" in towers) == (settings.towers == "separate"), settings
     passage, query = towers["passage"], towers.get("query")
@@ -115,7 +115,7 @@ def write_towers(
 
 
 Modules = list[tuple[str, str]]
-"""Kinds of sentence-transformers modules and the folders that they lie in, in the order they run."""
+"""Kinds of sentence-transformers modules and their folders, in the order they run."""
 
 
 def _write_tower(
@@ -145,9 +145,10 @@ def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings
 
 
 def _write_bag(folder: Path, tower: BagOfWordsTower, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """`max_length` counts special tokens, which a bag is without, as for a Transformer.
+    """`max_length` counts special tokens, as for a Transformer, although a bag has none.
 
-    sentence-transformers takes a special token that a text spells out ("[SEP]") for a word, `BagOfWordsTower` does not.
+    If a text spells out a special token ("[SEP]"), sentence-transformers treats it as a word; `BagOfWordsTower` does
+    not.
     """
     embedding, hidden, output = (folder / name for name in BAG)
     embedding.mkdir(parents=True)
@@ -168,7 +169,7 @@ def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTow
     output = read_projection(folder / BAG[2], hidden.out_features)
     added = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     if None in added:
-        raise InputError(f"{folder.parent}: the tokenizer has no [CLS] or no [SEP], which bags leave out; {REMEDY}")
+        raise InputError(f"{folder.parent}: the tokenizer lacks [CLS] or [SEP], which bags leave out; {REMEDY}")
     tower = BagOfWordsTower(len(weights_VE), added, output.out_features, weights_VE.shape[1], hidden.out_features)
     tower.embedding.load_state_dict({"weight": weights_VE})
     tower.hidden, tower.output = hidden, output
@@ -176,7 +177,7 @@ def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTow
 
 
 def _modules(role: Role, tower: Tower) -> Modules:
-    """The modules of a tower, by their folders within the encoder folder."""
+    """The modules of a tower and their folders within the encoder folder."""
     if isinstance(tower, BagOfWordsTower):
         return [(name.split("_")[1], f"{ROUTES[role]}/{name}") for name in BAG]
     kinds = [("Transformer", ""), ("Pooling", POOLING)] + ([("Dense", PROJECTION)] if tower.projection else [])

@@ -1,7 +1,7 @@
-"""The files of a model folder, read with suspicion: whatever is wrong in one is bad input, in a sentence that names it.
+"""Reads the files of a model folder with care: any fault in a file is reported as bad input that names the file.
 
-JSON is checked for its form, safetensors for theirs and for numbers that are finite. What a library raises over a file
-of the user's becomes `InputError`; what says that the machine is short of memory or disk does not.
+The form of JSON and safetensors files is checked, and that all numbers are finite. Errors that a library raises over a
+user's file become `InputError`. Errors about a lack of memory or disk space do not.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from stillhouse.errors import RUST_OS_ERROR, InputError
 REMEDY = "copy the model folder again, or give one that `stillhouse fetch-model` wrote"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-"""Where a large model's weights are divided into several files: the file of each tensor."""
+"""For large models with several weight files: the file of each tensor."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
 OUT_OF_MEMORY = "DefaultCPUAllocator"
-"""What PyTorch's message begins with when there is no more memory: a plain RuntimeError on a CPU."""
+"""The start of PyTorch's message when a CPU runs out of memory, which is a plain RuntimeError."""
 LONGEST_REASON = 200
 
 
 @contextmanager
 def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
-    """Turns whatever a library raises while it reads `file` into `InputError`.
+    """Turn whatever a library raises while it reads `file` into `InputError`.
 
     Libraries raise nearly anything over a damaged file: KeyError, TypeError, AssertionError, plain Exception. Errors
-    that the system numbers and a lack of memory are none of the file's and pass.
+    with a system error number and a lack of memory are not the file's fault and pass through.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises `InputError` for one that is missing or no JSON."""
+    """The content of a JSON file. Raises `InputError` if it is missing or not JSON."""
     if not path.is_file():
         raise InputError(f"{path} is missing; {REMEDY}")
     try:
@@ -59,17 +59,17 @@ def read_json(path: Path) -> Any:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object. Raises `InputError` for any other."""
+    """The content of a JSON file that holds an object. Raises `InputError` for any other file."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path} holds no JSON object; {REMEDY}")
+        raise InputError(f"{path} is not a JSON object; {REMEDY}")
     return content
 
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a Hugging Face model folder.
 
-    Raises `InputError` for a folder that has none, as one whose weights are a pickle, which could run code.
+    Raises `InputError` if there are none, for example because the weights are a pickle, which could run code.
     """
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
@@ -77,16 +77,16 @@ def weight_files(folder: Path) -> list[Path]:
         files = json_object(folder / INDEX).get("weight_map")
         names = set(files.values()) if isinstance(files, dict) and all(map(_is_name, files.values())) else set()
         if not names:
-            raise InputError(f"{folder / INDEX} names no files of weights; {REMEDY}")
+            raise InputError(f"{folder / INDEX} names no weight files; {REMEDY}")
         for name in sorted(names):
             if not (folder / name).is_file():
-                raise InputError(f"{folder / name} is missing, which {INDEX} names; {REMEDY}")
+                raise InputError(f"{folder / name} is missing, but {INDEX} names it; {REMEDY}")
         return [folder / name for name in sorted(names)]
     for name in PICKLES:
         if (folder / name).is_file():
             raise InputError(
                 f"{folder / name} is a pickle, which can run code when it is loaded; save the model as {WEIGHTS} with "
-                "the `save_pretrained` of transformers"
+                "`save_pretrained` of transformers"
             )
     raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
 
@@ -103,10 +103,10 @@ def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, float32: those of `shapes`, where None leaves a size open.
+    """The tensors named in `shapes` from a safetensors file, in float32. None in a shape matches any size.
 
-    Raises `InputError` for a file that is missing or damaged, lacks one of them or holds it in another shape, and for
-    numbers that are not finite.
+    Raises `InputError` for a file that is missing or damaged, for a tensor that is missing or has another shape, and
+    for numbers that are not finite.
     """
     if not path.is_file():
         raise InputError(f"{path} is missing; {REMEDY}")
@@ -116,7 +116,7 @@ def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> di
         if own is None or len(own) != len(wanted) or any(w not in (None, size) for size, w in zip(own, wanted)):
             asked = "x".join("any" if size is None else str(size) for size in wanted)
             has = "lacks it" if own is None else f"has {shown(own)}"
-            raise InputError(f"{path}: {name} must have the shape {asked} and the file {has}; {REMEDY}")
+            raise InputError(f"{path}: {name} must have the shape {asked}, but the file {has}; {REMEDY}")
     with reading(path), safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name).float() for name in shapes}
     refuse_not_finite(tensors, path)
@@ -126,12 +126,12 @@ def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> di
 def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raises `InputError` for weights that are NaN or infinite; `path` is their file."""
     for name, tensor in tensors.items():
-        # A sum is a tenth of the work. It is not finite where a number is not, and seldom else.
+        # A sum is a tenth of the work. It is not finite if any number is not, and rarely otherwise.
         if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
             wrong = "NaN" if tensor.isnan().any() else "infinite"
             raise InputError(f"{path}: weights of {name} are {wrong}; train the model again, or {REMEDY}")
 
 
 def shown(shape: tuple[int, ...] | torch.Size) -> str:
-    """A shape as a person reads it: 30522x384."""
+    """A shape in readable form: 30522x384."""
     return "x".join(map(str, shape)) or "a single number"

@@ -1,11 +1,11 @@
-"""Loads a Transformer from a Hugging Face model folder, whoever made it; every loader of models comes through here.
+"""Loads a Transformer from any Hugging Face model folder; every model loader uses this file.
 
-What is wrong with the folder is bad input. It is found before memory is taken for what a configuration asks for:
+Faults of the folder are bad input. These are checked, the first two before memory is taken for the model:
 
-1. `config.json` names a model type that transformers has, and makes a model of it, without memory for its weights;
-2. that model has about as many numbers as the files of weights hold;
-3. every tensor of the encoder is in the files, in the shape that the configuration says, and all numbers are finite;
-4. the tokenizer's ids are rows of the word embeddings, and the numbers made of a short text are finite.
+1. `config.json` names a model type of transformers and builds a model, without memory for its weights;
+2. that model has about as many numbers as the weight files hold;
+3. the files have every tensor of the encoder in the configured shape, and all numbers are finite;
+4. the tokenizer's ids are rows of the word embeddings, and the model's output for a short text is finite.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from stillhouse.retrieval.models.model_files import (
 from stillhouse.retrieval.models.model_place import CONFIG
 
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-"""Sizes of which a model holds at least one number each, so that none is larger than the weights."""
+"""Sizes that cannot exceed the number of weights."""
 HEADROOM = 10_000_000
-"""Numbers that a model may have beyond twice those in its files: a new head on a small encoder, 40 MB in float32."""
+"""Numbers allowed beyond twice those in the files, for a new head on a small encoder: 40 MB in float32."""
 HARMLESS = "pooler"
-"""A part that some folders lack and no vector is made of: BERT's pooler, where the model was saved with its head."""
+"""A part that some folders lack and no vector needs: BERT's pooler, if the model was saved with its head."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in float32, in evaluation mode. `absent`: names of parameters that are not in the folder, and random."""
+    """A model in float32 and evaluation mode. `absent` names the parameters that the folder lacks, which are random."""
 
     model: PreTrainedModel
     absent: frozenset[str]
@@ -65,25 +65,25 @@ class LoadedModel:
 def read_config(folder: Path, **changes: Any) -> PreTrainedConfig:
     """A folder's configuration; `changes` override it, as in `num_labels=1`.
 
-    Raises `InputError` for a file that is missing or damaged, and a model type that transformers does not have.
+    Raises `InputError` for a file that is missing or damaged, and for a model type unknown to transformers.
     """
     path = folder / CONFIG
     kind = json_object(path).get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise InputError(
-            f"{path} names the model type {str(kind)[:80]!r}, which transformers does not have, and custom code of a "
-            "model folder is never run; take another model, or a newer transformers"
+            f"{path} names the model type {str(kind)[:80]!r}, which transformers does not have, and custom code from a "
+            "model folder is never run; use another model or a newer transformers"
         )
     with reading(path):
         config: PreTrainedConfig = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, **changes
         )
-    config.chunk_size_feed_forward = 0  # saves memory, changes no number, and fails at lengths that it does not divide
+    config.chunk_size_feed_forward = 0  # only saves memory, and fails for lengths that it does not divide
     return config
 
 
 def keep_layers(config: PreTrainedConfig, count: int) -> None:
-    """Makes a configuration that of its first `count` layers."""
+    """Cut a configuration to its first `count` layers."""
     config.num_hidden_layers = count
     kinds = getattr(config, "layer_types", None)  # ModernBERT's layers attend globally or locally
     if kinds is not None:
@@ -91,18 +91,18 @@ def keep_layers(config: PreTrainedConfig, count: int) -> None:
 
 
 def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, *, cut: bool = False) -> LoadedModel:
-    """Loads a model of an auto class (`AutoModel`, `AutoModelForMaskedLM`, ...) in float32.
+    """Load a model of an auto class (`AutoModel`, `AutoModelForMaskedLM`, ...) in float32.
 
-    `config` is what `read_config` gave, perhaps changed; with `cut` it asks for fewer layers than the folder has. A
-    head that the folder lacks, or has in another shape, is drawn from torch's random state.
-    Raises `InputError` for weights that are missing, damaged, a pickle, not finite, or not those of the configuration.
+    `config` comes from `read_config` and may be changed; with `cut` it asks for fewer layers than the folder has. A
+    head that the folder lacks, or has in another shape, is drawn from torch's random state. Raises `InputError` for
+    weights that are missing, damaged, a pickle, not finite, or that do not fit the configuration.
     """
     config = config or read_config(folder)
     files = weight_files(folder)
     shapes = {name: shape for file in files for name, shape in shapes_of(file).items()}
     weights = folder / (WEIGHTS if len(files) == 1 and files[0].name == WEIGHTS else INDEX)
     _refuse_absurd(auto, folder, config, shapes)
-    vars(config).pop("transformers_weights", None)  # names another file of weights than those just looked at
+    vars(config).pop("transformers_weights", None)  # would name another weight file than those just checked
     with reading(weights):
         model, info = auto.from_pretrained(
             folder,
@@ -120,10 +120,10 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, 
 
 
 def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """An encoder in float32, in evaluation mode, whose parameters its own initialisation draws from `seed`.
+    """An encoder in float32 and evaluation mode with parameters drawn from `seed` by its own initialisation.
 
-    `config` is what `read_config(folder)` gave, perhaps changed. The random state of torch stays as it was. Raises
-    `InputError` for a configuration that makes no model.
+    `config` comes from `read_config(folder)` and may be changed. Torch's random state does not change. Raises
+    `InputError` for a configuration that builds no model.
     """
     with reading(folder / CONFIG), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -132,7 +132,7 @@ def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTraine
 
 
 def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuses a configuration that asks for far more than the files hold, before any memory is taken for it."""
+    """Refuse a configuration that asks for far more than the files hold, before any memory is taken for it."""
     held = sum(map(prod, shapes.values()))
     for name in SIZES:
         size = getattr(config, name, None)
@@ -143,45 +143,45 @@ def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: di
     asked = sum(parameter.numel() for parameter in skeleton.parameters())
     if asked > 2 * held + HEADROOM:
         raise InputError(
-            f"{folder / CONFIG} asks for a model of {asked:,} numbers and the weights hold {held:,}; {REMEDY}"
+            f"{folder / CONFIG} asks for a model of {asked:,} numbers, but the weights hold {held:,}; {REMEDY}"
         )
 
 
 def _refuse_misfit(
     model: PreTrainedModel, info: dict[str, Any], folder: Path, weights: Path, cut: bool
 ) -> frozenset[str]:
-    """The names of parameters that are random. Refuses an encoder that is not wholly in the weights."""
+    """The names of the random parameters. Refuse an encoder that is not completely in the weights."""
     prefix = _prefix(model)
     for name, own, asked in sorted(info["mismatched_keys"]):
         if name.startswith(prefix):
             raise InputError(
-                f"{folder / CONFIG} does not fit {weights.name}: {name} is {shown(own)} there and {shown(asked)} by "
+                f"{folder / CONFIG} does not fit {weights.name}: {name} is {shown(own)} there and {shown(asked)} in "
                 f"the configuration; {REMEDY}"
             )
     missing = set(info["missing_keys"])
     lacking = sorted(name for name in missing if name.startswith(prefix) and HARMLESS not in name.split("."))
     if lacking:
         raise InputError(
-            f"{folder / CONFIG} does not fit {weights.name}, which lacks {len(lacking)} of the encoder's tensors, as "
-            f"{lacking[0]}; {REMEDY}"
+            f"{folder / CONFIG} does not fit {weights.name}, which lacks {len(lacking)} of the encoder's tensors, such "
+            f"as {lacking[0]}; {REMEDY}"
         )
     layers = {_any_layer(name, model) for name in model.state_dict() if name.startswith(prefix)}
     beyond = sorted(name for name in info["unexpected_keys"] if _any_layer(name, model) in layers)
     if beyond and not cut:
         raise InputError(
-            f"{folder / CONFIG} does not fit {weights.name}, which has layers that the configuration leaves out, as "
-            f"{beyond[0]}; {REMEDY}"
+            f"{folder / CONFIG} does not fit {weights.name}, which has layers that the configuration leaves out, such "
+            f"as {beyond[0]}; {REMEDY}"
         )
     return frozenset(missing | {name for name, *_ in info["mismatched_keys"]})
 
 
 def _prefix(model: PreTrainedModel) -> str:
-    """What the names of the encoder's parameters begin with in a model that has a head."""
+    """The prefix of the encoder's parameter names in a model with a head."""
     return "" if model.base_model is model else f"{model.base_model_prefix}."
 
 
 def _any_layer(name: str, model: PreTrainedModel) -> str:
-    """A parameter's name without the number of its layer; with another mark where it lies in none."""
+    """A parameter's name without its layer number, or with a mark if it is in no layer."""
     bare, count = re.subn(r"(?<=\.)\d+(?=\.)", "N", name.removeprefix(f"{model.base_model_prefix}."))
     return bare if count else f"{bare} (in no layer)"
 
@@ -191,14 +191,14 @@ def refuse_unusable(
 ) -> None:
     """Raises `InputError` for the tokenizer of another model, and for a model that cannot read a short text.
 
-    Some settings can be wrong without a sign before that, as `layer_norm_eps` is when it is negative. A model
-    `of_pairs` reads a pair of texts, with token types where it has any.
+    Some wrong settings show only then, such as a negative `layer_norm_eps`. With `of_pairs` the model reads a pair of
+    texts, with token types if it has any.
     """
     words = model.get_input_embeddings().weight
     assert isinstance(words, Tensor)
     refuse_larger_vocabulary(folder, tokenizer, len(words))
     with reading(folder / CONFIG), torch.inference_mode():
-        # The tokenizer's own call would change how it cuts and pads, which is saved with it.
+        # Calling the tokenizer itself would change its truncation and padding, which are saved with it.
         encoding = tokenizer.backend_tokenizer.encode("a", "a" if of_pairs else None)
         used = sum(encoding.attention_mask)
         inputs = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
@@ -206,11 +206,11 @@ def refuse_unusable(
             inputs["token_type_ids"] = encoding.type_ids
         numbers = model(**{name: torch.tensor([values[:used]]) for name, values in inputs.items()})[0]
     if not numbers.isfinite().all():
-        raise InputError(f"{folder / CONFIG}: what the model makes of a short text is not finite; {REMEDY}")
+        raise InputError(f"{folder / CONFIG}: the model's output for a short text is not finite; {REMEDY}")
 
 
 def reads_types(model: PreTrainedModel) -> bool:
-    """Whether a model has token types, which mark a pair's second text."""
+    """Whether a model has token types, which mark the second text of a pair."""
     return getattr(model.config, "type_vocab_size", 1) > 1
 
 
@@ -219,6 +219,6 @@ def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, r
     largest = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids])
     if largest >= rows:
         raise InputError(
-            f"{folder}: the tokenizer has the id {largest:,} and the model embeddings of {rows:,} tokens; give the "
-            "model its own tokenizer"
+            f"{folder}: the tokenizer has the id {largest:,}, but the model has embeddings of {rows:,} tokens; give "
+            "the model its own tokenizer"
         )

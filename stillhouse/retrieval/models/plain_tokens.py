@@ -1,4 +1,4 @@
-"""Texts cut into token ids by the library `tokenizers` alone, as `BiEncoder` cuts them by transformers."""
+"""Tokenizes texts with the `tokenizers` library alone; the ids equal those of `BiEncoder`, which uses transformers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stillhouse.corpus.titles import divided
 
 
 class PlainTokens(Protocol):
-    """What cuts texts of one role."""
+    """Tokenizes texts of one role."""
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, special tokens included."""
 
 
 class QueryTokens:
-    """Queries, each behind the prompt and cut to `length` tokens, from a model folder's `tokenizer.json`."""
+    """Tokenizes queries after the prompt, cut to `length` tokens, with a model folder's `tokenizer.json`."""
 
     def __init__(self, folder: Path, length: int, prompt: str) -> None:
         self.tokenizer, self._prompt = _tokenizer(folder, length), prompt
@@ -30,7 +30,7 @@ class QueryTokens:
 
 
 class PassageTokens:
-    """Passages as `passage_text` gives them: with `titles: sep` a pair of title and text, as in `cut_passages`."""
+    """Tokenizes passages from `passage_text`; with `titles: sep`, title and text form a pair, as in `cut_passages`."""
 
     def __init__(self, folder: Path, length: int, prompt: str) -> None:
         self._tokenizer, self._prompt = _tokenizer(folder, length), prompt
@@ -40,7 +40,7 @@ class PassageTokens:
         ids: list[list[int]] = [[]] * len(texts)
         for separated in {separated for _, _, separated in parts}:
             rows = [row for row, part in enumerate(parts) if part[2] == separated]
-            # A special token that title or text spell out is cut like any other word.
+            # If a title or text spells out a special token, it is tokenized like any other word.
             self._tokenizer.encode_special_tokens = separated
             for row, each in zip(rows, self._tokenizer.encode_batch([self._read(*parts[row][:2]) for row in rows])):
                 ids[row] = list(each.ids)

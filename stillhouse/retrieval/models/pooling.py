@@ -1,4 +1,4 @@
-"""How token states become one vector, and the files by which sentence-transformers does the same.
+"""How token states become one vector, and the files that make sentence-transformers do the same.
 
 Shape suffixes: B texts, L tokens, D hidden width.
 """
@@ -21,23 +21,22 @@ from stillhouse.retrieval.models.projection import PROJECTION, write_projection
 
 POOLINGS = ("cls", "mean")
 LONGEST = 1_000_000
-"""Tokens of a text, whatever the model: a larger number is a mistake."""
+"""The most tokens of a text for any model; a larger number is a mistake."""
 SETTINGS = "stillhouse.json"
 MODULES = "modules.json"
 MODEL = "config_sentence_transformers.json"
 POOLING = "1_Pooling"
 PASSAGE_PROMPTS = ("document", "passage", "corpus")
-"""The names by which sentence-transformers knows a prompt of passages, the first that a model has."""
+"""The names that sentence-transformers gives a passage prompt; the first that a model has counts."""
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What an encoder folder says beside the Hugging Face files: how a text becomes a vector.
+    """How an encoder folder turns a text into a vector, in addition to the Hugging Face files.
 
-    `projection` is the width of the linear layer on the pooled vector; 0 = there is none. `towers` is "shared", or
-    "separate" where queries have an encoder of their own. `titles` says how passages were read in the last training;
-    it changes no vector. Prompts stand before every text of their role, spaces
-    included, and count towards its length.
+    `projection` is the width of the linear layer on the pooled vector; 0 = no layer. `towers` is "shared", or
+    "separate" if queries have an encoder of their own. `titles` says how passages were read in the last training; it
+    changes no vector. A prompt is put before every text of its role, with its spaces, and counts towards the length.
     """
 
     pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
@@ -46,18 +45,17 @@ class EncoderSettings:
     passage_length: int = setting(144, "tokens of a passage", minimum=3, maximum=LONGEST)
     projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
-    query_prompt: str = setting("", "what stands before every query")
-    passage_prompt: str = setting("", "what stands before every passage")
+    query_prompt: str = setting("", "text put before every query")
+    passage_prompt: str = setting("", "text put before every passage")
     titles: str = setting(
         "",
-        "what stood between title and text of the passages of its last training, as in `titles` of ingest; empty = it "
-        "is not known",
+        "what joined title and text of passages in its last training, as in `titles` of ingest; empty = unknown",
         choices=("", *TITLES),
     )
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
-    """One vector a text, [B, D]: the first token's state ("cls") or the mean over the tokens that the mask keeps."""
+    """One vector per text, [B, D]: the first token's state ("cls") or the mean over the tokens that the mask keeps."""
     assert pooling in POOLINGS, pooling
     if pooling == "cls":
         return hidden_BLD[:, 0]
@@ -66,10 +64,10 @@ def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
 
 
 def write_modules(folder: Path, width: int, settings: EncoderSettings, projection: nn.Linear | None = None) -> None:
-    """Makes a Hugging Face model folder loadable by `SentenceTransformer(folder)` with the same vectors.
+    """Make a Hugging Face model folder loadable by `SentenceTransformer(folder)` with the same vectors.
 
-    `width` is that of the hidden states; `projection` is the layer that `settings.projection` speaks of. The files keep
-    the form that sentence-transformers reads since version 2. Raises `InputError` when the layer is missing.
+    `width` is the width of the hidden states; `projection` is the layer that `settings.projection` announces. The files
+    have the form that sentence-transformers reads since version 2. Raises `InputError` if the layer is missing.
     """
     if settings.projection and projection is None:
         raise InputError(
@@ -85,19 +83,19 @@ def write_modules(folder: Path, width: int, settings: EncoderSettings, projectio
 
 
 def write_module_list(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
-    """Writes which modules sentence-transformers runs one after another: each a kind and the folder that it lies in."""
+    """Write the modules that sentence-transformers runs in order, each with its kind and its folder."""
     numbered = enumerate(modules)
     rows = [{"idx": i, "name": str(i), "path": path, "type": module_type(kind)} for i, (kind, path) in numbered]
     write_json(folder / MODULES, rows)
 
 
 def module_type(kind: str) -> str:
-    """The class of a kind of module, by the name that every version of sentence-transformers knows."""
+    """The class name of a kind of module that every version of sentence-transformers knows."""
     return f"sentence_transformers.models.{kind}"
 
 
 def _modules(settings: EncoderSettings) -> list[tuple[str, str]]:
-    """The kinds of a folder's modules and where each lies."""
+    """The kinds of a folder's modules and their folders."""
     modules = [("Transformer", ""), ("Pooling", POOLING)]
     if settings.projection:
         modules.append(("Dense", PROJECTION))
@@ -107,12 +105,12 @@ def _modules(settings: EncoderSettings) -> list[tuple[str, str]]:
 
 
 def normalize_path(settings: EncoderSettings) -> str:
-    """The folder of the module that makes vectors of length 1."""
+    """The folder of the module that scales vectors to length 1."""
     return "3_Normalize" if settings.projection else "2_Normalize"
 
 
 def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
-    """Writes the module that makes hidden states of a width one vector."""
+    """Write the module that pools hidden states of a width into one vector."""
     (folder / POOLING).mkdir(exist_ok=True)
     write_json(
         folder / POOLING / "config.json",
@@ -127,9 +125,9 @@ def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
 
 
 def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
-    """Writes what a folder says as a whole: lengths, similarity, prompts, and the settings themselves."""
+    """Write the files about the whole folder: lengths, similarity, prompts and settings."""
     if settings.normalize:
-        # A folder without files would be lost by tools that track files.
+        # Tools that track files would lose an empty folder.
         (folder / normalize_path(settings)).mkdir(exist_ok=True)
         write_json(folder / normalize_path(settings) / "config.json", {})
     write_json(
@@ -146,7 +144,7 @@ def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
 def read_settings(folder: Path) -> EncoderSettings:
     """An encoder folder's settings: from `stillhouse.json`, else its sentence-transformers modules, else [CLS].
 
-    Raises `InputError` for a pooling that Stillhouse does not know, and for files that do not say what they should.
+    Raises `InputError` for a pooling that Stillhouse does not know, and for malformed files.
     """
     own, listed = folder / SETTINGS, folder / MODULES
     if own.is_file():
@@ -158,18 +156,18 @@ def read_settings(folder: Path) -> EncoderSettings:
     if unknown:
         raise InputError(f"{listed}: modules {', '.join(sorted(unknown))} are not supported; use a plain encoder")
     if "Pooling" not in by_kind:
-        raise InputError(f"{listed} lists no Pooling, which makes one vector of a text; {REMEDY}")
+        raise InputError(f"{listed} lists no Pooling, which turns a text into one vector; {REMEDY}")
     path = folder / by_kind["Pooling"] / "config.json"
     pooling = json_object(path)
     modes = {name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
              for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True}  # fmt: skip
     mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
     if mode not in POOLINGS:
-        raise InputError(f"{path}: pooling {mode!r} is not supported; {' and '.join(POOLINGS)} are")
+        raise InputError(f"{path}: pooling {mode!r} is not supported, only {' and '.join(POOLINGS)} are")
     query_prompt, passage_prompt = _prompts(folder / MODEL)
     if (query_prompt or passage_prompt) and pooling.get("include_prompt") is False:
         raise InputError(
-            f"{path}: include_prompt false leaves the prompts' tokens out of the vector, which is not supported; take "
+            f"{path}: include_prompt false leaves the prompts' tokens out of the vector, which is not supported; use "
             "another model"
         )
     return EncoderSettings(
@@ -178,7 +176,7 @@ def read_settings(folder: Path) -> EncoderSettings:
 
 
 def _prompts(path: Path) -> tuple[str, str]:
-    """The prompts of queries and of passages that sentence-transformers' file about a model names; empty for none."""
+    """The prompts of queries and of passages in a model's sentence-transformers file, or empty strings."""
     prompts = (json_object(path).get("prompts") if path.is_file() else None) or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise InputError(f"{path}: its prompts are not texts with names; {REMEDY}")
@@ -187,16 +185,16 @@ def _prompts(path: Path) -> tuple[str, str]:
 
 
 def _modules_of(path: Path) -> dict[str, str]:
-    """The folder of each kind of module that a `modules.json` lists."""
+    """The folder of each kind of module in a `modules.json`."""
     modules = read_json(path)
     if not isinstance(modules, list) or not all(
         isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str)
         for module in modules
     ):
-        raise InputError(f"{path} is no list of modules, each with a type and a path; {REMEDY}")
+        raise InputError(f"{path} is not a list of modules, each with a type and a path; {REMEDY}")
     return {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
 
 
 def normalized(vectors_BD: Tensor) -> Tensor:
-    """Vectors of length 1."""
+    """The vectors scaled to length 1."""
     return torch.nn.functional.normalize(vectors_BD, dim=-1)

@@ -1,4 +1,4 @@
-"""How many tokens a Transformer reads at once, as its table of positions says."""
+"""How many tokens a Transformer can read, from its table of positions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.models.pooling import EncoderSettings
 
 TABLE = "position_embeddings"
-"""What Hugging Face calls the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and their like."""
+"""The Hugging Face name of the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and similar models."""
 
 
 def longest_text(model: PreTrainedModel) -> int | None:
-    """The most tokens of a text, special tokens included; None where nothing bounds them.
+    """The most tokens of a text, including special tokens, or None if there is no limit.
 
-    Models like RoBERTa count from the place behind the padding token's, so that 514 rows are 512 positions. A model
-    without a table, with rotary positions say, reads as many as its configuration says.
+    Models like RoBERTa count from the position after the padding token's, so 514 rows give 512 positions. A model
+    without a table, for example with rotary positions, reads as many as its configuration says.
     """
     for name, module in model.named_modules():
         if name.rsplit(".", 1)[-1] == TABLE and isinstance(module, nn.Embedding):
@@ -26,7 +26,7 @@ def longest_text(model: PreTrainedModel) -> int | None:
 
 
 def refuse_longer(model: PreTrainedModel, what: str, **lengths: int) -> None:
-    """Raises `InputError` for a length, given by its setting's name, beyond what the model reads."""
+    """Raises `InputError` for a length, given by its setting's name, that exceeds what the model reads."""
     longest = longest_text(model)
     for name, length in lengths.items():
         if longest is not None and length > longest:
@@ -37,10 +37,10 @@ def refuse_long_prompts(tokenizer: PreTrainedTokenizerBase, settings: EncoderSet
     """Raises `InputError` for a prompt that leaves no room for a text."""
     for role in ("query", "passage"):
         prompt, length = getattr(settings, f"{role}_prompt"), getattr(settings, f"{role}_length")
-        # The tokenizer's own call would change how it cuts and pads, which is saved with it.
+        # Calling the tokenizer itself would change its truncation and padding, which are saved with it.
         tokens = sum(tokenizer.backend_tokenizer.encode(prompt).attention_mask)
         if tokens >= length:
             raise InputError(
-                f"{role}_prompt takes {tokens} tokens, special tokens included, and {role}_length is {length}; raise "
-                "the length, or shorten the prompt"
+                f"{role}_prompt takes {tokens} tokens, including special tokens, but {role}_length is {length}; raise "
+                "the length or shorten the prompt"
             )

@@ -1,5 +1,4 @@
-"""The linear layer on the pooled vector (Chang et al. §4.1) as a file: the form of sentence-transformers' `Dense`
-module."""
+"""Stores the linear layer on the pooled vector (Chang et al. §4.1) as a sentence-transformers `Dense` module."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ PREFIX = "linear."
 
 
 def write_projection(folder: Path, layer: nn.Linear, activation: type[nn.Module] = nn.Identity) -> None:
-    """Writes `layer`, and what follows it, as a `Dense` module into `folder`, which is made."""
+    """Write `layer` and its activation as a `Dense` module into `folder`, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(
         folder / "config.json",
@@ -34,9 +33,9 @@ def write_projection(folder: Path, layer: nn.Linear, activation: type[nn.Module]
 
 
 def read_projection(folder: Path, inputs: int, outputs: int | None = None) -> nn.Linear:
-    """The layer that `write_projection` wrote into `folder`, from vectors of width `inputs` to those of `outputs`.
+    """Read the layer that `write_projection` wrote into `folder`, from width `inputs` to width `outputs`.
 
-    Raises `InputError` where it is missing, damaged, or of another width.
+    Raises `InputError` if it is missing, damaged, or of another width.
     """
     path = folder / WEIGHTS
     weight, bias = f"{PREFIX}weight", f"{PREFIX}bias"

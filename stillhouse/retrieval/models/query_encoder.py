@@ -1,9 +1,9 @@
-"""The vectors of a few questions, soon after the start: BERT by PyTorch's own encoder layers.
+"""Encodes a few questions soon after the start, with BERT as PyTorch's own encoder layers.
 
-Importing transformers' models takes longer than all else that a first answer needs. A retriever that a step of ours
-wrote and that is a BERT is therefore read here, its layers as `torch.nn.TransformerEncoderLayer` and its tokenizer by
-the library `tokenizers`. Its vectors are those of `BiEncoder` but for rounding. All others are read by `BiEncoder`.
-A service reads the tower of the passages in the same way.
+Importing the models of transformers takes longer than everything else that a first answer needs. If a retriever was
+written by a Stillhouse step and is a BERT, it is therefore read here: its layers as `torch.nn.TransformerEncoderLayer`
+and its tokenizer with the `tokenizers` library. Its vectors equal those of `BiEncoder` except for rounding. `BiEncoder`
+reads all other retrievers. A service reads the passage tower in the same way.
 
 Shape suffixes: Q questions, L tokens, D width.
 """
@@ -33,21 +33,21 @@ EXACT = InferenceConfig(precision="fp32")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": relu}
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 QUERY_TOWER = "query"
-"""The folder of the queries' tower, where they have one of their own."""
+"""The folder of a separate query tower."""
 
 
 class QueryEncoder(Protocol):
-    """What makes vectors of questions. `normalize`: they have length 1."""
+    """Turns questions into vectors. With `normalize` they have length 1."""
 
     width: int
     normalize: bool
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Float32 [Q, D]; a text is cut to the retriever's `query_length`, behind the prompt if it has one."""
+        """Float32 [Q, D]; each text follows the retriever's prompt, if any, and is cut to its `query_length`."""
 
 
 def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
-    """Reads a retriever for its questions. Raises `InputError` as `BiEncoder.load` does."""
+    """Read a retriever to encode questions. Raises `InputError` as `BiEncoder.load` does."""
     if (folder / MANIFEST).is_file():
         settings = read_settings(folder)
         tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
@@ -57,7 +57,7 @@ def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
 
 
 def open_passage_encoder(folder: Path, queries: PlainBert, context: Context) -> PlainBert | None:
-    """The passages' tower of the retriever whose `queries` were read; None where it reads longer texts than it can."""
+    """The passage tower of the retriever that `queries` were read from, or None if `PlainBert` cannot compute it."""
     settings = read_settings(folder)
     if not is_plain_bert(folder, settings.passage_length):
         return None
@@ -68,7 +68,7 @@ def open_passage_encoder(folder: Path, queries: PlainBert, context: Context) -> 
 
 
 def is_plain_bert(folder: Path, length: int) -> bool:
-    """Whether a folder's model is a BERT as `PlainBert` computes it, up to `length` tokens, with a tokenizer for it."""
+    """Whether a folder has a BERT and tokenizer that `PlainBert` can compute, up to `length` tokens."""
     if not all((folder / name).is_file() for name in FILES):
         return False
     config, tokenizer = _json(folder / "config.json"), _json(folder / "tokenizer_config.json")
@@ -84,9 +84,9 @@ def is_plain_bert(folder: Path, length: int) -> bool:
 
 
 class PlainBert(nn.Module):
-    """A BERT without a head, one text at a time, so that nothing is padded. In fp32.
+    """A BERT without a head in fp32 that reads one text at a time, without padding.
 
-    It reads queries, unless `tokens` cuts texts otherwise.
+    It reads queries unless `tokens` tokenizes texts differently.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PlainBert(nn.Module):
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.tokens = tokens or QueryTokens(folder, settings.query_length, settings.query_prompt)
         self.device, self.eps = device, float(config["layer_norm_eps"])
-        # A model with a head has the encoder's weights under its name.
+        # In a model with a head, the names of the encoder's weights have a prefix.
         read = load_file(folder / "model.safetensors")
         weights = {name.removeprefix("bert."): values.float() for name, values in read.items()}
         part = "embeddings."
@@ -109,24 +109,24 @@ class PlainBert(nn.Module):
         self.to(device).eval()
 
     def with_tokens(self, tokens: PlainTokens) -> PlainBert:
-        """The same model, of the same weights, for texts that are cut otherwise."""
+        """The same model with the same weights, for texts that are tokenized differently."""
         other = copy(self)
         other.tokens = tokens
         return other
 
     def without_layers(self) -> PlainBert:
-        """What makes tokens states, for an encoder that has layers of its own."""
+        """The embeddings alone, for an encoder that has its own layers."""
         other = copy(self)
         other.__dict__["_modules"] = {}
         return other
 
     def embedded(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
-        """The states [..., D] that the first layer reads, of tokens int64 at places in their texts."""
+        """The states [..., D] that the first layer reads, for token ids (int64) at places in their texts."""
         states = embedding(ids_T, self.words) + self.kinds[0] + self.positions[places_T]
         return layer_norm(states, (self.width,), self.scale, self.shift, self.eps)
 
     def forward(self, ids_1L: Tensor) -> Tensor:
-        """Hidden states [1, L, D] of the tokens of one text, int64."""
+        """Hidden states [1, L, D] of one text's token ids, int64."""
         states = self.embedded(ids_1L, torch.arange(ids_1L.shape[1], device=self.device))
         for layer in self.layers:
             states = layer(states)
@@ -151,7 +151,7 @@ class AnyEncoder:
 
         self.encoder, self.context = BiEncoder.load(folder), context
         self.width, self.normalize = self.encoder.width, self.encoder.settings.normalize
-        # Packed here once, not anew for every question.
+        # Packed once here instead of for every question.
         keep_packed(self.encoder, context.torch_device())
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -164,7 +164,7 @@ class AnyEncoder:
 
 
 def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) -> nn.TransformerEncoderLayer:
-    """A layer of BERT, whose weights have names that begin with `part`."""
+    """The BERT layer whose weights have names that start with `part`."""
     own = {
         "self_attn.out_proj": "attention.output.dense",
         "norm1": "attention.output.LayerNorm",
@@ -172,7 +172,7 @@ def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) 
         "linear2": "output.dense",
         "norm2": "output.LayerNorm",
     }
-    with torch.device("meta"):  # the weights take the place of these
+    with torch.device("meta"):  # the weights replace these
         layer = nn.TransformerEncoderLayer(
             int(config["hidden_size"]),
             int(config["num_attention_heads"]),

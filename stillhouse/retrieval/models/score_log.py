@@ -1,7 +1,7 @@
-"""Scores that outlive a killed run: appended batch by batch to a file of the work folder, read back by the next run.
+"""Scores that survive a killed run: appended batch by batch to a file in the work folder, and read by the next run.
 
-The file is a row of blocks, each a header and its scores. A block that was not written to its end, as a kill leaves it,
-ends the file; so does one that is not what its digest says, which is reported. It and what follows is computed again.
+The file is a sequence of blocks, each a header and its scores. Reading stops at a block that a kill left incomplete, or
+at one that does not match its digest, which is reported. That block and all that follow are computed again.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from stillhouse.context import say
 from stillhouse.corpus.digest_numbers import digests_of
 
 DIGEST = 32
-"""Bytes of a SHA-256, of a block's count and its scores."""
+"""Bytes of a SHA-256, taken over a block's count and scores."""
 HEADER = np.dtype([("pairs", "<u4"), ("digest", "u1", DIGEST)])
 ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
 
 
 def _header(pairs: int, body: bytes) -> bytes:
-    """What stands before the scores of a block, `HEADER.itemsize` bytes."""
+    """The header before a block's scores, `HEADER.itemsize` bytes."""
     count = np.array(pairs, dtype="<u4").tobytes()
     return count + hashlib.sha256(count + body).digest()
 
 
 class ScoreLog:
-    """The scores of pairs of a query and a passage, by the pair's number; a context manager that closes its file.
+    """The scores of pairs of a query and a passage by the pair's number; a context manager that closes its file.
 
-    `query_P`, places in `queries`, and `row_P` name the pairs; the file's name holds the digest of all three, so that
-    scores of others are not taken for theirs.
+    `query_P` (places in `queries`) and `row_P` identify the pairs. The file's name contains the digest of all three, so
+    scores of other pairs are not mistaken for theirs.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ScoreLog:
         self._read()
 
     def add(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        """Keeps the scores of a batch."""
+        """Store the scores of a batch."""
         self._take(pairs, scores)
         entries = np.empty(len(pairs), dtype=ENTRY)
         entries["pair"], entries["score"] = pairs, scores
@@ -66,12 +66,12 @@ class ScoreLog:
         whole = 0
         while len(head := self._file.read(HEADER.itemsize)) == HEADER.itemsize:
             pairs = int(np.frombuffer(head, dtype=HEADER)["pairs"][0])
-            # Not more than there is: a count in which a bit has changed may ask for 32 GiB.
+            # At most the rest of the file: a count with a flipped bit may ask for 32 GiB.
             body = self._file.read(min(pairs * ENTRY.itemsize, size - self._file.tell()))
             if head != _header(pairs, body):
                 if not self._cut_off(pairs, body):
                     done = f"{self.done_P.sum():,}"
-                    say(f"{self._file.name} is damaged after {done} scores; those behind are computed again")
+                    say(f"{self._file.name} is damaged after {done} scores; the later ones are computed again")
                 break
             entries = np.frombuffer(body, dtype=ENTRY)
             self._take(entries["pair"], entries["score"])
@@ -79,7 +79,7 @@ class ScoreLog:
         self._file.truncate(whole)
 
     def _cut_off(self, pairs: int, body: bytes) -> bool:
-        """Whether a block may be one that a kill cut off: it lacks scores, and has its own pairs and no other bytes."""
+        """Whether a kill may have cut the block off: it lacks scores, and every pair in it is a valid number."""
         own = np.frombuffer(body[: len(body) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)["pair"]
         lacks_some = len(body) < pairs * ENTRY.itemsize
         return lacks_some and pairs <= len(self.done_P) and bool((own < len(self.done_P)).all())

@@ -1,4 +1,4 @@
-"""The model that training starts from: read from wherever it lies, cut, checked and written as a folder."""
+"""The model that training starts from: located, cut, checked and written as a folder."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from stillhouse.retrieval.settings import NO_MODEL
 
 
 def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
-    """`folder`, or `otherwise` where `fetch-model` was asked for no model.
+    """`folder`, or `otherwise` if `fetch-model` was asked for no model.
 
-    Raises `InputError` where there is neither.
+    Raises `InputError` if there is neither.
     """
     manifest = read_manifest(folder, verify=False) if (folder / MANIFEST).is_file() else None
     if manifest is None or manifest.facts.get("model") != NO_MODEL:
         return folder
     if otherwise is None:
-        raise InputError(f"{folder} holds no model for the {what}; run `stillhouse fetch-model` with one")
+        raise InputError(f"{folder} has no model for the {what}; run `stillhouse fetch-model` with one")
     return otherwise
 
 
@@ -47,19 +47,19 @@ def fetch(
     passage_prompt: str | None = None,
     random_from: int | None = None,
 ) -> dict[str, object]:
-    """Writes the starting model into `folder`, and returns facts about it.
+    """Write the starting model into `folder` and return facts about it.
 
-    Pooling and prompts are the model's where they are None. With `layers` only this many of the first Transformer
-    layers are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
-    encoder is written bare ("absent"). Two towers and bags of words (bow_mlp) come along whole. With the seed
-    `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from
-    the seed. Raises `InputError` when the source cannot be read, and for settings that it has no use for.
+    Pooling and prompts default to the model's own. With `layers`, only this many of the first Transformer layers are
+    kept. A language-model head is kept if the source has one (fact `lm_head` "trained"); otherwise the encoder is
+    written alone ("absent"). Two towers and bags of words (bow_mlp) are written whole. With the seed `random_from`, the
+    source supplies only its configuration and tokenizer, and the parameters of an encoder without a head are drawn from
+    the seed. Raises `InputError` if the source cannot be read, and for settings that do not apply to it.
     """
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
     bag = is_bag_of_words(place)
     if bag and not Path(source).is_dir():
-        place = downloaded(source)  # only a bag's weights say how wide it is
+        place = downloaded(source)  # a bag's width is only in its weights
     settings = read_settings(place)
     settings = replace(
         settings,
@@ -71,7 +71,7 @@ def fetch(
     if bag:
         if layers or pooling:
             raise InputError(
-                f"{name} is a bag of words (bow_mlp), which has no Transformer layers and no pooling to choose; leave "
+                f"{name} is a bag of words (bow_mlp), which has no Transformer layers or pooling to choose; leave "
                 "layers and pooling out"
             )
         return _fetch_whole(place, settings, folder, random_from)
@@ -83,7 +83,7 @@ def fetch(
         return _fetch_whole(place, settings, folder)
     config = read_config(place)
     if layers and layers > config.num_hidden_layers:
-        raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
+        raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
     keep_layers(config, layers or config.num_hidden_layers)
     if random_from is None:
         loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
@@ -113,19 +113,19 @@ def fetch(
 
 
 def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
-    """Raises `InputError` for a model whose towers or projection a random start would leave out."""
+    """Raises `InputError` for a model with towers or a projection that a random start would leave out."""
     if settings.towers == "separate" or settings.projection:
         extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
         raise InputError(
-            f"{name} has {extra}, and a random start is one plain Transformer; name the model that it was trained from"
+            f"{name} has {extra}, but a random start is one plain Transformer; name the model that it was trained from"
         )
 
 
 def _fetch_whole(
     source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
 ) -> dict[str, object]:
-    """Writes an encoder's towers unchanged; those of a bag of words drawn anew where there is a seed."""
-    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
+    """Write an encoder's towers unchanged; with a seed, redraw those of a bag of words."""
+    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn here
     changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
     encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
     if random_from is not None:

@@ -1,1 +1,1 @@
-"""Answers: BM25, dense, both together, and which of them is best."""
+"""Search: BM25, dense, hybrid, and the choice between them."""

@@ -1,4 +1,4 @@
-"""BM25 by bm25s, with the English stemmer and stop words."""
+"""BM25 with bm25s, an English stemmer and English stop words."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from stillhouse.monitoring.activity import doing
 
 TEXTS_AT_ONCE = 1024
 PARAMETERS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype", "backend")
-"""What bm25s keeps of an index beside its arrays."""
+"""What bm25s stores of an index besides its arrays."""
 
 
 class TokenLists:
-    """The tokens of many passages, as numbers end to end: 4 bytes each. Iterating gives each passage's as a list."""
+    """The tokens of many passages as concatenated numbers, 4 bytes each. Iterating yields a list per passage."""
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
@@ -44,12 +44,12 @@ class TokenLists:
             yield self._numbers[begin:end].tolist()
 
     def tokenized(self) -> Tokenized:
-        """What bm25s takes."""
+        """The tokens in the form that bm25s takes."""
         return Tokenized(ids=self, vocab=self.words)
 
 
 class BM25:
-    """An index of passages. Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
+    """An index of passages, scored by Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
 
     def __init__(self, index: bm25s.BM25, count: int) -> None:
         self._index = index
@@ -58,20 +58,20 @@ class BM25:
     @classmethod
     @doing("indexing for BM25")
     def of(cls, texts: Iterable[str], k1: float, b: float) -> BM25:
-        """Indexes passages. Raises `InputError` where none has a word."""
+        """Index passages. Raises `InputError` if none has a word."""
         tokens = TokenLists()
         texts = iter(texts)
         while part := list(islice(texts, TEXTS_AT_ONCE)):
             tokens.add(_tokens(part))
         if not tokens.words:
-            raise InputError("no passage has a word that BM25 could index: there are stop words and symbols alone")
+            raise InputError("no passage has a word that BM25 can index: they hold only stop words and symbols")
         index = bm25s.BM25(k1=k1, b=b)
         index.index(tokens.tokenized(), show_progress=False)
         return cls(index, len(tokens))
 
     @classmethod
     def load(cls, folder: Path) -> BM25:
-        """Opens what `save` wrote; its arrays stay on the disk. Raises `InputError` for another folder."""
+        """Open what `save` wrote; the arrays stay on disk. Raises `InputError` for any other folder."""
         try:
             index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
         except (OSError, ValueError, KeyError, TypeError):
@@ -79,9 +79,9 @@ class BM25:
         return cls(index, int(index.scores["num_docs"]))
 
     def save(self, folder: Path) -> None:
-        """Writes the files that `bm25s.BM25.load` reads: arrays and JSON, nothing that executes when it is loaded.
+        """Write the files that `bm25s.BM25.load` reads: arrays and JSON, nothing that executes when it is loaded.
 
-        bm25s itself would not hear of a disk that is full (`stillhouse.arrays`).
+        bm25s itself would not notice a full disk (`stillhouse.arrays`).
         """
         folder.mkdir(exist_ok=True)
         index = self._index
@@ -98,7 +98,7 @@ class BM25:
     def search(self, queries: Sequence[str], depth: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best `depth` passages of each query: rows int32 [Q, K], padded with -1, and scores float32 [Q, K].
 
-        A passage without any word of the query is no result.
+        Passages without any word of the query are left out.
         """
         depth = min(depth, self._count)
         if not len(queries):
@@ -109,10 +109,10 @@ class BM25:
         return rows_QK, scores_QK
 
     def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
-        """The scores of given passages, float32 [Q, K]; 0 where a passage has no word of the query, or is padding (-1).
+        """The scores of given passages, float32 [Q, K]; 0 for padding (-1) and for passages without a query word.
 
-        A query is scored against every passage in turn: its cost is that of its words' postings and an array of the
-        corpus's length.
+        Each query is scored against the whole corpus. This costs its words' postings and an array of the corpus's
+        length.
         """
         scores = [self._scores(words, rows_K) for words, rows_K in zip(_tokens(queries), rows_QK)]
         return np.stack(scores) if scores else np.zeros(rows_QK.shape, dtype=np.float32)
@@ -133,11 +133,11 @@ class BM25:
         return float(self._index.b)
 
     def words(self, texts: Sequence[str]) -> list[list[str]]:
-        """The words of texts as they are indexed: stemmed, without stop words."""
+        """The words of texts as indexed: stemmed, without stop words."""
         return _tokens(texts)
 
     def weight(self, word: str) -> float:
-        """The inverse document frequency of a word in Lucene's form; of one that no passage has too."""
+        """The inverse document frequency of a word in Lucene's form, also if no passage has the word."""
         number = self._index.vocab_dict.get(word)
         ends = self._index.scores["indptr"]
         passages = 0 if number is None else int(ends[number + 1]) - int(ends[number])

@@ -1,4 +1,4 @@
-"""Dense retrieval: queries through the bi-encoder, their vectors through the index."""
+"""Dense retrieval: encode queries with the bi-encoder and search the index with their vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stillhouse.retrieval.settings import InferenceConfig
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.models.encoder import (
-        BiEncoder,  # imports transformers, which a first answer need not wait for
+        BiEncoder,  # imports transformers, which would delay the first answer
     )
     from stillhouse.retrieval.models.query_encoder import QueryEncoder
     from stillhouse.retrieval.search.hybrid import HybridSearch
@@ -30,16 +30,16 @@ MEASURED_ON = 1000
 
 
 def check_index(index: VectorIndex, corpus: Corpus) -> None:
-    """Refuses an index whose ids are not the corpus's passages, in order."""
+    """Refuse an index whose ids are not the corpus's passages in the same order."""
     if index.passage_ids.digest != corpus.passage_ids.digest:
         raise InputError("the index holds other passages than the corpus; run `stillhouse index` with this corpus")
 
 
 def check_width(encoder: BiEncoder | QueryEncoder, index: VectorIndex) -> None:
-    """Refuses a model whose vectors are wider or narrower than those of the model that made the index."""
+    """Refuse a model with another vector width than the model that made the index."""
     if encoder.width != index.model_width:
         raise InputError(
-            f"the model's vectors have {encoder.width} dimensions and the index was made by a model with "
+            f"the model's vectors have {encoder.width} dimensions, but the index was made by a model with "
             f"{index.model_width}; run `stillhouse index` with this model"
         )
 
@@ -47,10 +47,10 @@ def check_width(encoder: BiEncoder | QueryEncoder, index: VectorIndex) -> None:
 def query_vectors(
     encoder: BiEncoder, index: VectorIndex, texts: Sequence[str], context: Context, config: InferenceConfig
 ) -> NDArray[np.float32]:
-    """Vectors [Q, D] of queries as the index compares them: cut to its width.
+    """The vectors [Q, D] of queries, cut to the index's width.
 
-    A query is cut to the model's `query_length`, and an empty one is its special tokens. Raises `InputError` for an
-    index of another width and for a vector that is not a number.
+    A query is truncated to the model's `query_length`; an empty one consists of special tokens alone. Raises
+    `InputError` for an index of another width and for a vector that is not finite.
     """
     from stillhouse.retrieval.models.encoder import encode
 
@@ -71,8 +71,8 @@ def retrieve(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
 
-    K is `depth` or all passages. With `hybrid`, which is opened on the same index, BM25 ranks too and scores are fused.
-    Raises `InputError` as `query_vectors`.
+    K is `depth`, or the number of passages if that is smaller. With `hybrid`, which is opened on the same index, BM25
+    ranks too and the scores are fused. Raises `InputError` as `query_vectors` does.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
     gpu = searches_on_gpu(index, depth, context)
@@ -82,9 +82,9 @@ def retrieve(
 
 
 def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
-    """Whether an index is searched on a GPU: a flat one where there is one, another if `--device cuda` asks for it.
+    """Whether to search an index on a GPU: a flat index if there is a GPU, others only with `--device cuda`.
 
-    Where faiss refuses, the log says why.
+    If faiss cannot search it there, the log says why.
     """
     asked = context.device == "cuda" or (index.kind == "flat" and context.torch_device().type == "cuda")
     refused = index.refused_by_gpu(depth) if asked else ""
@@ -104,9 +104,8 @@ def time_queries(
 ) -> dict[str, float]:
     """Milliseconds from a query's text to its ranked passages, one query after the other: `median` and `p95`.
 
-    The model is made ready once, and the first query is answered once before, so that nothing that a service does when
-    it starts stands in the time of an answer.
-    Raises `InputError` when there is no query.
+    The model is prepared once and the first query is answered once as a warm-up, so the times exclude what a service
+    does only when it starts. Raises `InputError` if there is no query.
     """
     from stillhouse.retrieval.models.encoder import inference
 
@@ -114,7 +113,7 @@ def time_queries(
         raise InputError("latency_queries: the corpus has no test query to time; leave it at 0")
     alone = replace(context, quiet=True)
     took = []
-    with inference(encoder, alone, config):  # packs the weights, which every answer would do anew
+    with inference(encoder, alone, config):  # packs the weights once rather than for every answer
         retrieve(encoder, index, texts[:1], depth, alone, config, hybrid)
         for text in texts:
             started = time.perf_counter()
@@ -124,17 +123,17 @@ def time_queries(
 
 
 def folder_bytes(folder: Path) -> int:
-    """How much the files of an index take, its manifest left out."""
+    """The size of an index's files in bytes, without the manifest."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
 def held_out_vectors(
     encoder: BiEncoder, corpus: Corpus, vectors: CutVectors, context: Context, config: InferenceConfig
 ) -> tuple[NDArray[np.float32], str]:
-    """Vectors [Q, D] to measure an index with, cut like its own, and what they are.
+    """Vectors [Q, D] to measure an index with, cut to its width, and a name for what they are.
 
-    They are those of at most 1,000 dev and test queries, drawn with a fixed seed, or of as many passages where there
-    are no such queries.
+    They belong to at most 1,000 dev and test queries, drawn with a fixed seed, or to passages if there are no such
+    queries.
     """
     from stillhouse.retrieval.models.encoder import encode
 
@@ -155,6 +154,4 @@ def _drawn(number: int, rng: np.random.Generator) -> NDArray[np.int64]:
 def refuse_not_finite(vectors_QD: NDArray[np.float32], texts: Sequence[str]) -> None:
     bad = ~np.isfinite(vectors_QD).all(axis=1)
     if bad.any():
-        raise InputError(
-            f"the vector of the query {texts[int(np.argmax(bad))]!r} is not a number: the model is damaged"
-        )
+        raise InputError(f"the vector of the query {texts[int(np.argmax(bad))]!r} is not finite: the model is damaged")

@@ -1,4 +1,4 @@
-"""Several scores of a passage made one: a weighted sum fitted on judged queries, scaled scores, or ranks alone.
+"""Fuses several scores of a passage: a weighted sum fitted on judged queries, a sum of scaled scores, or ranks alone.
 
 Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
 """
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 RANK_CONSTANT = 60
 """The constant of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009)."""
 RIDGE = 1e-3
-"""Keeps weights finite where the scores separate right from wrong: added is RIDGE/2 · |w·deviation|²."""
+"""Adds RIDGE/2 · |w·deviation|² to the loss. It keeps weights finite if the scores separate right from wrong."""
 BLOCK = 512  # queries
 
 
 def fit_weights(
     scores_QKF: NDArray[np.floating], candidate_QK: NDArray[np.bool_], positive_QK: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """The weights, float64 [F] and none below 0, under which the positives are likeliest.
+    """The non-negative weights, float64 [F], that make the positives most likely.
 
     A candidate's fused score is `scores · weights`. The probability of a positive is its softmax among itself and its
     query's negatives. The weights minimise the mean negative log-likelihood over the positives, a convex problem. The
-    softmax fixes their scale, so fused scores can teach without a temperature of their own. Queries without a positive
-    or a negative among their candidates say nothing and are left out. Raises `ValueError` where no query is left.
+    softmax fixes their scale, so fused scores can teach without a temperature. Queries without a positive or a
+    negative among their candidates are left out. Raises `ValueError` if no query is left.
     """
-    from scipy.optimize import minimize  # a quarter of a second, which a search need not wait for
+    from scipy.optimize import minimize  # takes a quarter of a second, which would delay a search
 
     negative_QK = candidate_QK & ~positive_QK
     positive_QK = candidate_QK & positive_QK
@@ -59,7 +59,7 @@ def _negative_log_likelihood(
     negative_QK: NDArray[np.bool_],
     weights_F: NDArray[np.float64],
 ) -> tuple[float, NDArray[np.float64]]:
-    """The sum over positives of -log softmax among the positive and its query's negatives, and its gradient [F]."""
+    """The sum over positives of -log softmax among the positive and its query's negatives, with its gradient [F]."""
     fused_QK = scores_QKF @ weights_F
     masked_QK = np.where(negative_QK, fused_QK, -np.inf)
     highest_Q1 = masked_QK.max(axis=1, keepdims=True)
@@ -82,11 +82,11 @@ def fuse(scores_QKF: NDArray[np.floating], weights_F: NDArray[np.float64]) -> ND
 def convex_combination(
     bm25_QK: NDArray[np.floating], dense_QK: NDArray[np.floating], candidate_QK: NDArray[np.bool_], share: float
 ) -> NDArray[np.float32]:
-    """The sum of both scores, each scaled to lie between 0 and 1 in every query, float32 [Q, K].
+    """The weighted sum of both scores, each scaled to [0, 1] per query, float32 [Q, K].
 
-    `share` is the weight of the dense score. Dense scores are scaled from the lowest candidate's to the highest's,
-    BM25's from 0 to the highest's (Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for Hybrid Retrieval").
-    No judged query is needed.
+    `share` is the weight of the dense score. Dense scores are scaled between the lowest and the highest candidate's,
+    BM25 scores between 0 and the highest candidate's (Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for
+    Hybrid Retrieval"). This needs no judged queries.
     """
     low_Q1 = np.where(candidate_QK, dense_QK, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high_Q1 = np.where(candidate_QK, dense_QK, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
@@ -100,7 +100,7 @@ def convex_combination(
 def reciprocal_ranks(ranks_QKF: NDArray[np.integer]) -> NDArray[np.float32]:
     """Reciprocal rank fusion, float32 [Q, K]: the sum over rankings of 1 / (60 + rank).
 
-    Ranks count from 1; 0 says that a ranking does not have the candidate. It needs no judged query, and is often worse
-    than the better of its rankings where these differ much in quality.
+    Ranks count from 1; 0 means that a ranking lacks the candidate. This needs no judged queries. If the rankings differ
+    much in quality, the fusion is often worse than the better one.
     """
     return np.where(ranks_QKF > 0, 1.0 / (RANK_CONSTANT + np.maximum(ranks_QKF, 1)), 0.0).sum(axis=2).astype(np.float32)

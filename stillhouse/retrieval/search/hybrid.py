@@ -1,4 +1,4 @@
-"""Hybrid search: BM25 and the dense index each bring candidates, and every candidate has both scores, fused.
+"""Hybrid search: BM25 and the dense index both supply candidates, and each candidate's two scores are fused.
 
 Shape suffixes: Q queries, K candidates of a query, D width of the vectors, F = 2 scores (BM25's, the retriever's).
 """
@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from stillhouse.retrieval.search.fusion import convex_combination, fit_weights, 
 FILE, INDEX = "hybrid.json", "bm25"
 METHODS = ("weights", "convex", "ranks", "dense")
 SHARE = 0.7
-"""The retriever's part of a convex combination that nothing was fitted for (benchmarks/fusion.md)."""
+"""The retriever's weight in a convex combination that was not fitted (benchmarks/fusion.md)."""
 QUERIES_AT_ONCE = 256
 
 
@@ -31,9 +32,9 @@ QUERIES_AT_ONCE = 256
 class Fusion:
     """How BM25 and the retriever rank together.
 
-    `weights`: bm25 · BM25's score + dense · the vectors' product. `convex`: the same of scores that are scaled to lie
-    between 0 and 1 in every query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever
-    alone. Each brings its best `depth` passages as candidates.
+    `weights`: bm25 · BM25 score + dense · inner product of the vectors. `convex`: the same with scores scaled to
+    [0, 1] per query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever alone. Each
+    ranking supplies its best `depth` passages as candidates.
     """
 
     method: str = "dense"
@@ -51,10 +52,9 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What both rankings bring: rows int32 [Q, K] padded with -1, their scores [Q, K, 2] and ranks [Q, K, 2].
+    """The candidates of both rankings: rows int32 [Q, K] padded with -1, scores [Q, K, 2] and ranks [Q, K, 2].
 
-    The last axis is BM25, retriever. A rank is 0 where that ranking does not have the passage; its score is known all
-    the same.
+    The last axis is BM25, retriever. A rank is 0 if that ranking lacks the passage; the score is still given.
     """
 
     rows_QK: NDArray[np.int32]
@@ -68,7 +68,7 @@ class HybridIndex:
     def __init__(self, bm25: BM25, index: VectorIndex) -> None:
         if len(bm25) != len(index):
             raise InputError(
-                f"the BM25 index has {len(bm25)} passages and the vector index {len(index)}; make both of one corpus"
+                f"the BM25 index has {len(bm25)} passages and the vector index {len(index)}; make both from one corpus"
             )
         self.bm25 = bm25
         self.index = index
@@ -76,7 +76,23 @@ class HybridIndex:
     def candidates(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
     ) -> Candidates:
-        """The union of the best `depth` passages of both rankings for each query, BM25's first."""
+        """The union of the best `depth` passages of both rankings for each query, BM25 first.
+
+        Memory for the passages' vectors is bounded by `QUERIES_AT_ONCE` queries.
+        """
+        starts = range(0, len(texts), QUERIES_AT_ONCE) or (0,)
+        parts = [slice(start, start + QUERIES_AT_ONCE) for start in starts]
+        found = [self._candidates(texts[part], vectors_QD[part], depth, gpu) for part in parts]
+        if len(found) == 1:
+            return found[0]
+        width = max(part.rows_QK.shape[1] for part in found)
+        return Candidates(
+            np.concatenate([_padded(part.rows_QK, width, -1) for part in found]),
+            np.concatenate([_padded(part.scores_QKF, width, 0) for part in found]),
+            np.concatenate([_padded(part.ranks_QKF, width, 0) for part in found]),
+        )
+
+    def _candidates(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool) -> Candidates:
         lexical_QK, _ = self.bm25.search(texts, depth)
         dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
         both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
@@ -90,8 +106,8 @@ class HybridIndex:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Rows int32 [Q, depth] and fused scores float32 [Q, depth], best first, padded with -1.
 
-        Ties stand in corpus order. Below the candidates of both rankings there is nothing: a `depth` above their number
-        leaves the end of a ranking empty, so each brings at least `depth`.
+        Ties are in corpus order. Each ranking supplies at least `depth` candidates, because passages that are not
+        candidates cannot be ranked.
         """
         rows_QK = np.full((len(texts), depth), -1, dtype=np.int32)
         scores_QK = np.full((len(texts), depth), -np.inf, dtype=np.float32)
@@ -104,12 +120,18 @@ class HybridIndex:
         return rows_QK, scores_QK
 
     def products(self, vectors_QD: NDArray[np.float32], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Products of the queries' vectors with those in the index, float32 [Q, K]; 0 under padding."""
+        """Inner products of the queries' vectors with vectors of the index, float32 [Q, K]; 0 for padding."""
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
         query_P, column_P = np.nonzero(rows_QK >= 0)
         passages_PD = self.index.vectors(rows_QK[query_P, column_P])
         scores_QK[query_P, column_P] = np.einsum("pd,pd->p", vectors_QD[query_P], passages_PD)
         return scores_QK
+
+
+def _padded(values: NDArray[Any], width: int, filler: float) -> NDArray[Any]:
+    """The values with their second axis filled up to `width`."""
+    missing = [(0, 0), (0, width - values.shape[1])] + [(0, 0)] * (values.ndim - 2)
+    return np.pad(values, missing, constant_values=filler)
 
 
 def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
@@ -123,25 +145,25 @@ def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
 
 
 def unfitted(method: str, depth: int) -> Fusion:
-    """The fusion of a method that needs no judged query: `ranks`, or `convex`, which `auto` means then."""
+    """The fusion of a method that needs no judged queries: `ranks`, or else `convex`."""
     return Fusion("ranks", depth=depth) if method == "ranks" else Fusion("convex", 1.0 - SHARE, SHARE, depth)
 
 
 def fit_fusion(found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int) -> Fusion:
-    """The weights that make the positives likeliest (`fit_weights`); `convex` where no query can say anything.
+    """The weights that make the positives most likely (`fit_weights`), or `convex` if no query can be fitted on.
 
-    `known_QK` marks candidates that are positive or wrong: what is neither is left out.
+    `known_QK` marks the candidates that are known to be right or wrong. Others are left out.
     """
     try:
         bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
     except ValueError:
         return unfitted("convex", depth)
-    # Six digits: what a machine adds up in another order must not change a ranking.
+    # Six digits, so that another order of summation on another machine does not change a ranking.
     return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
 
 
 def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
-    """Writes `hybrid.json` and, where BM25 has a part in it, its index."""
+    """Write `hybrid.json` and, if the fusion uses BM25, its index."""
     write_json(folder / FILE, asdict(fusion))
     if fusion.method != "dense":
         assert bm25 is not None, "a hybrid needs BM25's index"
@@ -149,9 +171,9 @@ def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
 
 
 def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
-    """What `write_hybrid` wrote, beside the vector index of the same passages.
+    """Read what `write_hybrid` wrote, for the vector index of the same passages.
 
-    Raises `InputError` for another folder, and for an index of another corpus's size.
+    Raises `InputError` for any other folder, and for an index of another size.
     """
     try:
         fusion = Fusion(**json.loads((folder / FILE).read_text(encoding="utf-8")))
@@ -159,13 +181,13 @@ def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
     except (OSError, ValueError, TypeError):
         sound = False
     if not sound:
-        raise InputError(f"{folder} holds no {FILE} of `stillhouse hybrid`; run that step again")
+        raise InputError(f"{folder} has no valid {FILE} from `stillhouse hybrid`; run that step again")
     return HybridSearch(fusion, None if fusion.method == "dense" else HybridIndex(BM25.load(folder / INDEX), index))
 
 
 @dataclass(frozen=True)
 class HybridSearch:
-    """A fusion ready to search; `both` is None where the retriever ranks alone."""
+    """A fusion that is ready to search; `both` is None if the retriever ranks alone."""
 
     fusion: Fusion
     both: HybridIndex | None
@@ -173,13 +195,13 @@ class HybridSearch:
     def search(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `HybridIndex.search`. Only for a fusion that BM25 has a part in."""
+        """Search as `HybridIndex.search` does. Only for a fusion that uses BM25."""
         assert self.both is not None, "the retriever ranks alone: search its index"
         return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
 
 
 def _ranks(rows_QK: NDArray[np.int32], ranking_QR: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The rank, from 1, that each row has in its query's ranking, int32 [Q, K]; 0 for none."""
+    """Each row's rank in its query's ranking, from 1, int32 [Q, K]; 0 if it is not there."""
     ranks_QK = np.zeros(rows_QK.shape, dtype=np.int32)
     for number, (rows_K, ranking_R) in enumerate(zip(rows_QK, ranking_QR)):
         order_R = np.argsort(ranking_R, kind="stable")

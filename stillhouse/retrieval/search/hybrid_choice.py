@@ -1,4 +1,4 @@
-"""How BM25, a retriever and both together rank the dev queries: what choices between them are made by."""
+"""How BM25, a retriever and their fusion rank the dev queries, which decides between them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, fit_fusion, 
 class MeasuredRankings:
     """A fitted fusion, and RR@10 float64 [Q] of `bm25`, `dense` and `hybrid` on the queries that it was fitted on.
 
-    `rows_QK` are the candidates that BM25 and the retriever bring, int32, padded with -1. Two weights fitted on a
-    hundred queries or more flatter `hybrid` by less than a thousandth.
+    `rows_QK` are the candidates of BM25 and the retriever, int32, padded with -1. Fitting two weights on a hundred
+    queries or more raises the figure of `hybrid` by less than 0.001.
     """
 
     fusion: Fusion
@@ -34,10 +34,10 @@ def measure_rankings(
     method: str = "auto",
     gpu: bool = False,
 ) -> MeasuredRankings:
-    """Fits the fusion on judged queries, whose vectors are `vectors_QD`, and measures all three rankings on them.
+    """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
-    `auto` fits weights on labelled queries alone. Queries made from the corpus repeat its words, so weights that are
-    fitted on them trust BM25 too much; `convex` takes their place.
+    `auto` fits weights on labelled queries alone. Queries made from the corpus repeat its words, so weights fitted on
+    them trust BM25 too much; `auto` uses `convex` for these.
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
     if method == "weights" or (method == "auto" and judged.labelled):
@@ -55,5 +55,5 @@ def measure_rankings(
 
 
 def _ranked(scores_QK: NDArray[np.floating], rows_QK: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The rows by falling score; what has none (-inf) is left out."""
+    """The rows by descending score, without those scored -inf."""
     return order_by_score(scores_QK, np.where(np.isneginf(scores_QK), np.int32(-1), rows_QK))[1]

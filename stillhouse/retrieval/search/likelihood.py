@@ -1,10 +1,10 @@
-"""How likely the scores of a system make the right answers: what systems are compared by on few dev queries.
+"""How likely a system's scores make the right answers, to compare systems on few dev queries.
 
-RR@10 changes only where a right answer changes its rank, so two systems differ on a few of a hundred queries and chance
-decides between them. The log-likelihood reads how far the right answer is ahead or behind in every query. Drawn again
-and again, the dev queries choose a better system by it (benchmarks/quality.md).
+RR@10 changes only if a right answer changes its rank, so two systems differ on a few of a hundred queries and chance
+decides between them. The log-likelihood measures how far the right answer is ahead or behind in every query. On
+repeatedly drawn dev queries it chooses a better system (benchmarks/quality.md).
 
-Shape suffixes: Q queries, P right answers of one, K candidates that a system brings, U candidates of all systems.
+Shape suffixes: Q queries, P right answers of a query, K candidates of a system, U candidates of all systems.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from stillhouse.retrieval.search.fusion import fit_weights
 
 
 def common_candidates(brought: Sequence[Rows], answers_QP: Rows) -> Rows:
-    """The candidates of all systems and the right answers, int32 [Q, U], each once in a query and padded with -1.
+    """The candidates of all systems and the right answers, int32 [Q, U], each once per query and padded with -1.
 
-    Likelihoods are compared over the same candidates. Where a system does not find a right answer, that answer is
-    there all the same, and has its score.
+    Likelihoods are compared over the same candidates. A right answer is included, with its score, even if a system
+    did not find it.
     """
     rows_QU = np.concatenate([*brought, answers_QP], axis=1)
     kept_QU = (rows_QU >= 0) & ~repeated(rows_QU)
@@ -34,9 +34,9 @@ def log_likelihoods(
 ) -> NDArray[np.float64]:
     """log softmax of the best right answer among itself and the wrong ones, float64 [Q]; at most 0.
 
-    Scores are multiplied by the one factor under which the right answers are likeliest (`fit_weights`), so that systems
-    with scores of different scales can be compared. `judged_QU` marks the candidates that are right or wrong. It is 0
-    for a query without a right or a wrong candidate, which says nothing.
+    Scores are multiplied by the factor that makes the right answers most likely (`fit_weights`), so systems with
+    different score scales are comparable. `judged_QU` marks the candidates that are right or wrong. The value is 0 for
+    a query without a right or without a wrong candidate.
     """
     right_QU, wrong_QU = right_QU & judged_QU, judged_QU & ~right_QU
     try:

@@ -1,4 +1,4 @@
-"""Answering a person's question with ranked passages."""
+"""Answers a question with ranked passages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hit:
-    """One passage of an answer. `score` is the similarity of question and passage: a cosine for cosine retrievers.
+    """One passage of an answer. `score` is the similarity of question and passage, a cosine for cosine retrievers.
 
-    In hybrid search it is the weighted sum of BM25's score and the similarity.
+    In hybrid search it is the weighted sum of the BM25 score and the similarity.
     """
 
     rank: int
@@ -36,11 +36,11 @@ class Hit:
 
 
 class Searcher:
-    """A corpus, its index and the retriever that made it, loaded once for many questions; with `hybrid` BM25 ranks too.
+    """A corpus, its index and its retriever, loaded once for many questions. With `hybrid`, BM25 ranks too.
 
-    Answers are those of the files that were verified when it was opened, also after another run has replaced them.
-    `digest` gives the SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and for an index
-    or a hybrid that was made from another corpus or by another retriever.
+    Answers come from the files that were verified on opening, even after another run has replaced them. `digest` gives
+    the SHA-256 of a file. Raises `InputError` for a missing or damaged folder, and for an index or a hybrid that was
+    made from another corpus or by another retriever.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Searcher:
         index: str | PathLike[str],
         hybrid: str | PathLike[str] | None = None,
     ) -> Searcher:
-        """Opens folders that steps wrote; computes on `$STILLHOUSE_DEVICE`, without it on a GPU where there is one.
+        """Open folders that steps wrote; compute on `$STILLHOUSE_DEVICE`, or by default on a GPU if there is one.
 
         Raises `InputError` as above.
         """
@@ -82,16 +82,16 @@ class Searcher:
         return cls(Path(corpus), Path(retriever), Path(index), where, hybrid=Path(hybrid) if hybrid else None)
 
     def _open_hybrid(self) -> HybridSearch | None:
-        """The fusion with BM25; None where the retriever was found to rank best alone."""
-        from stillhouse.retrieval.search.hybrid import read_hybrid  # imports bm25s, which dense search can do without
+        """The fusion with BM25, or None if the retriever alone ranks best."""
+        from stillhouse.retrieval.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
 
         found = read_hybrid(self._held["hybrid"], self._index)
         return found if found.both else None
 
     def search(self, question: str, top: int) -> list[Hit]:
-        """The `top` best passages, best first: fewer where the corpus, or what an approximate index finds, is less.
+        """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
 
-        Raises `InputError` for a question without words, and where a file was overwritten in its place.
+        Raises `InputError` for a question without words, and if a file was overwritten in place.
         """
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
@@ -111,7 +111,7 @@ class Searcher:
 
 
 def refuse_unfit(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
-    """Refuses damaged folders, and an index or a hybrid that was made from other folders than those that are held."""
+    """Refuse damaged folders, and an index or a hybrid that was made from other folders than the held ones."""
     corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))
     foreign = not (held["retriever"] / MANIFEST).is_file()
     retriever = (foreign_manifest if foreign else read_manifest)(held["retriever"], digest=digest)

@@ -1,4 +1,4 @@
-"""The winner of a run: among retrievers, each alone and with BM25, the one that the dev queries show to be best."""
+"""The winner of a run: the retriever, alone or with BM25, that is best on the dev queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.retrieval.search.hybrid import Fusion
 
 LOG_LIKELIHOOD, RR10 = "log_likelihood", "rr10"
 METRICS = (LOG_LIKELIHOOD, RR10)
-"""What a winner may be chosen by."""
+"""The metrics that can choose a winner."""
 SHOWN = {LOG_LIKELIHOOD: "log-likelihood", RR10: "RR@10"}
 
 
@@ -20,7 +20,7 @@ SHOWN = {LOG_LIKELIHOOD: "log-likelihood", RR10: "RR@10"}
 class Contender:
     """A retriever, alone or fused with BM25, and how well it ranks each dev query, float64 [Q].
 
-    `log_likelihoods` are those of `likelihood.log_likelihoods`, over the same candidates for all contenders.
+    `log_likelihoods` come from `likelihood.log_likelihoods`, over the same candidates for all contenders.
     """
 
     retriever: str
@@ -33,16 +33,15 @@ class Contender:
         return self.retriever if self.fusion.method == "dense" else f"{self.retriever} + BM25"
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """What a choice by `metric`, one of `METRICS`, compares."""
+        """The values that a choice by `metric`, one of `METRICS`, compares."""
         return self.log_likelihoods if metric == LOG_LIKELIHOOD else self.reciprocal_ranks
 
 
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
-    """The first contender, replaced by each later one that is better than what stands so far.
+    """Start with the first contender and replace it with each later one that is better than the current winner.
 
-    Better means: its mean of `metric` leads by more than `standard_errors` standard errors of the paired difference.
-    What comes first therefore stays unless dev shows something to be better, so simple and cheap systems belong in
-    front.
+    Better means that its mean of `metric` leads by more than `standard_errors` standard errors of the paired
+    difference. An early contender stays unless dev shows another to be better, so list simple and cheap systems first.
     """
     contenders = iter(contenders)
     winner = next(contenders)
@@ -56,7 +55,7 @@ def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors:
 
 
 def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metric: str) -> str:
-    """A line that names the winner and lays the others beside it."""
+    """A line that names the winner and gives the figures of all contenders."""
     figures = ", ".join(
         f"{name} {contender.reciprocal_ranks.mean():.3f} ({contender.log_likelihoods.mean():.3f})"
         for name, contender in contenders.items()

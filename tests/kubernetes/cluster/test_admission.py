@@ -62,10 +62,10 @@ def quotas(**hard: float) -> dict[str, Any]:
 
 MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no nodes": ({"nodes": ()}, ["none of the cluster's 0 nodes has nvidia.com/gpu", "they have no accelerators"]),
-    "no GPU": ({"nodes": (node(gpus=0),)}, ["none of the cluster's 1 nodes", "install the device plugin"]),
+    "no GPU": ({"nodes": (node(gpus=0),)}, ["none of the cluster's 1 nodes", "install the GPU device plugin"]),
     "another type": (
         {"nodes": (Node(name="a", allocatable={"cpu": 8, "nvidia.com/mig-1g.5gb": 7, "hugepages-2Mi": 0}),)},
-        ["they have nvidia.com/mig-1g.5gb: give `accelerator_type` what a node has", "scales_from_zero: true"],
+        ["they have nvidia.com/mig-1g.5gb: set `accelerator_type` to what a node has", "scales_from_zero: true"],
     ),
     "too few in one node": (
         {"nodes": (node("a", 1), node("b", 1))},
@@ -74,29 +74,29 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
     "little memory": (
         {"nodes": (node(memory=32.5), node("b", gpus=0, memory=512))},
         [
-            "no node with 2 nvidia.com/gpu has 8 processors and 64Gi of memory",
+            "no node with 2 nvidia.com/gpu has 8 CPUs and 64Gi of memory",
             "32 and 32.5Gi",
             "lower `cpu` and `memory`",
         ],
     ),
     "taint": (
         {"nodes": (node(taints=(TAINT,)), node("b", taints=({"key": "spot", "effect": "NoExecute"},)))},
-        ["a taint (dedicated=other:NoSchedule, spot:NoExecute)", "`tolerations` of the placement"],
+        ["taint that keeps the pod out (dedicated=other:NoSchedule, spot:NoExecute)", "`tolerations` of the placement"],
     ),
     "claim": ({"claims": {"stillhouse-work": None}}, ["volume claim stillhouse-work does not exist", "work_claim"]),
     "lost claim": ({"claims": {"stillhouse-work": "Lost"}}, ["has lost its volume"]),
     "quota of GPUs": (
         {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 1}),)},
-        ["quota q of this namespace allows 1 of requests.nvidia.com/gpu", "one pod of pretrain", "asks for 2", "raise"],
+        ["quota q of this namespace allows 1 of requests.nvidia.com/gpu", "one pod of pretrain", "need 2", "raise"],
     ),
-    "quota of memory": (quotas(requests_memory=32 * GIB), ["allows 32Gi of requests.memory", "asks for 64Gi"]),
-    "quota of limits": (quotas(limits_memory=80 * GIB), ["allows 80Gi of limits.memory", "asks for 96Gi"]),
-    "quota of cores": (quotas(requests_cpu=4), ["allows 4 of requests.cpu", "asks for 8"]),
+    "quota of memory": (quotas(requests_memory=32 * GIB), ["allows 32Gi of requests.memory", "need 64Gi"]),
+    "quota of limits": (quotas(limits_memory=80 * GIB), ["allows 80Gi of limits.memory", "need 96Gi"]),
+    "quota of cores": (quotas(requests_cpu=4), ["allows 4 of requests.cpu", "need 8"]),
     "no pods": (quotas(pods=0), ["allows 0 of pods", "gate"]),
     "queue": ({"queues": {"stillhouse": None}}, ["Kueue has no LocalQueue stillhouse in this namespace: create it"]),
     "queue that is stopped": (
         {"queues": {"stillhouse": Queue(cluster_queue="all", inactive="ClusterQueue is stopped")}},
-        ["queue stillhouse lets nothing in (ClusterQueue is stopped)", "ClusterQueue all"],
+        ["queue stillhouse admits nothing (ClusterQueue is stopped)", "ClusterQueue all"],
     ),
 }
 
@@ -132,10 +132,10 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "quota in use": (
         {"quotas": (Quota(name="q", hard={"requests.cpu": 16}, used={"requests.cpu": 10}),)},
-        "quota q has 6 of requests.cpu left now, pretrain, train-retriever asks for 8: it waits",
+        "quota q has 6 of requests.cpu left now, but pretrain, train-retriever would need 8: its pods wait",
     ),
-    "quota with scopes": ({"quotas": (Quota(name="q", hard={"pods": 0}, scoped=True),)}, "not looked at: quota q"),
-    "unseen": ({"nodes": None, "unseen": ("the nodes: forbidden",)}, "not looked at: the nodes: forbidden"),
+    "quota with scopes": ({"quotas": (Quota(name="q", hard={"pods": 0}, scoped=True),)}, "not checked: quota q"),
+    "unseen": ({"nodes": None, "unseen": ("the nodes: forbidden",)}, "not checked: the nodes: forbidden"),
 }
 
 
@@ -175,7 +175,7 @@ def test_a_training_on_several_nodes_asks_a_quota_for_all_of_them() -> None:
     """8 GPUs are allowed: 4 nodes with 2 each are, 5 are not."""
     assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
     [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
-    assert "5 nodes of pretrain, train-retriever asks for 10" in logged
+    assert "5 nodes of pretrain, train-retriever would need 10" in logged
 
 
 QUOTA_OF_8: dict[str, Any] = {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 8}),)}
@@ -188,7 +188,7 @@ def test_everything_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize("count", ["0", "two", "-1", "1.5", ""])
 def test_a_count_that_is_none_is_refused(count: str) -> None:
-    with pytest.raises(InputError, match="give a whole number from 1"):
+    with pytest.raises(InputError, match="use a whole number of at least 1"):
         check(replace(WANTED, accelerator_count=count), GOOD)
 
 
@@ -229,5 +229,5 @@ AMOUNTS = {
 def test_amounts() -> None:
     assert {text: amount(text) for text in AMOUNTS} == AMOUNTS
     for text in ("", "Gi", "1 Gi", "1gb", "0x1"):
-        with pytest.raises(ValueError, match="no quantity"):
+        with pytest.raises(ValueError, match="not a quantity"):
             amount(text)

@@ -56,8 +56,8 @@ CASES: dict[str, tuple[Plain, str]] = {
     "an eviction": (
         pod(reason="Evicted", message="The node was low on resource: memory."),
         (
-            "Kubernetes ended the pod (Evicted): a run with the same parameters goes on from its last checkpoint (The "
-            "node was low on resource: memory.)"
+            "Kubernetes ended the pod (Evicted): a run with the same parameters continues from its last checkpoint "
+            "(The node was low on resource: memory.)"
         ),
     ),
     "a secret that is missing": (

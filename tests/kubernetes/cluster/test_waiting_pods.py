@@ -38,7 +38,7 @@ SCHEDULER = {
     "victims found for incoming pod.": ("no node has enough nvidia.com/gpu free", "`accelerator_type`"),
     "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: other}, 1 "
     "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful": (
-        "no node has enough nvidia.com/gpu free, and nodes are kept for other pods by the taint dedicated: other",
+        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which keeps it out",
         "`tolerations`",
     ),
     "0/1 nodes are available: 1 Insufficient memory.": ("no node has enough memory free", "a larger node"),
@@ -63,7 +63,7 @@ CONTAINERS = {
     (
         "ErrImagePull",
         f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": {IMAGE}: not found',
-    ): (f"image {IMAGE} cannot be had: the registry has no such image", "by its digest"),
+    ): (f"image {IMAGE} is unavailable: the registry has no such image", "by its digest"),
     (
         "ErrImagePull",
         "failed to authorize: failed to fetch anonymous token: unexpected status: 403 Forbidden",
@@ -73,7 +73,7 @@ CONTAINERS = {
         'failed to do request: Head "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host',
     ): ("the nodes cannot reach it", "name of the registry"),
     ("InvalidImageName", 'couldn\'t parse image name "A B": invalid reference format'): (
-        "no name of an image",
+        "not an image name",
         "@sha256",
     ),
 }
@@ -100,15 +100,15 @@ QUEUES = {
     ),
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor stillhouse, previously "
     "considered podsets requests (0) + current podset request (16) > maximum capacity (8)": (
-        "more nvidia.com/gpu than its queue may ever hand out (8)",
+        "more nvidia.com/gpu than its queue can ever give (8)",
         "raise `nominalQuota`",
     ),
     "couldn't assign flavors to pod set main: resource amd.com/gpu unavailable in ClusterQueue": (
-        "hands out no amd.com/gpu",
+        "offers no amd.com/gpu",
         "`coveredResources`",
     ),
     "LocalQueue stillhouse doesn't exist": ("Kueue has no LocalQueue stillhouse", "`kubectl get localqueues`"),
-    "Workload namespace doesn't match ClusterQueue selector": ("does not take work of this namespace", "label"),
+    "Workload namespace doesn't match ClusterQueue selector": ("does not accept work from this namespace", "label"),
 }
 
 
@@ -185,8 +185,11 @@ QUOTA = (
     "requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
 )
 REFUSED = {
-    QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 is asked for", "raise the ResourceQuota"),
-    'pods "t" is forbidden: failed quota: q: must specify limits.cpu for: wait': ("quota q takes no pod", "LimitRange"),
+    QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
+    'pods "t" is forbidden: failed quota: q: must specify limits.cpu for: wait': (
+        "quota q admits only pods",
+        "LimitRange",
+    ),
     'pods "t" is forbidden: maximum memory usage per Container is 8Gi, but limit is 96Gi': (
         "LimitRange allows a pod a maximum memory of 8Gi",
         "change the LimitRange",
@@ -224,7 +227,7 @@ def test_what_a_step_said_for_a_person_is_found() -> None:
 
 
 def test_a_message_of_a_train_job_gets_its_remedy() -> None:
-    assert with_remedy(f"FailedCreate: {QUOTA}").startswith(f"FailedCreate: {QUOTA}: it begins when")
+    assert with_remedy(f"FailedCreate: {QUOTA}").startswith(f"FailedCreate: {QUOTA}: it starts when")
     assert with_remedy("odd") == "odd"
 
 

@@ -15,7 +15,7 @@ from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_bad
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.kubernetes.trainjob.cluster import Cluster
-from stillhouse.kubernetes.trainjob.exchange import FORGOTTEN_AFTER, exchange_root
+from stillhouse.kubernetes.trainjob.exchange import FORGOTTEN_AFTER, exchange_root, prune
 from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
 from stillhouse.kubernetes.trainjob.settings import NodeSettings
 
@@ -42,7 +42,7 @@ def test_a_job_is_started_followed_and_its_outputs_are_collected(
         "[node 1] ready",
     ]
     assert logged.index("[node 0] step 1") < logged.index(f"TrainJob {name}: complete"), "logged while it ran"
-    assert f"TrainJob {name}: suspended, 0 of 2 nodes have begun" in logged
+    assert f"TrainJob {name}: suspended, 0 of 2 nodes have started" in logged
     assert not (exchange_root() / name / "inputs").exists(), "copies of inputs go when they have been used"
 
 
@@ -70,7 +70,7 @@ def test_a_retry_follows_the_job_that_it_finds(
     assert [call for call in fake.calls if call[0] in ("create", "delete")] == [
         ("create", "trainer.kubeflow.org", "trainjobs")
     ]
-    assert second[0] == f"TrainJob {name}: an earlier try of this step had started it; following it"
+    assert second[0] == f"TrainJob {name}: an earlier try of this step started it; following it"
 
 
 def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
@@ -86,7 +86,7 @@ def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
     fake.script = good_course(fake)
     run(cluster, tokens, tmp_path / "out")
     assert made == [True] and len(fake.jobs) == 1
-    assert any("had started it; following it" in line for line in logged)
+    assert any("started it; following it" in line for line in logged)
 
 
 def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
@@ -280,3 +280,31 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
         for resource in rule["resources"]
     }
     assert set(fake.calls) == given
+
+
+def test_a_carriage_return_ends_no_line_of_a_log(fake: FakeCluster, cluster: Cluster) -> None:
+    """A progress bar writes them; what follows one is no time, and would hide all later lines."""
+    fake.pods["j-0"] = {"status": {"phase": "Running"}}
+    fake.said["j-0"] = [
+        ("2026-01-01T00:00:01Z", "0 %\rDownloading: 50 %\u2028more"),
+        ("2026-01-01T00:00:02Z", "failed"),
+    ]
+    assert cluster.lines("j-0", None) == [
+        "2026-01-01T00:00:01Z 0 %\rDownloading: 50 %\u2028more",
+        "2026-01-01T00:00:02Z failed",
+    ]
+
+
+def test_a_folder_that_another_step_removes_meanwhile_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path))
+    for name in ("a", "b"):
+        (exchange_root() / name).mkdir(parents=True)
+        os.utime(exchange_root() / name, (0, 0))
+
+    def exists(name: str) -> bool:
+        (exchange_root() / "b").rmdir()
+        return False
+
+    assert prune("kept", exists) == ["a"]

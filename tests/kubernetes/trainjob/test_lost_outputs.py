@@ -48,7 +48,7 @@ def test_what_was_lost_is_made_again(
     assert run(cluster, tokens, tmp_path / "again").metrics == {"loss": 0.25}
     assert fake.only_job()["metadata"]["uid"] == "uid-2", "made once more, and no more often"
     assert (tmp_path / "again" / "curves" / "model.bin").read_bytes() == b"0.5"
-    assert f"TrainJob {name}: an earlier try of it ended well, but its outputs are gone from the volume; starting" in (
+    assert f"TrainJob {name}: an earlier try of it succeeded, but its outputs are gone from the volume; starting" in (
         "\n".join(logged)
     )
 

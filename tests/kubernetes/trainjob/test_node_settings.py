@@ -93,7 +93,7 @@ def test_settings_of_another_version_are_refused(case: str) -> None:
 
 @pytest.mark.parametrize("count", ["0", "two", "-1"])
 def test_a_count_that_is_none_is_refused(count: str) -> None:
-    with pytest.raises(InputError, match=r"accelerator_count is .*whole number from 1"):
+    with pytest.raises(InputError, match=r"accelerator_count is .*whole number of at least 1"):
         read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", executor(accelerator_count=count))
 
 
@@ -123,7 +123,7 @@ def test_the_owner_is_that_of_the_pod() -> None:
 def test_another_pod_than_a_tasks_is_refused() -> None:
     pod = own_pod()
     pod["spec"]["containers"] = pod["spec"]["containers"][:1]
-    with pytest.raises(InputError, match="only a task of Kubeflow"):
+    with pytest.raises(InputError, match="only a Kubeflow task"):
         describe(pod)
 
 

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
         InputError,
         "^--tokens does not exist$",
     ),
-    "bad input without a sentence": (job(), [pod(0, 2)], InputError, "node 0 was given bad input"),
+    "bad input without a sentence": (job(), [pod(0, 2)], InputError, "node 0 received bad input"),
     "memory goes before the crashes that follow": (
         job(),
         [pod(0, 1, second=3), pod(1, 137, "OOMKilled", second=4)],

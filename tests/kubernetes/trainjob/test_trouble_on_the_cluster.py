@@ -43,7 +43,7 @@ def test_a_preempted_job_is_followed_until_it_comes_back(
         "[node 0] step 40",
         "[node 0] resumed after step 40 of 100",
     ]
-    assert f"TrainJob {name()}: suspended, 0 of 2 nodes have begun" in logged
+    assert f"TrainJob {name()}: suspended, 0 of 2 nodes have started" in logged
 
 
 @pytest.mark.parametrize("bad", [500, 503, 429, 410, "reset"])

@@ -285,8 +285,8 @@ def without(passages: pd.DataFrame, links: pd.DataFrame, lacking: str) -> tuple[
 
 
 REFUSED = [
-    ("bfs", "articles", "no article of several passages, which bfs needs; `stillhouse ingest`"),
-    ("ict+bfs", "articles", "take the objective ict"),
+    ("bfs", "articles", "has several passages, which bfs needs; `stillhouse ingest`"),
+    ("ict+bfs", "articles", "use the objective ict"),
     ("bfs", "sections", "no article of the corpus has a second section.*articles with headings"),
     ("wlp", "links", "no links between articles, which wlp needs; `stillhouse ingest`"),
     ("ict", "sentences", "no passage has two sentences, which ict needs"),

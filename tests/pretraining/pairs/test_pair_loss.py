@@ -265,7 +265,7 @@ def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
 
 
 def test_gradient_caching_without_parts_is_refused() -> None:
-    with pytest.raises(InputError, match="saves no memory without mini_batch_size; set that"):
+    with pytest.raises(InputError, match="saves no memory without mini_batch_size; set it"):
         PretrainingConfig(objective="ict", gradient_cache=True)
 
 

@@ -61,11 +61,11 @@ def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any
 
 ABSENT: dict[str, tuple[dict[str, str], str, str]] = {
     "releases": ({"releases": "{place}/elsewhere.git"}, "cannot clone", "git_secret"),
-    "branch": ({"branch": "trunk"}, "cannot clone", "is there such a branch"),
+    "branch": ({"branch": "trunk"}, "cannot clone", "does the branch exist"),
     "first release": ({"releases": "{place}/empty.git"}, "nothing is released", "`stillhouse release promote`"),
     "corpus": ({"repo": "https://localhost:1/articles.git"}, "cannot read the repository", "git_secret"),
     "revision": ({"revision": "v9"}, "has no revision 'v9'", "name a branch, tag or commit"),
-    "path": ({"source": "corpora"}, "has no 'corpora'", "at its top are: "),
+    "path": ({"source": "corpora"}, "has no 'corpora'", "at its top level: "),
 }
 
 
@@ -221,5 +221,5 @@ def test_how_it_ended_is_reported_to_programs_and_to_people(tmp_path: Path) -> N
     page = write_summary(
         tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
     )
-    assert page == "**index**, upon v1.0.0: one text is new\n\n**refused**: it is worse\n"
+    assert page == "**index** on v1.0.0: one text is new\n\n**refused**: it is worse\n"
     assert (tmp_path / "refresh.md").read_text() == page

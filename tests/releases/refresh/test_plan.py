@@ -43,8 +43,8 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
         (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
         (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # just on the threshold
         (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
-        (changed(labels=True), Rung.QUERY_ONLY, "other queries or qrels ask for training, of the query tower first"),
-        (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "of the query tower first"),
+        (changed(labels=True), Rung.QUERY_ONLY, "queries or qrels changed; the query tower is trained first"),
+        (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "the query tower is trained first"),
         (changed(added=11, texts=(11, 10), labels=True), Rung.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 50)), Rung.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 51)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
@@ -70,7 +70,7 @@ def test_the_query_tower_alone_is_a_trial() -> None:
     chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
     assert chance.rung == Rung.FINE_TUNE and chance.reason.endswith("which may be chance")
     never = plan(changed(labels=True), Thresholds(query_only_gain=1))
-    assert never.rung == Rung.FINE_TUNE and never.reason.endswith("other queries or qrels ask for training")
+    assert never.rung == Rung.FINE_TUNE and never.reason.endswith("queries or qrels changed; the retriever is trained")
 
 
 def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
@@ -101,10 +101,10 @@ def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
 
 def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("stages: {best: none, distilled: none}\n")
-    with pytest.raises(InputError, match="leaves distilled out, and a release holds its retriever"):
+    with pytest.raises(InputError, match="leaves out distilled, but a release needs its retriever"):
         promote_whole_run(tmp_path)
     (tmp_path / "params.yaml").write_text("stages: {pretraining: none}\n")
-    with pytest.raises(InputError, match="ingest/corpus is not there"):
+    with pytest.raises(InputError, match="ingest/corpus does not exist"):
         promote_whole_run(tmp_path)
 
 

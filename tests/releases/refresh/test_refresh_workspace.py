@@ -95,7 +95,7 @@ def test_two_refreshes_of_one_folder(releases: Path, tmp_path: Path) -> None:
 def test_the_current_folder_is_refused(releases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(InputError, match="name one in it by --folder"):
+    with pytest.raises(InputError, match="name a folder in it with --folder"):
         open_clone(str(releases), "", Path())
 
 
@@ -107,7 +107,7 @@ def test_somebody_s_own_clone_is_refused(committed: bool, releases: Path, tmp_pa
         commit(own, "Mine")
     head = call(own, "git", "rev-parse", "HEAD")
     call(own, "git", "remote", "set-url", "origin", str(releases))
-    with pytest.raises(InputError, match=r"own was not made by a refresh.*name another by --folder"):
+    with pytest.raises(InputError, match=r"own was not made by a refresh.*name another one with --folder"):
         open_clone(str(releases), "", own)
     assert (own / PARAMS).read_text() == "ingest: {source: mine}\n" and call(own, "git", "rev-parse", "HEAD") == head
 
@@ -131,7 +131,7 @@ def test_commits_that_were_never_pushed_are_not_dropped(releases: Path, tmp_path
     with pytest.raises(InputError, match=r"holds commits that were never pushed .*; push them, or name another folder"):
         open_clone(str(releases), "", folder)
     call(folder, "git", "checkout", "--quiet", "--detach")
-    with pytest.raises(InputError, match="on no branch"):
+    with pytest.raises(InputError, match="not on a branch"):
         open_clone(str(releases), "", folder)
     with pytest.raises(InputError, match="never pushed"):
         open_clone(str(releases), "main", folder)

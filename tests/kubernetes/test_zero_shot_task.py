@@ -1,0 +1,59 @@
+"""Where the task `zero-shot` keeps the work on a corpus, and who may use it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stillhouse.kubernetes.pods import zero_shot
+from stillhouse.kubernetes.pods.zero_shot import Config, measure_corpus
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The work folders in which a plan ran; each run waits until it is seen whether another is beside it."""
+    seen: list[Path] = []
+    running: set[Path] = set()
+
+    def run(plan: Any, work: Path, *given: Any) -> dict[str, Any]:
+        assert work not in running, "two runs at a time in a folder"
+        running.add(work)
+        threading.Event().wait(0.3)
+        seen.append(work)
+        running.discard(work)
+        return {"toy": SimpleNamespace(use="index", reason="a broken index")}
+
+    monkeypatch.setattr(zero_shot, "checked_plan", lambda arguments: (SimpleNamespace(runs={"toy": {}}), None))
+    monkeypatch.setattr(zero_shot, "run_plan", run)
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    return seen
+
+
+def test_other_code_does_not_continue_what_a_failed_run_left(
+    used: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number, code in enumerate(("old", "old", "new")):
+        monkeypatch.setattr(zero_shot, "code_digest", lambda code=code: code)
+        measure_corpus("corpus", Config(), tmp_path / f"handed-{number}")
+    assert used[0] == used[1] != used[2]
+
+
+def test_runs_of_the_same_settings_take_turns(used: list[Path], tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+
+    def measure(number: int) -> None:
+        try:
+            measure_corpus("corpus", Config(), tmp_path / f"handed-{number}")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=measure, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and len(used) == 3

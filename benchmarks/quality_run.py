@@ -47,7 +47,7 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     set_work(folder)
     runs = runs_of(artifacts)
     if "bm25" in (given.get("stages", {}).get("teacher") or {}):
-        runs[TEACHER] = teacher_run(artifacts, folder / "teacher")
+        runs[TEACHER] = teacher_run(artifacts, given["stages"]["teacher"], folder / "teacher")
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {
@@ -118,10 +118,10 @@ def runs_of(artifacts: Path) -> dict[str, Path]:
     return {NAMES.get(folder.name, folder.name.removesuffix("_run")): folder / "run" for folder in folders}
 
 
-def teacher_run(artifacts: Path, folder: Path) -> Path:
-    """What teaches the distilled retriever, as a search of the whole corpus: BM25 and retriever 1, weights from dev."""
-    inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": artifacts / "retriever_1" / "retriever"}
-    inputs |= {"index": artifacts / "retriever_1_index" / "index"}
+def teacher_run(artifacts: Path, stage: Mapping[str, str], folder: Path) -> Path:
+    """What teaches the distilled retriever, as a search of the whole corpus: BM25 and a retriever, weights from dev."""
+    inputs = {"corpus": artifacts / "ingest" / "corpus"}
+    inputs |= {name: artifacts / stage[name] for name in ("retriever", "index")}
     step_once("hybrid", inputs | {"bm25": artifacts / "bm25" / "bm25"}, {"hybrid": folder / "hybrid"})
     step_once("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
     return folder / "run"

@@ -38,7 +38,8 @@ class CacheFolder:
     def make_room(self, needed: int) -> None:
         """Removes the least recently used files until `needed` more bytes fit. Raises `NoRoom` if they never will."""
         self.path.mkdir(parents=True, exist_ok=True)
-        files = sorted(self._files())
+        # The entries of stages are small, and only their data is marked as used; without data they are passed over.
+        files = sorted(self._files(), key=lambda file: (self.path / "runs" in file[2].parents, *file))
         held = sum(size for _, size, _ in files)
         disk = shutil.disk_usage(self.path)
         most = min(self.limit, held + disk.free - int(LEFT_ALONE * disk.total))

@@ -125,7 +125,7 @@ def _record(git: Git, tag: str) -> dict[str, Any]:
     except Exception:
         raise InputError(
             f"the tag {tag} has no readable {RECORD}, so `stillhouse release promote` did not make it; remove "
-            f"the tag (`git push {REMOTE} :refs/tags/{tag}`)"
+            f"the tag (`git push {REMOTE} :refs/tags/{tag} && git tag -d {tag}`)"
         ) from None
     return dict(record)
 

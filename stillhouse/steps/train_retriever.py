@@ -61,13 +61,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if weak:
         then = "the encoder is kept unchanged" if skipped else "training goes on without it"
         context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
+    if skipped:
+        BiEncoder.load(inputs["encoder"]).save(outputs["retriever"])
+        write_curves(outputs["curves"], [])
+        return Report("kept unchanged: the teacher ranks no better than its student", facts={"distilled": False})
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
-    if skipped:
-        encoder.save(outputs["retriever"])
-        write_curves(outputs["curves"], [])
-        return Report("kept unchanged: the teacher ranks no better than its student", facts={"distilled": False})
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
     rows = train_retriever(

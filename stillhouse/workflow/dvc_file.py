@@ -58,11 +58,11 @@ def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> 
     restores a stage without dependencies, so all depend on `ENVIRONMENT`.
     """
     settings = recipe.get(use.section, {})
-    elsewhere = settings.get("repo")  # `source` is then a path in it, at `revision`
+    elsewhere = {"repo", "revision", "source"} if settings.get("repo") else set()  # `source` is then a path in it
     sources = [
         f"${{{use.section}.{field}}}"
         for field in location_fields(use.step)
-        if not elsewhere
+        if field not in elsewhere
         if (value := settings.get(field)) and value != SAMPLE and (folder / value).exists()
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]

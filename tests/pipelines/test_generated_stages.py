@@ -20,8 +20,8 @@ from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.refresh.graph import Ladder, before
 from stillhouse.releases.refresh.plan import Rung
-from stillhouse.workflow.dvc_file import render
-from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.dvc_file import render, stage
+from stillhouse.workflow.graph import find_uses, graph_of
 from stillhouse.workflow.recipes import configs
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
@@ -122,3 +122,10 @@ def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any
         assert not made & {use.name for use in Ladder.of(whole).uses_of(rung)}, "no use stands twice"
     assert [use.name for use in before(graph_of({}))] == ["ingest", "validate"]
     assert configs(recipe, "recipe")["passages"] == configs(recipe, "recipe")["ingest"]
+
+
+def test_local_queries_beside_a_corpus_in_a_repository_are_watched(tmp_path: Path) -> None:
+    (tmp_path / "clicks").mkdir()
+    section = {"repo": "https://example.com/corpora.git", "source": "clicks", "train_queries": "clicks"}
+    deps = stage(find_uses()["ingest"], {"ingest": section}, tmp_path)["deps"]
+    assert "${ingest.train_queries}" in deps and "${ingest.source}" not in deps

@@ -89,3 +89,16 @@ def test_bytes_are_those_of_all_files(tmp_path: Path) -> None:
     stored(tmp_path / "one", aa1=1, bb2=2)
     stored(tmp_path / "two", aa1=1)
     assert bytes_of([tmp_path / "one", tmp_path / "two"]) == 30
+
+
+def test_the_entry_of_a_stage_outlives_older_data(work: Path) -> None:
+    """Only data is marked as used, so the entry of a stage that is used every day looks old."""
+    stored(work, aa1=300, bb2=200)
+    entry = work / "runs" / "ab" / "abc" / "def"
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(bytes(10))
+    os.utime(entry, (1, 1))
+    CacheFolder(work, 100).make_room(75)
+    assert held(work) == {"aa1", "abcdef"}
+    CacheFolder(work, 100).make_room(100)
+    assert held(work) == set()

@@ -104,3 +104,6 @@ def test_only_a_teacher_that_is_ahead_teaches(run_step: Run, inputs: dict[str, P
     assert taught != plain and taught == trained("always", teacher=behind)
     assert trained("skipped", teacher=behind, weak_teacher="skip") == weights_of(inputs["retriever"])
     assert read_curves(tmp_path / "skipped" / "curves").empty
+    trained("as_it_was", teacher=behind, weak_teacher="skip", similarity="dot")
+    settings_of = [folder / "stillhouse.json" for folder in (tmp_path / "as_it_was" / "retriever", inputs["retriever"])]
+    assert settings_of[0].read_text() == settings_of[1].read_text(), "a retriever that is kept keeps its similarity"

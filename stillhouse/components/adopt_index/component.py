@@ -26,8 +26,8 @@ def adopt_index(
         index: the old index, for the newer bi-encoder.
         metrics: the step's figures.
         own_index: the newer bi-encoder's own index, to compare with.
-        least_ratio: refused where dev nDCG@10 of the new queries in the old index is less than this share of what
-            it is in --own-index or, without one, of that of the old retriever's queries.
+        least_ratio: the lowest dev nDCG@10 of the new retriever in the old index, as a share of that in its own
+            (--own-index) or else of the old retriever's.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

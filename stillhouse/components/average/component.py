@@ -35,15 +35,15 @@ def average(
         retriever: the averaged retriever.
         choices: how well each share ranks dev queries.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
-            together in at most this many GiB; 0 = none are kept or used.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
-        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
-        alphas: shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone.
-        metric_for_best_model: what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal
-            ones the larger share.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        cache_gib: cache passage vectors in the work area for later runs of the same model, in at most this many GiB
+            for all models together; 0 = no cache.
+        eval_queries: measure on at most this many dev queries, sampled from the seed; null = all.
+        eval_depth: best negatives of a dev query that are ranked together with its positives.
+        alphas: shares of the trained retriever to try: 1 = it alone, 0 = the start alone.
+        metric_for_best_model: the metric of dev queries that chooses: rr10 = RR@10, ndcg10 = nDCG@10; ties go to
+            the larger share.
         seed: seed of the sample of dev queries.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -30,17 +30,16 @@ def bm25(
         bm25: BM25's index.
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
-        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
-            another query of the same split, for a corpus whose splits divide its passages: others would be learned
-            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
-            among all passages.
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = only those that
+            answer another query of the same split, for a corpus whose splits divide its passages, or others would
+            be memorized as wrong; train_answers = the same, but all passages for dev queries, which choose models.
+        without_answers: leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM
             Appendix B).
-        k1: BM25's saturation of term frequency.
+        k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
-        depth: passages in the run of a query.
-        negatives_depth: hard negatives of a query (SimLM Table 13; K1 of CDMAE §3.4).
-        range_min: leave out this many of the best wrong passages: they may be right after all.
+        depth: passages per query in the run.
+        negatives_depth: hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4).
+        range_min: skip this many top-ranked wrong passages, which may be relevant after all.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

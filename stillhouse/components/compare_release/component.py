@@ -33,12 +33,12 @@ def compare_release(
         champion_index: the released index, of any corpus.
         challenger_index: the index that may replace it.
         measure: the measure that decides, by its name in ir_measures.
-        alpha: refused when worse with a p-value of at most this.
-        most_loss: refused when the mean falls by more than this, shown or not; of a new index of the same
-            retriever, its recall.
-        least_queries: refused when there are fewer test queries to compare on.
-        bootstrap_samples: bootstrap samples behind the interval.
-        randomisation_samples: random sign flips behind the p-value.
+        alpha: refuse if worse with a p-value of at most this.
+        most_loss: refuse if the mean falls by more than this, significant or not; for a new index of one retriever,
+            its recall.
+        least_queries: refuse if there are fewer test queries.
+        bootstrap_samples: bootstrap samples for the interval.
+        randomisation_samples: random sign flips for the p-value.
         seed: seed of every random choice.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -22,10 +22,10 @@ def count(
         tokens: the token arrays.
         counts: n-gram counts.
         metrics: the step's figures.
-        window: longest n-gram that is counted: L of CDMAE eq. 8.
-        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
+        window: longest n-gram to count: L of CDMAE eq. 8.
+        unit: unit of an n-gram: word pieces, as the model reads them, or whole words (each piece scores as its
             word).
-        memory_mib: MiB that counting may hold at once; what is more goes to disk.
+        memory_mib: MiB of memory for counting; the rest goes to disk.
         shard: which of the shards, from 1.
         shards: how many parts the corpus is divided into.
     """

@@ -26,10 +26,10 @@ def encode(
         vectors: the passages' vectors.
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
-            together in at most this many GiB; 0 = none are kept or used.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        cache_gib: cache passage vectors in the work area for later runs of the same model, in at most this many GiB
+            for all models together; 0 = no cache.
         shard: which of the shards, from 1.
         shards: how many parts the corpus is divided into.
     """

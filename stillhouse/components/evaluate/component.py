@@ -28,19 +28,18 @@ def evaluate(
 
     Args:
         corpus: the corpus folder.
-        runs: a folder that holds one folder for each, under its name: the run of a system.
+        runs: a folder with one named folder for each: the run of a system.
         evaluation: metrics, significance tests and the report.
         metrics: the step's figures.
         html: the report, as a page.
         summary: the figures of every system, as a table.
-        curves: a folder that holds one folder for each, under its name: the loss curves of a training stage.
-        measures: a list of measures, by the names of ir_measures; Answer@k asks for an answer in the text of a
-            passage.
-        bootstrap_samples: bootstrap samples behind every interval.
-        randomisation_samples: random sign flips behind every randomisation test.
+        curves: a folder with one named folder for each: the loss curves of a training stage.
+        measures: a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage.
+        bootstrap_samples: bootstrap samples per interval.
+        randomisation_samples: random sign flips per randomisation test.
         examples: how many example queries the report shows.
-        compared: the system and the baseline that are shown query by query, as [distilled, bm25]; null = those of
-            the headline.
+        compared: the system and the baseline to show query by query, as [distilled, bm25]; null = those of the
+            headline.
         title: title of the report.
         seed: seed of every random choice.
     """

@@ -27,18 +27,17 @@ def fetch_model(
         encoder: the starting model.
         metrics: the step's figures.
         model: a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator
-            or a re-ranker that begins as the model that all else starts from.
-        weights: own = the model's; random = its configuration and tokenizer with parameters drawn from
-            weights_seed, as a model without pre-training begins (Chang et al. 2020 Table 3).
-        weights_seed: weights random alone: the seed of the parameters.
+            or a re-ranker that starts from the same model as the rest.
+        weights: own = the model's; random = its configuration and tokenizer with random parameters from
+            weights_seed, for a model without pre-training (Chang et al. 2020 Table 3).
+        weights_seed: seed of the parameters, for weights random.
         layers: keep only this many of the first Transformer layers; null = all.
-        pooling: how token states become a vector; null = the model's own, [CLS] if it says nothing.
+        pooling: how token states become a vector; null = the model's own, else [CLS].
         query_length: tokens of a query, special tokens included (SimLM Table 13).
         passage_length: tokens of a passage, special tokens included (SimLM Table 13).
-        query_prompt: what stands before every query, as 'query: ' for E5, its last space included; null = the
-            model's own, empty = nothing.
-        passage_prompt: what stands before every passage, as 'passage: ' for E5; null = the model's own, empty =
-            nothing.
+        query_prompt: text before every query, as 'query: ' for E5, including its last space; null = the model's
+            own, empty = nothing.
+        passage_prompt: text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

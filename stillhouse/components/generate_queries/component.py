@@ -39,23 +39,23 @@ def generate_queries(
         retriever: a bi-encoder that should find each question's passage.
         index: its index of the corpus.
         bm25: the BM25 index from `bm25`, which may find the passage instead.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        base_url: a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants
-            one, comes from the environment, $STILLHOUSE_CHAT_KEY.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        base_url: a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; if it needs a key, set
+            $STILLHOUSE_CHAT_KEY.
         model: the model's name on that server.
-        prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; null = the
-            built-in prompt, for questions that somebody may type into a search engine.
-        queries_per_passage: at most this many questions of a passage.
+        prompt: the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; null = the
+            built-in prompt, for questions to a search engine.
+        queries_per_passage: at most this many questions per passage.
         max_passages: ask about at most this many passages, a seeded sample; null = all.
-        temperature: how freely the model chooses words; 0 = always the likeliest.
-        max_tokens: tokens that an answer may have; null = unsaid, for models that know no such setting.
-        max_concurrency: requests side by side.
-        timeout_s: seconds after which a request is given up.
-        tries: requests for a passage until there is a usable answer; without one the passage is left out.
-        seed: seed of the sample and, where the server takes one, of the model.
-        round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage is among this many
-            of the first.
+        temperature: sampling temperature; 0 = always the most likely token.
+        max_tokens: maximum tokens of an answer; null = not sent, for models without this setting.
+        max_concurrency: concurrent requests.
+        timeout_s: seconds before a request is given up.
+        tries: requests per passage until there is a usable answer; without one, the passage is left out.
+        seed: seed of the sample and, if the server takes one, of the model.
+        round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage ranks among the
+            first this many.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

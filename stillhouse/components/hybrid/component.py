@@ -27,12 +27,12 @@ def hybrid(
         bm25: the BM25 index from `bm25`.
         hybrid: the weights and the BM25 index.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        method: weights = the weighted sum of BM25's score and the vectors' product that makes the dev queries'
-            right answers likeliest; convex = a fixed weight of scores that are scaled to lie between 0 and 1; ranks
-            = reciprocal rank fusion; auto = weights, or convex where the corpus has no labelled dev queries.
-        depth: candidates that each of the two brings.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        method: weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of
+            dev queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank
+            fusion; auto = weights, or convex if the corpus has no labelled dev queries.
+        depth: candidates from each of the two.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

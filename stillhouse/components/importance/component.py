@@ -32,16 +32,15 @@ def importance(
         html: what gets masked, as a page.
         tokenizer: the model whose tokenizer split the passages; its words label the plot.
         counts: n-gram counts of other passages, to add to these.
-        window: longest n-gram that is counted: L of CDMAE eq. 8.
-        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
+        window: longest n-gram to count: L of CDMAE eq. 8.
+        unit: unit of an n-gram: word pieces, as the model reads them, or whole words (each piece scores as its
             word).
-        memory_mib: MiB that counting may hold at once; what is more goes to disk.
-        edges: terms of CDMAE eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are
-            left out.
-        definition: PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into
-            segments.
-        min_count: n-grams of two and more that occur less often are dropped; their PMI is 0.
-        own: count these passages; false scores them by what --counts brings alone.
+        memory_mib: MiB of memory for counting; the rest goes to disk.
+        edges: terms of CDMAE eq. 8 that are missing at a passage's edges: equation = count as 0, present = leave
+            out.
+        definition: PMI of more than two tokens: against the single tokens, or against the most likely segmentation.
+        min_count: drop n-grams of two or more that occur less often; their PMI is 0.
+        own: count these passages; false = score them with --counts alone.
         picture_rate: share of tokens masked in the picture of what gets masked (CDMAE's decoder).
         picture_noise: noise on AMI in the picture (CDMAE Algorithm 1).
     """

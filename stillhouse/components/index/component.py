@@ -37,22 +37,22 @@ def index(
         metrics: the step's figures.
         vectors: vectors from `encode`: one folder, or a folder with one for each shard.
         validation: the verdict that lets the run continue.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
-            together in at most this many GiB; 0 = none are kept or used.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        cache_gib: cache passage vectors in the work area for later runs of the same model, in at most this many GiB
+            for all models together; 0 = no cache.
         kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8
-            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared; binary_rescored
-            = one bit a dimension, all compared, of which the best are compared again in one byte a dimension.
+            = clusters of vectors at one byte per dimension; sq8 = one byte per dimension, all compared;
+            binary_rescored = one bit per dimension, all compared; the best are rescored at one byte per dimension.
         truncate_dim: keep this many of the first dimensions (for a Matryoshka model); null = all.
-        hnsw_m: hnsw alone: links of a passage in the graph.
-        hnsw_ef_construction: hnsw alone: candidates that are looked at when a passage is linked.
-        hnsw_ef_search: hnsw alone: candidates that a query keeps, at least as many as are asked for.
-        ivf_nlist: ivfpq and ivfsq8 alone: clusters; null = the square root of the passages times four, of 39
-            passages each at least.
-        ivf_nprobe: ivfpq and ivfsq8 alone: clusters that a query looks into.
-        pq_m: ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions.
-        rescore_multiplier: binary_rescored alone: passages that are compared again, for each one that is asked for.
+        hnsw_m: hnsw only: links of a passage in the graph.
+        hnsw_ef_construction: hnsw only: candidates examined when a passage is linked.
+        hnsw_ef_search: hnsw only: candidates that a query keeps, at least as many as requested.
+        ivf_nlist: ivfpq and ivfsq8 only: clusters; null = four times the square root of the passages, with at least
+            39 of them each.
+        ivf_nprobe: ivfpq and ivfsq8 only: clusters that a query searches.
+        pq_m: ivfpq only: bytes per vector, a divisor of its width; null = one per four dimensions.
+        rescore_multiplier: binary_rescored only: passages rescored for each one requested.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

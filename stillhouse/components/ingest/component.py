@@ -51,46 +51,45 @@ def ingest(
         metrics: the step's figures.
         generated: questions about these passages from `generate-queries`: added to the labelled train queries or,
             without any, used as train, dev and test queries instead of pair queries.
-        source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
-        repo: a DVC repository, a git URL or a folder, in which `source` is a path; null = source lies here.
+        source: a folder or file, `sample` (built in), or `ir_datasets:<id>`.
+        repo: a DVC repository (a git URL or a folder) that contains `source`; null = source is local.
         revision: the repository's branch, tag or commit; null = its default branch.
-        format: how the source is read; `auto` finds out and says so.
+        format: source format; `auto` detects and reports it.
         titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
             text), `line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out.
-        splits: splits of the source renamed, as {dev: test}, where the test labels are not public.
-        columns: tables: columns with unusual names, as {passages.text: body, queries.id: number}.
-        answer_kind: what an answer is, where its source does not say: a text, or a regular expression; `auto` takes
-            CuratedTREC of DPR alone for regular expressions.
-        dpr_positives: DPR: whether all positives of a question are relevant, or its first alone.
-        reqa_split: ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1).
+        splits: new names of source splits, as {dev: test} if the test labels are not public.
+        columns: tables: unusual names of columns, as {passages.text: body, queries.id: number}.
+        answer_kind: what an answer is, if its source does not say: a text, or a regular expression; `auto` =
+            regular expressions only in DPR's CuratedTREC.
+        dpr_positives: DPR: whether all positives of a question are relevant, or only the first.
+        reqa_split: ReQA: the split of its queries into train and test (Chang et al. 2020 §4.1).
         distractors: another source, whose passages are added without its queries (Chang et al. 2020 Table 6).
-        max_distractors: at most this many distractors, a seeded sample; null takes all.
-        dev_fraction: the part of the train queries that becomes dev, where a source has no dev split.
-        max_articles: at most this many articles, a seeded sample for a trial; queries on others leave; null takes
-            all.
-        max_train_queries: at most this many train queries, a seeded sample; null takes all.
-        max_dev_queries: at most this many dev queries, a seeded sample; null takes all.
-        max_test_queries: at most this many test queries, a seeded sample; null takes all.
-        queries: where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair
-            tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and
-            no generated ones are given.
-        pair_tasks: a list of pair tasks: ict, bfs and wlp ask with sentences, null takes those of them that the
-            corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article
-            or section, `span` asks with some words in a row for their passage.
-        pair_queries_per_article: at most this many pair queries of an article, divided evenly among the tasks, at
-            least one each; the max_*_queries hold for pair queries and for labelled ones apart.
-        max_pair_queries: at most this many pair queries in all splits together, a seeded sample; null takes all.
-        pair_sentence_words: a sentence of fewer words makes no pair query.
+        max_distractors: at most this many distractors, a seeded sample; null = all.
+        dev_fraction: the share of train queries that becomes dev, if a source has no dev split.
+        max_articles: at most this many articles, a seeded sample; queries about others are dropped; null = all.
+        max_train_queries: at most this many train queries, a seeded sample; null = all.
+        max_dev_queries: at most this many dev queries, a seeded sample; null = all.
+        max_test_queries: at most this many test queries, a seeded sample; null = all.
+        queries: where train queries come from: `source`, its labelled ones; `pairs`, made from the corpus by the
+            pair tasks, with held-out articles for dev and test; `auto`, pairs if the source has no train queries
+            and no generated ones are given.
+        pair_tasks: a list of pair tasks: ict, bfs and wlp ask with sentences, null = those of them that the corpus
+            supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article or
+            section, `span` asks with consecutive words for their passage.
+        pair_queries_per_article: at most this many pair queries per article, divided evenly among the tasks, at
+            least one each; max_*_queries limit pair queries and labelled ones separately.
+        max_pair_queries: at most this many pair queries in all splits together, a seeded sample; null = all.
+        pair_sentence_words: a shorter sentence makes no pair query.
         pair_span_min_words: the fewest words of a span; its passage has twice as many.
-        pair_span_max_words: the most words of a span; 20 English words are some 27 tokens.
+        pair_span_max_words: the most words per span; 20 English words are about 27 tokens.
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
-        heldout_dev_articles: with pairs or generated queries, the part of the articles whose queries are dev.
-        heldout_test_articles: with pairs or generated queries, the part of the articles whose queries are test.
-        mixed_pairs: sentences of the corpus, each with its own passage, that join the labelled train queries, as a
-            share of these: 1 = as many; 0 = none.
+        heldout_dev_articles: with pairs or generated queries, the share of articles whose queries are dev.
+        heldout_test_articles: with pairs or generated queries, the share of articles whose queries are test.
+        mixed_pairs: sentences of the corpus, each with its own passage, to add to the labelled train queries, as a
+            share of these; 0 = none.
         test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
         train_queries: a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as
-            `stillhouse queries export` writes them of clicks; one that repeats a dev or test query is left out.
+            `stillhouse queries export` writes them; any that repeats a dev or test query is left out.
         seed: seed of every random choice.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -42,30 +42,27 @@ def mine(
         metrics: the step's figures.
         others: negatives from another source to mix in, such as BM25's.
         filter_reranker: a cross-encoder that filters out relevant candidates.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
-            another query of the same split, for a corpus whose splits divide its passages: others would be learned
-            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
-            among all passages.
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = only those that
+            answer another query of the same split, for a corpus whose splits divide its passages, or others would
+            be memorized as wrong; train_answers = the same, but all passages for dev queries, which choose models.
+        without_answers: leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM
             Appendix B).
-        negatives_depth: hard negatives of a query (SimLM Table 13; K2 and K3 of CDMAE §3.4).
-        range_min: leave out this many of the best wrong passages: they may be right after all.
-        margin: leave out a passage that the retriever scores above a limit, as likely right; with s the lowest
-            score of the query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|,
-            both = the lower one.
+        negatives_depth: hard negatives per query (SimLM Table 13; K2 and K3 of CDMAE §3.4).
+        range_min: skip this many top-ranked wrong passages, which may be relevant after all.
+        margin: leave out passages that the retriever scores above a limit, as probably relevant; s is the lowest
+            score of a query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|, both
+            = the lower one.
         absolute_margin: how far below the positive's score a negative must be.
         relative_margin: the same as a share of the positive's score.
-        margin_on: which queries the margin is for: train leaves the dev queries' ranking whole, which a choice by
-            ranking and a teacher's measure need, as no wrong passage is left above the right one where a margin
-            took it out.
-        reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
-            must be.
-        range_max: passages searched for a query, at least negatives_depth; null = enough, or twice as deep where a
-            margin or without_answers leaves out some.
+        margin_on: which queries the margin applies to: train keeps dev rankings whole, as a choice by ranking and a
+            teacher's measure need; a margin takes out the wrong passages that rank above the relevant one.
+        reranker_margin: with a filter_reranker: how far its score of a negative must be below that of the positive.
+        range_max: passages to search per query, at least negatives_depth; null = enough, or twice as deep if a
+            margin or without_answers leaves some out.
         others_depth: mix in this many of the best negatives of `others` for each query.
-        random_negatives: mix in this many random passages a query.
+        random_negatives: random passages to mix in per query.
         seed: seed of the random passages.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -23,15 +23,14 @@ def read_negatives(
         negatives: the hard negatives.
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
-        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
-            another query of the same split, for a corpus whose splits divide its passages: others would be learned
-            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
-            among all passages.
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = only those that
+            answer another query of the same split, for a corpus whose splits divide its passages, or others would
+            be memorized as wrong; train_answers = the same, but all passages for dev queries, which choose models.
+        without_answers: leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM
             Appendix B).
         file: a TREC run of the train and dev queries, MS MARCO's triples (`query, positive, negative`, tabs
             between) or lists of negatives (JSON lines), or DPR's biencoder-*.json.
-        negatives_depth: hard negatives of a query, the first of its list (SimLM Table 13).
+        negatives_depth: hard negatives per query, the first of its list (SimLM Table 13).
     """
     from stillhouse.kubernetes.pods.component import run_component
 

@@ -28,10 +28,10 @@ def rerank(
         reranker: the cross-encoder.
         run: the re-ranked passages.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        depth: re-rank this many of the best passages of a query (SimLM Table 13).
-        dev_depth: the same for dev queries, which only choices are read from; null = as deep as the others.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        depth: re-rank this many of the best passages per query (SimLM Table 13).
+        dev_depth: the same for dev queries, which are only used to choose; null = as deep as the others.
         system: the name in the run file's last column.
     """
     from stillhouse.kubernetes.pods.component import run_component

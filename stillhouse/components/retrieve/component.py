@@ -28,11 +28,11 @@ def retrieve(
         run: the ranked passages.
         metrics: the step's figures.
         hybrid: the weights for hybrid search with BM25.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        depth: passages in the run of a query.
-        latency_queries: time this many test queries one by one; 0 = none, for a time differs from run to run and
-            machine to machine.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        depth: passages per query in the run.
+        latency_queries: time this many test queries one by one; 0 = none, since times differ between runs and
+            machines.
         system: the name in the run file's last column.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -38,14 +38,14 @@ def score_pairs(
         retriever: the student so far, as part of the fused teacher.
         index: the student's index of the corpus.
         bm25: the BM25 index, as part of the fused teacher.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        depth: score this many of the best negatives of a query, or some of these.
-        negatives_scored: score this many, those that a training with the same seed draws first; negatives_per_query
-            x epochs of the training are all that it reads; null = all.
-        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; null = as
-            many as of the others.
-        seed: seed of the order in which negatives are drawn.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        depth: score negatives from this many of the best of a query.
+        negatives_scored: score this many, those that a training with the same seed draws first; it reads at most
+            negatives_per_query x epochs of them; null = all.
+        dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null =
+            negatives_scored.
+        seed: seed of the order of drawn negatives.
         kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
             the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries.
     """

@@ -27,22 +27,20 @@ def select_best(
     Args:
         corpus: the corpus folder.
         bm25: the BM25 index from `bm25`.
-        candidates: a folder that holds one folder for each, under its name: a bi-encoder; the others must beat the
-            first.
-        indexes: a folder that holds one folder for each, under its name: its index of the corpus, under the same
-            name.
+        candidates: a folder with one named folder for each: a bi-encoder; the others must beat the first.
+        indexes: a folder with one named folder for each: its index of the corpus, under the same name.
         retriever: the best bi-encoder.
         index: its index of the corpus.
         hybrid: whether and how to combine it with BM25.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        batch_tokens: padded tokens computed at once.
-        standard_errors: a later system replaces an earlier one where its mean on the dev queries leads by more than
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        batch_tokens: padded tokens in a batch.
+        standard_errors: a later system replaces an earlier one if its mean on the dev queries leads by more than
             this many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
-        metric_for_best_model: what chooses: log_likelihood = how likely the scores make the right passages, which
-            few dev queries show more surely; rr10 = RR@10.
+        metric_for_best_model: what chooses: log_likelihood = how likely the scores make the relevant passages, more
+            reliable on few dev queries; rr10 = RR@10.
         fusion: auto = each retriever competes alone and with BM25; never = alone.
-        depth: candidates that BM25 and the retriever each bring.
+        depth: candidates from BM25 and from the retriever.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

@@ -23,8 +23,8 @@ def tokenize(
         tokens: the token arrays.
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
-        max_length: tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11).
-        language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
+        max_length: tokens to keep per passage, including [CLS] and [SEP] (SimLM Table 11).
+        language: ISO 639-1 code of the passages' language, for splitting sentences.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

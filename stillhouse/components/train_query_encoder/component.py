@@ -54,31 +54,31 @@ def train_query_encoder(
         html: its loss curves, as a page.
         negatives: hard negatives.
         teacher: a teacher's scores of the negatives, for distillation.
-        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        epochs: passes over the training examples, at least one step; null = only max_steps counts.
         max_steps: stop after this many steps; null = after the epochs.
-        batch_size: training examples a step.
+        batch_size: examples per step.
         learning_rate: peak learning rate of AdamW.
-        warmup_ratio: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
-        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
-            to the end.
-        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        max_grad_norm: gradients are scaled down to this norm; null = never.
-        eval_steps: steps between two held-out losses; null = ten times a training.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
-            longest of their batch; auto = none on a CPU, kept on a GPU.
+        warmup_ratio: fraction of steps with a rising learning rate.
+        warmup_steps: the same as a number of steps; null = use warmup_ratio.
+        last_step: stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the
+            end.
+        weight_decay: weight decay of AdamW, except for biases and layer norms.
+        max_grad_norm: scale gradients down to this norm; null = never.
+        eval_steps: steps between held-out losses; null = ten per training.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        padding: none = compute no padding, with attention within each text; kept = pad texts to the longest in the
+            batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        temperature: scores are divided by it.
-        passages_at_once: passages that are negatives in a step: the whole index where it holds no more, else as
-            many of it, drawn anew in each step, beside the hard negatives that are given.
-        negatives_per_query: with negatives alone: hard negatives drawn for a query each time it is seen.
-        negatives_depth: draw them from this many of the best.
-        alpha: with a teacher alone: weight of the loss over the index beside the teacher's.
-        metric_for_best_model: what chooses the step that is kept, of dev queries ranked in the whole index: rr10,
-            ndcg10; the start is kept where no step ranks them better.
-        patience: stop after this many measurements in a row without a better one; null = never.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
+        temperature: divide scores by this.
+        passages_at_once: passages used as negatives in a step: the whole index if it is no larger, else a new
+            sample of this size in each step; hard negatives are added.
+        negatives_per_query: only with negatives: hard negatives drawn per query and epoch.
+        negatives_depth: draw them from this many best ones.
+        alpha: only with a teacher: weight of the loss over the index.
+        metric_for_best_model: keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep
+            the start if no step is better.
+        patience: stop after this many measurements in a row without improvement; null = never.
+        eval_queries: measure on at most this many dev queries, sampled from the seed; null = all.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

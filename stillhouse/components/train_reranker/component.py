@@ -55,42 +55,41 @@ def train_reranker(
         metrics: the step's figures.
         html: its loss curves, as a page.
         encoder: the model to start from if init was fetched as `none`.
-        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        epochs: passes over the training examples, at least one step; null = only max_steps counts.
         max_steps: stop after this many steps; null = after the epochs.
-        batch_size: training examples a step.
+        batch_size: examples per step.
         learning_rate: peak learning rate of AdamW.
-        warmup_ratio: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
-        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
-            to the end.
-        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        max_grad_norm: gradients are scaled down to this norm; null = never.
-        eval_steps: steps between two held-out losses; null = ten times a training.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
-            longest of their batch; auto = none on a CPU, kept on a GPU.
+        warmup_ratio: fraction of steps with a rising learning rate.
+        warmup_steps: the same as a number of steps; null = use warmup_ratio.
+        last_step: stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the
+            end.
+        weight_decay: weight decay of AdamW, except for biases and layer norms.
+        max_grad_norm: scale gradients down to this norm; null = never.
+        eval_steps: steps between held-out losses; null = ten per training.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        padding: none = compute no padding, with attention within each text; kept = pad texts to the longest in the
+            batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
-        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
-        metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
-            rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
-            negatives are ranked: the start is kept where no step ranks them better.
-        patience: stop after this many measurements in a row without a better one; null = never.
-        eval_share: without eval_steps, measurements read at most this share of what the training reads, where a
-            text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries, and below 50 of these at fewer moments again; null = 0.1 where a ranking chooses, no
-            limit where the loss does.
+        eval_queries: measure on at most this many dev queries, sampled from the seed; null = all.
+        eval_depth: best negatives of a dev query that are ranked together with its positives.
+        metric_for_best_model: which step to keep: loss = the one with the lowest held-out loss of drawn groups;
+            rr10, ndcg10 = the one with the highest RR@10 or nDCG@10 on dev queries, ranking their positives and
+            best eval_depth negatives, or the start if none is better.
+        patience: stop after this many measurements in a row without improvement; null = never.
+        eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
+            text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
+            50 queries with fewer measurements; null = 0.1 if a ranking chooses the step, no limit if the loss does.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
-            pair by itself, where a positive counts as often as its query has negatives.
-        negatives_per_query: negatives that a query is trained on each time it is seen.
+            pair, in which a positive counts as often as its query has negatives.
+        negatives_per_query: negatives to train on per query and epoch.
         negatives_depth: draw them from this many of the best.
-        forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-
-            ranker, as it is by then, scores highest (63 and 15 in the code of SimLM); null = draw no more.
+        forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-ranker
+            currently scores highest (63 and 15 in SimLM's code); null = draw no more.
         r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
         mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; null = the whole
             batch.
         max_length: tokens of a query and its passage together.
-        layers: keep this many of the first layers of the model it starts from; null = all of them.
+        layers: keep only this many of the first layers of the starting model; null = all.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

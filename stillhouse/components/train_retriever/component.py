@@ -61,51 +61,49 @@ def train_retriever(
         html: its loss curves, as a page.
         teacher: the re-ranker's scores, for distillation.
         old_index: an older model's index of the corpus, for compatibility_weight.
-        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        epochs: passes over the training examples, at least one step; null = only max_steps counts.
         max_steps: stop after this many steps; null = after the epochs.
-        batch_size: training examples a step.
+        batch_size: examples per step.
         learning_rate: peak learning rate of AdamW.
-        warmup_ratio: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
-        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
-            to the end.
-        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        max_grad_norm: gradients are scaled down to this norm; null = never.
-        eval_steps: steps between two held-out losses; null = ten times a training.
-        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
-        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
-            longest of their batch; auto = none on a CPU, kept on a GPU.
+        warmup_ratio: fraction of steps with a rising learning rate.
+        warmup_steps: the same as a number of steps; null = use warmup_ratio.
+        last_step: stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the
+            end.
+        weight_decay: weight decay of AdamW, except for biases and layer norms.
+        max_grad_norm: scale gradients down to this norm; null = never.
+        eval_steps: steps between held-out losses; null = ten per training.
+        precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
+        padding: none = compute no padding, with attention within each text; kept = pad texts to the longest in the
+            batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
-        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
-        metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
-            rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
-            negatives are ranked: the start is kept where no step ranks them better.
-        patience: stop after this many measurements in a row without a better one; null = never.
-        eval_share: without eval_steps, measurements read at most this share of what the training reads, where a
-            text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries, and below 50 of these at fewer moments again; null = 0.1 where a ranking chooses, no
-            limit where the loss does.
-        temperature: scores are divided by it.
-        alpha: weight of the contrastive loss beside the teacher's (SimLM eq. 5).
-        contrastive: where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3);
-            simlm_code = as the code of SimLM, queries and positives of the batch too; plain = beside the query
-            alone (CDMAE eq. 10).
-        compatibility_weight: with an old index alone: weight of the loss of the queries against its vectors, so
-            that new queries may be asked of it (backward-compatible training, Shen et al. 2020); 0 = off.
-        matryoshka_dims: the loss is also that of vectors cut to these widths, as [64, 128]; null = of whole vectors
-            alone.
-        mini_batch_size: queries or passages of a batch encoded together, texts of like length; null = all of them,
-            or those of like length where that is faster.
-        gradient_cache: encode every text twice, so that a batch takes the memory of mini_batch_size texts.
-        negatives_per_query: hard negatives drawn for a query each time it is seen.
+        eval_queries: measure on at most this many dev queries, sampled from the seed; null = all.
+        eval_depth: best negatives of a dev query that are ranked together with its positives.
+        metric_for_best_model: which step to keep: loss = the one with the lowest held-out loss of drawn groups;
+            rr10, ndcg10 = the one with the highest RR@10 or nDCG@10 on dev queries, ranking their positives and
+            best eval_depth negatives, or the start if none is better.
+        patience: stop after this many measurements in a row without improvement; null = never.
+        eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
+            text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
+            50 queries with fewer measurements; null = 0.1 if a ranking chooses the step, no limit if the loss does.
+        temperature: divide scores by this.
+        alpha: weight of the contrastive loss, with a teacher (SimLM eq. 5).
+        contrastive: what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code
+            = as in the code of SimLM, also the batch's queries and positives; plain = the query alone (CDMAE eq.
+            10).
+        compatibility_weight: only with an old index: weight of the queries' loss against its vectors, so that new
+            queries can search it (backward-compatible training, Shen et al. 2020); 0 = off.
+        matryoshka_dims: also train vectors cut to these widths, as [64, 128]; null = whole vectors only.
+        mini_batch_size: queries or passages encoded together, grouped by length; null = the whole batch, or groups
+            of similar length if faster.
+        gradient_cache: encode every text twice, so a batch needs the memory of mini_batch_size texts.
+        negatives_per_query: hard negatives drawn per query and epoch.
         negatives_depth: draw them from this many of the best.
-        towers: as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate =
-            one each, which start from the same parameters where the encoder has one.
-        similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot =
+        towers: as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one
+            each, with the same initial parameters if the encoder has one.
+        similarity: how vectors are compared: cosine = normalized, with a temperature of 0.01 to 0.05; dot =
             unchanged, with temperature 1 (CDMAE).
-        weak_teacher: a teacher that `score-pairs` found to rank the dev queries no better than its student: distil
-            = learn from it all the same; ignore = train without it; skip = keep the encoder unchanged.
+        weak_teacher: for a teacher that `score-pairs` found to rank dev queries no better than its student: distil
+            = learn from it anyway; ignore = train without it; skip = keep the encoder unchanged.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

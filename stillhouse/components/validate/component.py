@@ -28,15 +28,15 @@ def validate(
         validation: the report and the verdict.
         metrics: the step's figures.
         html: the report, as a page.
-        max_rejected_fraction: at most this part of all rows, and of each kind of them, was rejected (links apart).
-        max_rejected_link_fraction: at most this part of the links was rejected.
+        max_rejected_fraction: the largest share of rejected rows, overall and of each kind (links apart).
+        max_rejected_link_fraction: the largest share of rejected links.
         min_passages: at least this many passages.
         min_train_queries: at least this many train queries.
         min_dev_queries: at least this many dev queries.
         min_test_queries: at least this many test queries.
-        max_passage_words: a passage of more words counts as cut off by the model; 110 words are some 144 tokens.
-        max_truncated_fraction: at most this part of the passages is cut off by the model; 1 warns only.
-        max_duplicate_text_fraction: at most this part of the passages repeats the title and text of another.
+        max_passage_words: a longer passage counts as truncated by the model; 110 words are about 144 tokens.
+        max_truncated_fraction: the largest share of truncated passages; 1 = only warn.
+        max_duplicate_text_fraction: the largest share of passages that repeat another's title and text.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

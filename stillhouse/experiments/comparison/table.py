@@ -274,7 +274,7 @@ def _intervals(
     for measures in groups.values():
         judged_Q = first[measures[0]].notna().to_numpy()
         stacked_QV = np.concatenate([frame[measures].to_numpy()[judged_Q] for frame in values.values()], axis=1)
-        places = first.columns.get_indexer(measures)
+        places = first.columns.get_indexer(pd.Index(measures))
         for bound, found_V in zip(bounds, bootstrap_intervals(stacked_QV, settings.bootstrap_samples, settings.seed)):
             bound[:, places] = found_V.reshape(len(values), len(measures))
     low_CM, high_CM = bounds

@@ -13,14 +13,18 @@ from quality_run import MEASURE, PEER, TEACHER
 from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
-FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", TEACHER)
+SECOND = "retriever_2"
+"""Recipes from its second round of negatives on have it; cells of one corpus by both are shown apart."""
+FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
 COMPARED = (
     ("winner", "start"),
     ("winner", "bm25"),
     ("winner", "start + bm25"),
     ("winner", PEER),
+    (SECOND, "retriever_1"),
     (TEACHER, "retriever_1"),
+    (TEACHER, SECOND),
     ("distilled", "retriever_1"),
 )
 
@@ -33,8 +37,11 @@ def page_lines(found: Cells, size: Size, length: int) -> list[str]:
         for labels in LABELS:
             names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
             cells = [found[name] for name in names if name in found]
-            if cells:
-                lines += ["", *part(title, labels, cells)]
+            for rounds in (2, 1):
+                alike = [cell for cell in cells if (SECOND in cell["ranks"]) is (rounds == 2)]
+                if alike:
+                    former = ", former recipe (one round of negatives)" if "retriever_1" in alike[0]["ranks"] else ""
+                    lines += ["", *part(title, labels, alike, former if rounds == 1 else "")]
     return lines
 
 
@@ -47,11 +54,11 @@ def about(found: Cells, size: Size, length: int) -> str:
     )
 
 
-def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A corpus with some of its labels."""
+def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: str = "") -> list[str]:
+    """A corpus with some of its labels, by one recipe."""
     first = cells[0]
     said = "no labels" if labels == "none" else f"{first['queries']['train']:,} train questions"
-    lines = [f"## {title}, {said}", ""]
+    lines = [f"## {title}, {said}{recipe}", ""]
     seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))

@@ -62,7 +62,7 @@ def test_pipelines_are_small_and_named_by_content(name: str) -> None:
 
 def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.pipelines.workflow_size.LARGEST_PLAIN", 10_000)
-    with pytest.raises(InputError, match=r"pipeline zero-shot would take [\d,]+ bytes in Argo .* some 10,000; leave"):
+    with pytest.raises(InputError, match=r"pipeline zero-shot would take [\d,]+ bytes in Argo .* about 10,000; leave"):
         compile_small(Request("zero-shot").build(find_table("cpu")))
 
 

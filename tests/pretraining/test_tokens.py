@@ -126,7 +126,7 @@ def test_importance_is_aligned(tokenizer: PreTrainedTokenizerFast, tmp_path: Pat
     assert batch.importance is not None
     np.testing.assert_array_equal(batch.importance, [[0, 21, 22, 0], [0, 9, 0, 0]])
     np.save(tmp_path / "ami.npy", np.zeros(3, dtype=np.float32))
-    with pytest.raises(InputError, match="other tokens"):
+    with pytest.raises(InputError, match="does not match the tokens"):
         TokenCache.open(tmp_path, cache.specials, tmp_path)
 
 

@@ -64,7 +64,7 @@ def test_queries_are_cut_as_the_index_cuts_vectors() -> None:
     for normalize in (True, False):
         made = cut_to_index(torch.from_numpy(vectors), 3, normalize)
         np.testing.assert_allclose(made, cut(vectors, 3, normalize), rtol=1e-6)
-    with pytest.raises(InputError, match="made by another model"):
+    with pytest.raises(InputError, match="another model made it"):
         cut_to_index(torch.from_numpy(vectors), 9, True)
 
 

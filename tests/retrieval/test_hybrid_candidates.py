@@ -58,4 +58,3 @@ def test_queries_are_looked_up_in_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(found.ranks_QKF[number, :width], alone.ranks_QKF[0])
         real = alone.rows_QK[0] >= 0
         np.testing.assert_allclose(found.scores_QKF[number, :width][real], alone.scores_QKF[0][real], rtol=1e-6)
-    assert both.candidates([], queries_QD[:0], DEPTH).rows_QK.shape[0] == 0

@@ -129,7 +129,7 @@ def test_prompts_that_cannot_be_read_are_refused(plain: Path, tmp_path: Path) ->
 def test_a_prompt_must_leave_room_for_a_text(plain: Path, tmp_path: Path, role: str) -> None:
     """Two special tokens and ten words are all of twelve tokens."""
     fetched(plain, tmp_path / "room", **{f"{role}_prompt": "red " * 9})
-    with pytest.raises(InputError, match=f"{role}_prompt takes 12 tokens, .* and {role}_length is 12"):
+    with pytest.raises(InputError, match=f"{role}_prompt takes 12 tokens, .* but {role}_length is 12"):
         fetched(plain, tmp_path / "full", **{f"{role}_prompt": "red " * 10})
 
 

@@ -93,7 +93,7 @@ def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tm
         service.search(queries=others)
         watch.look()
         apart = service.client.get("/info").json()["drift"]
-        assert apart["asked"] == 206 and "unlike" in apart["sentence"] and apart["queries"]["p"] < SURE
+        assert apart["asked"] == 206 and "differ" in apart["sentence"] and apart["queries"]["p"] < SURE
         shown = service.client.get("/metrics").text.splitlines()
         lines = dict(line.split() for line in shown if line.startswith("stillhouse_serving"))
         for name, kind, figure in (

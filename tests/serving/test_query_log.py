@@ -207,7 +207,7 @@ def test_old_and_large_go_and_what_others_made_stays(tmp_path: Path) -> None:
 
 def test_one_service_uses_a_log(tmp_path: Path) -> None:
     log = QueryLog(tmp_path, LogChoices(), Limits())
-    with pytest.raises(InputError, match="another service"):
+    with pytest.raises(InputError, match="another running service"):
         QueryLog(tmp_path, LogChoices(), Limits())
     log.end()
     (tmp_path / ".queries-20260101T000000000000-0123abcd.parquet.partial").write_bytes(b"cut by a kill")

@@ -344,9 +344,10 @@ def test_the_headline_is_of_the_winner_where_an_ablation_is_as_good(tmp_path: Pa
 
 @pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])
 def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp_path: Path) -> None:
-    """The order of the runs is the caller's, and not every pair is tested; a lead of one query in ten is no claim."""
+    """The order of the runs is the caller's, and not every pair is tested; a lead of a few queries is no claim."""
+    right = {"bm25": 4, "retriever_2": 6}
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}
-    inputs |= {f"run/{name}": make_run(tmp_path / name, name, 4 if name == "bm25" else 5) for name in names}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, right.get(name, 5)) for name in names}
     output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
     page = (output / "report.html").read_text(encoding="utf-8")
     assert "<em>better than</em>" not in page

@@ -103,8 +103,8 @@ def test_pruning_reports_its_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"window": 3}, "has window 4, here it is 3.*stillhouse importance"),
-        ({"unit": "words"}, "has unit pieces, here it is words"),
+        ({"window": 3}, "has window 4, but this run has 3.*stillhouse importance"),
+        ({"unit": "words"}, "has unit pieces, but this run has words"),
     ],
 )
 def test_refuses_counts_of_another_kind(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_refuses_counts_of_another_kind(settings: dict[str, Any], message: str, 
 def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> None:
     counts = importance(tmp_path / "counts", write_tokens(tmp_path / "one", ONE, "a"))
     other = write_tokens(tmp_path / "other", ONE, "b")
-    with pytest.raises(InputError, match="has tokenizer a, here it is b"):
+    with pytest.raises(InputError, match="has tokenizer a, but this run has b"):
         importance(tmp_path / "importance", other, counts=counts)
     with pytest.raises(InputError, match=r"nothing to count.*--counts"):
         importance(tmp_path / "importance", other, own=False)

@@ -67,7 +67,7 @@ def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:
     folder = ingested(tmp_path, "space")
     made = read_manifest(folder)
     write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"titles": "glued"})
-    with pytest.raises(InputError, match="titles is 'glued'"):
+    with pytest.raises(InputError, match="titles has the unknown value 'glued'"):
         passage_texts(Corpus.open(folder))
     write_manifest(folder, made.step, made.config, made.inputs, {})
     assert Corpus.open(folder).titles == "space"

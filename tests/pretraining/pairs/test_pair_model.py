@@ -120,7 +120,7 @@ def test_bag_of_words_has_the_papers_size() -> None:
 REFUSED = [
     ({"passage_length": 65}, "at most 64 tokens; lower passage_length from 65"),
     ({"query_length": 80}, "lower query_length from 80"),
-    ({"pair_encoder": "bow_mlp", "projection": None}, "give projection"),
+    ({"pair_encoder": "bow_mlp", "projection": None}, "set projection"),
 ]
 
 

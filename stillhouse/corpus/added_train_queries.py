@@ -11,7 +11,15 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.corpus.cleaning import NO_WHOLE_NUMBER, CleanCorpus, id_fault, normalise, relevance_of, shown
+from stillhouse.corpus.cleaning import (
+    NO_WHOLE_NUMBER,
+    CleanCorpus,
+    id_fault,
+    normalise,
+    reject,
+    reject_qrel,
+    relevance_of,
+)
 from stillhouse.corpus.pair_queries import PairQuery
 from stillhouse.corpus.schemas import ADDED
 from stillhouse.corpus.sources.labels import find_labels, read_labels
@@ -88,13 +96,11 @@ class AddedTrainQueries:
             elif isinstance(row, Query):
                 reason = id_fault(row.id) or ("" if is_unicode(row.text) else "not valid Unicode")
                 if reason:
-                    corpus.rejected.append(shown(Rejected("query", row.id, reason, f"{PLACE}/{row.where}", row.text)))
+                    reject(corpus, "query", row.id, reason, f"{PLACE}/{row.where}", row.text)
                 else:
                     texts.setdefault(row.id, row.text)
             elif (relevance := relevance_of(row)) is None:
-                content = f"{row.query_id} {row.passage_id} {row.relevance}"
-                place = f"{PLACE}/{row.where}"
-                corpus.rejected.append(shown(Rejected("qrel", row.query_id, NO_WHOLE_NUMBER, place, content)))
+                reject_qrel(corpus, row._replace(where=f"{PLACE}/{row.where}"), NO_WHOLE_NUMBER)
             elif relevance <= 0:
                 out["qrel: not relevant"] += 1
             else:

@@ -131,7 +131,7 @@ class Cleaning:
             case LeftOut():
                 corpus.left_out[f"{row.kind}: {row.reason}"] += 1
             case Rejected():
-                _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
+                reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
             case _:
                 raise AssertionError(f"{type(row).__name__} is taken elsewhere")
 
@@ -161,7 +161,7 @@ def blocks_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:
+def reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:
     corpus.rejected.append(shown(Rejected(kind, id, reason, where, content)))
 
 
@@ -230,7 +230,7 @@ def _take_query(corpus: CleanCorpus, row: Query) -> None:
         same = corpus.queries[row.id].text == row.text
         reason = "duplicate id, same text" if same else "duplicate id, different text"
     if reason:
-        _reject(corpus, "query", row.id, reason, row.where, row.text)
+        reject(corpus, "query", row.id, reason, row.where, row.text)
     else:
         corpus.queries[row.id] = row
 
@@ -241,9 +241,9 @@ def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
     for row, has_source, has_target in zip(links, from_B, to_B):
         content = f"{row.source} -> {row.target}"
         if not has_source:
-            _reject(corpus, "link", row.source, "source article was not taken", row.where, content)
+            reject(corpus, "link", row.source, "source article was not taken", row.where, content)
         elif not has_target:
-            _reject(corpus, "link", row.source, "points to no article", row.where, content)
+            reject(corpus, "link", row.source, "points to no article", row.where, content)
         elif row.source != row.target:
             corpus.links[row.source, row.target] = None
 
@@ -275,13 +275,13 @@ def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]
         else:
             taken[key] = (row, relevance)
             continue
-        _reject_qrel(corpus, row, reason)
+        reject_qrel(corpus, row, reason)
     return list(taken.values())
 
 
-def _reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
+def reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
     content = f"{row.query_id} {row.passage_id} {row.relevance}"
-    _reject(corpus, "qrel", row.query_id, reason, row.where, content)
+    reject(corpus, "qrel", row.query_id, reason, row.where, content)
 
 
 def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answer]:
@@ -290,7 +290,7 @@ def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answe
         reason = "" if is_unicode(row.text) else "not valid Unicode"
         reason = reason or answer_fault(row.text, row.kind)
         if reason:
-            _reject(corpus, "answer", row.query_id, reason, row.where, row.text)
+            reject(corpus, "answer", row.query_id, reason, row.where, row.text)
         else:
             yield row
 
@@ -301,7 +301,7 @@ def _take_answers(corpus: CleanCorpus, answers: list[Answer], known: Set[str]) -
         if row.query_id in corpus.queries:
             corpus.answers[row.query_id, row.text, row.kind] = None
         elif row.query_id not in known:
-            _reject(corpus, "answer", row.query_id, "points to no query", row.where, row.text)
+            reject(corpus, "answer", row.query_id, "points to no query", row.where, row.text)
 
 
 def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: list[Answer]) -> None:
@@ -330,14 +330,14 @@ def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: 
         if own == row.split:
             corpus.qrels.append((row, relevance))
         elif own is not None:
-            _reject_qrel(corpus, row, f"its query is in {own}")
+            reject_qrel(corpus, row, f"its query is in {own}")
         elif row.query_id in fault:
-            _reject_qrel(corpus, row, f"its query: {fault[row.query_id]}")
+            reject_qrel(corpus, row, f"its query: {fault[row.query_id]}")
         else:
-            _reject_qrel(corpus, row, "its query has no relevant passage")
+            reject_qrel(corpus, row, "its query has no relevant passage")
     for id in [id for id in corpus.queries if id not in corpus.split_of]:
         query = corpus.queries.pop(id)
         if id in answered and id not in fault:
             corpus.left_out["query: answers without a relevant passage, outside test"] += 1
         else:
-            _reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)
+            reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)

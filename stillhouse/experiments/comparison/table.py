@@ -5,7 +5,6 @@ Shapes: S seeds, Q queries, M measures, C variants other than the baseline.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ import pandas as pd
 from scipy import stats
 
 from stillhouse.errors import InputError
-from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare
+from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
+from stillhouse.evaluation.significance import Comparison
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.variants import Variant
@@ -135,7 +135,7 @@ def make_table(
                 f"variant {name} was measured on other queries than {first.variant}; a sweep compares on one corpus, "
                 "so leave out settings of ingest, or run it as a separate sweep"
             )
-    low_CM, high_CM = _intervals(values, settings)
+    bounds = intervals(_measured(values), settings.bootstrap_samples, settings.seed)
     tests = tests_against(values, sweep.baseline, measures, settings) if sweep.baseline in values else {}
     speeds = {name: _mean_known([o.passages_per_second for o in found]) for name, found in by_variant.items()}
     reference_speed = speeds.get(plain_variant(sweep), 0.0)
@@ -143,15 +143,15 @@ def make_table(
     for variant in sweep.variants:
         found = finished.get(variant.name, [])
         figures = {}
-        for m, measure in enumerate(measures if found else ()):
+        for measure in measures if found else ():
             means_S = np.array([float(o.test[measure].mean()) for o in found])
             figures[measure] = Figure(
                 mean=stable(means_S.mean()),
                 deviation=stable(means_S.std(ddof=1)) if len(means_S) > 1 else None,
                 lowest=stable(means_S.min()),
                 highest=stable(means_S.max()),
-                low=stable(low_CM[variant.name][m]),
-                high=stable(high_CM[variant.name][m]),
+                low=bounds[variant.name][measure][0],
+                high=bounds[variant.name][measure][1],
                 against=tests.get(variant.name, {}).get(measure),
             )
         with_dev = [o for o in found if len(o.dev)]
@@ -199,22 +199,20 @@ def tests_against(
     values: Mapping[str, pd.DataFrame], baseline: str, measures: Sequence[str], settings: Settings
 ) -> dict[str, dict[str, Comparison]]:
     """{variant: {measure: comparison with the baseline}}, paired by query, with one Holm family per measure."""
-    others = [name for name in values if name != baseline]
-    result: dict[str, dict[str, Comparison]] = {name: {} for name in others}
-    for measure in measures if others else ():
-        judged_Q = values[baseline][measure].notna().to_numpy()
-        base_Q = values[baseline][measure].to_numpy()[judged_Q]
-        differences_QC = np.stack([values[name][measure].to_numpy()[judged_Q] - base_Q for name in others], axis=1)
-        found = compare(
-            differences_QC,
-            bootstrap_samples=settings.bootstrap_samples,
-            randomisation_samples=settings.randomisation_samples,
-            seed=settings.seed,
-        )
-        for name, comparison in zip(others, found):
-            numbers = {key: stable(value) for key, value in dataclasses.asdict(comparison).items()}
-            result[name][measure] = Comparison(**numbers)
-    return result
+    pairs = [(name, baseline) for name in values if name != baseline]
+    found = comparisons(
+        _measured({name: frame[list(measures)] for name, frame in values.items()}),
+        bootstrap_samples=settings.bootstrap_samples,
+        randomisation_samples=settings.randomisation_samples,
+        seed=settings.seed,
+        pairs=pairs,
+    )
+    return {name: found[name, baseline] for name, _ in pairs}
+
+
+def _measured(values: Mapping[str, pd.DataFrame]) -> Measured:
+    """The variants as the systems of an evaluation, whose statistics they share."""
+    return Measured("test", {}, values)
 
 
 @dataclass(frozen=True)
@@ -255,30 +253,6 @@ def same_measure(published: str, measures: Sequence[str]) -> str:
     name = re.sub(r"(?<=@)(\d+)k$", r"\g<1>000", published.split()[-1].removeprefix("M"))
     known = {measure.lower(): measure for measure in measures}
     return known.get(name.lower()) or known.get(re.sub("^R(?=@)", "Answer", name).lower(), "")
-
-
-def stable(value: float) -> float:
-    """Round to six significant digits, which do not depend on the order of summation."""
-    return float(f"{float(value):.6g}")
-
-
-def _intervals(
-    values: Mapping[str, pd.DataFrame], settings: Settings
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The bounds of each variant's means, in the order of the measures, over the queries judged for a measure."""
-    first = next(iter(values.values()))
-    groups: dict[bytes, list[str]] = {}
-    for measure in first.columns:
-        groups.setdefault(first[measure].notna().to_numpy().tobytes(), []).append(measure)
-    bounds = np.zeros((2, len(values), len(first.columns)))
-    for measures in groups.values():
-        judged_Q = first[measures[0]].notna().to_numpy()
-        stacked_QV = np.concatenate([frame[measures].to_numpy()[judged_Q] for frame in values.values()], axis=1)
-        places = first.columns.get_indexer(pd.Index(measures))
-        for bound, found_V in zip(bounds, bootstrap_intervals(stacked_QV, settings.bootstrap_samples, settings.seed)):
-            bound[:, places] = found_V.reshape(len(values), len(measures))
-    low_CM, high_CM = bounds
-    return dict(zip(values, low_CM)), dict(zip(values, high_CM))
 
 
 def _heldout(outcomes: Sequence[Outcome]) -> float | None:

@@ -15,6 +15,7 @@ from stillhouse.evaluation.significance import Comparison, compare
 Cells = Mapping[str, Mapping[str, Any]]
 SECOND = "retriever_2"
 """Recipes from its second round of negatives on have it; cells of one corpus by both are shown apart."""
+FORMER = ", former recipe (one round of negatives)"
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
 COMPARED = (
@@ -37,11 +38,11 @@ def page_lines(found: Cells, size: Size, length: int) -> list[str]:
         for labels in LABELS:
             names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
             cells = [found[name] for name in names if name in found]
-            for rounds in (2, 1):
-                alike = [cell for cell in cells if (SECOND in cell["ranks"]) is (rounds == 2)]
+            for second in (True, False):
+                alike = [cell for cell in cells if (SECOND in cell["ranks"]) is second]
                 if alike:
-                    former = ", former recipe (one round of negatives)" if "retriever_1" in alike[0]["ranks"] else ""
-                    lines += ["", *part(title, labels, alike, former if rounds == 1 else "")]
+                    former = not second and "retriever_1" in alike[0]["ranks"]
+                    lines += ["", *part(title, labels, alike, FORMER if former else "")]
     return lines
 
 

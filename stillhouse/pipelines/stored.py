@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from stillhouse.errors import InputError
 
 PAGE = 100
-"""How many versions a request lists."""
+"""How many entries a request lists."""
 
 
 def find_pipeline(client: Any, name: str, namespace: str = "", *, shared: bool = True) -> str:
@@ -29,14 +31,24 @@ def find_pipeline(client: Any, name: str, namespace: str = "", *, shared: bool =
 
 def newest_versions(client: Any, pipeline: str) -> list[Any]:
     """All versions of the pipeline with this id, newest first."""
+    return all_pages(partial(client.list_pipeline_versions, pipeline, sort_by="created_at desc"), "pipeline_versions")
+
+
+def all_pages(ask: Callable[..., Any], field: str) -> list[Any]:
+    """What kfp lists page by page: the entries in `field` of every answer of `ask(page_token=, page_size=)`."""
     found: list[Any] = []
     token = ""
     while True:
-        answer = client.list_pipeline_versions(pipeline, page_token=token, page_size=PAGE, sort_by="created_at desc")
-        found += answer.pipeline_versions or []
+        answer = ask(page_token=token, page_size=PAGE)
+        found += getattr(answer, field) or []
         token = answer.next_page_token or ""
         if not token:
             return found
+
+
+def by_name(name: str) -> str:
+    """Kubeflow's filter for the entries with this name."""
+    return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
 
 
 def default_image(version: Any) -> str | None:
@@ -48,6 +60,5 @@ def default_image(version: Any) -> str | None:
 
 
 def _named(client: Any, name: str, namespace: str) -> list[Any]:
-    predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
-    answer = client.list_pipelines(filter=json.dumps({"predicates": [predicate]}), namespace=namespace or None)
+    answer = client.list_pipelines(filter=by_name(name), namespace=namespace or None)
     return list(answer.pipelines or [])

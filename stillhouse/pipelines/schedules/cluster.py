@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from stillhouse.errors import InputError
 from stillhouse.pipelines.access import refused
 from stillhouse.pipelines.schedules.file import Parameter, Schedule
-from stillhouse.pipelines.stored import default_image, find_pipeline, newest_versions
+from stillhouse.pipelines.stored import all_pages, by_name, default_image, find_pipeline, newest_versions
 from stillhouse.pipelines.termination import CANCELING, LONGEST_SECONDS
 from stillhouse.remote.address import redact
 
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
-PAGE = 100
 SETTLE_SECONDS = 5.0
 """How long a disabled recurring run may still start a run, as a watch notifies Kubeflow's controller."""
 ORPHAN = "ORPHAN"
@@ -128,9 +127,8 @@ class Kubeflow:
     def known_experiment(self) -> str:
         if not self._experiment:
             with _reported(f"the experiment {self._experiment_name!r}"):
-                name = {"stringValue": self._experiment_name, "operation": "EQUALS", "key": "display_name"}
                 found = self._client.list_experiments(
-                    namespace=self._namespace or None, filter=json.dumps({"predicates": [name]})
+                    namespace=self._namespace or None, filter=by_name(self._experiment_name)
                 )
             self._experiment = next((str(entry.experiment_id) for entry in found.experiments or []), "")
         return self._experiment
@@ -232,15 +230,8 @@ class Kubeflow:
         raise InputError(f"the pipeline {pipeline!r} has no version {version!r}; it has: {names}")
 
     def _pages(self, ask: Any, field: str) -> list[Any]:
-        found: list[Any] = []
-        token = ""
-        while True:
-            with _reported("a look at its runs"):
-                answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace or None)
-            found += getattr(answer, field) or []
-            token = answer.next_page_token or ""
-            if not token:
-                return found
+        with _reported("a look at its runs"):
+            return all_pages(partial(ask, namespace=self._namespace or None), field)
 
 
 def _terminated(run: Any) -> datetime | None:

@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
             own = run_ours(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
             keep(found, cell, own)
         if cell.labels != "none" and not arguments.no_peer:
-            own["ranks"] |= run_peer(cell, folder)
+            own["ranks"] |= run_peer(cell, folder, arguments.length, own["seconds"])
             keep(found, cell, own)
     if found:
         write_page(HERE / "quality.md", page_lines(found, size, arguments.length))

@@ -39,8 +39,7 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
         # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
         for made in (ours, folder / "work", folder / "peer"):
             shutil.rmtree(made, ignore_errors=True)
-        stillhouse("new", str(ours), "--source", str(folder / "source"))
-        fit(ours / "params.yaml", cell, length)
+        begin(cell, folder, length)
         spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
         write_whole(seconds, str(spent))
     artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
@@ -59,13 +58,25 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     }
 
 
-def run_peer(cell: Cell, folder: Path) -> dict[str, list[float]]:
-    """The ranks of sentence-transformers, trained for as long as the run took here."""
-    artifacts = folder / "ours" / "artifacts"
+def run_peer(cell: Cell, folder: Path, length: int, seconds: float) -> dict[str, list[float]]:
+    """The ranks of sentence-transformers, trained for the processor time that the run took here.
+
+    Where the run was made in another folder, its corpus and its start are made here first."""
+    ours, artifacts = folder / "ours", folder / "ours" / "artifacts"
     set_work(folder)
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
-    model = train_peer(corpus, start, folder / "peer", float((folder / SECONDS).read_text()), cell.seed)
+    if not (corpus.is_dir() and start.is_dir()):
+        if not ours.is_dir():
+            begin(cell, folder, length)
+        stillhouse("run", "--params", "params.yaml", "--until", "zero_shot_index", cwd=ours)
+    model = train_peer(corpus, start, folder / "peer", seconds, cell.seed)
     return ranks_of(Corpus.open(corpus), {PEER: run_of(artifacts, model, folder / "peer_run")})
+
+
+def begin(cell: Cell, folder: Path, length: int) -> None:
+    """Writes the settings of the run, as `stillhouse new` chooses them."""
+    stillhouse("new", str(folder / "ours"), "--source", str(folder / "source"))
+    fit(folder / "ours" / "params.yaml", cell, length)
 
 
 def labelled(corpus: Corpus, split: str) -> int:

@@ -87,6 +87,7 @@ class RunCache:
 
         with self._opened() as (repo, stage):
             stage.save_deps()
+            stage.save_deps = lambda: None  # DVC's `restore` would read every dependency again
             remote = repo.cloud.get_remote_odb(None, "fetch", hash_name=OF_RUNS)
             known = within(SECONDS, lambda: _copy_entries(repo, stage, remote, send=False))
             self.damaged = _drop_damaged(repo, stage)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from stillhouse.steps.spec import Port
 from stillhouse.workflow.uses import Use, used
@@ -117,11 +118,11 @@ class _Groups:
         """The task of each use that has one."""
 
     def put(self, use: Use) -> None:
-        """Adds a use to its task, or to a new task with its own name if that is impossible."""
+        """Adds a use to its task, or to a new task if that is impossible."""
         read = list(dict.fromkeys(self.of[name] for name in use.read_from if name in self.of))
         name = self._belongs(use, read)
         if name in self.members and any(other != name and name in self._before(other) for other in read):
-            name = use.name
+            name = self._new(use.name)
         self.of[use.name] = name
         self.members.setdefault(name, []).append(use)
 
@@ -130,8 +131,13 @@ class _Groups:
         if row:
             return row
         if use.step_name in TRAININGS or not read:
-            return use.name
+            return self._new(use.name)
         return max(read, key=self.in_order().index)
+
+    def _new(self, name: str) -> str:
+        """The name of a new task for the use `name`; another use may have begun a task of that name, or may join it."""
+        taken = {*self.members, *self.rows.values()}
+        return next(found for found in (name, *(f"{name}_{number}" for number in count(2))) if found not in taken)
 
     def _before(self, name: str) -> set[str]:
         """The tasks that a task waits for, directly or indirectly."""

@@ -111,3 +111,12 @@ def test_a_rung_has_few_tasks(rung: Rung) -> None:
         Rung.PRETRAIN: ["pretraining", "champion", "challenger"],
     }
     assert sorted(found) == sorted(expected[rung])
+
+
+@pytest.mark.parametrize("name", ["distillation", "evaluation", "first_retriever", "prepare"])
+def test_a_training_may_be_named_like_a_task(name: str) -> None:
+    stages = {name: {"step": "train-retriever", "corpus": "ingest/corpus", "encoder": "distilled/retriever"}}
+    tasks = tasks_of(graph_of({"stages": {name: {**stages[name], "negatives": "mine_2/negatives"}}}))
+    found = names(tasks)
+    assert found[f"{name}_2"][0] == name, "its own task, since a task of that name comes before it"
+    assert list(found).index("distillation") < list(found).index(f"{name}_2")

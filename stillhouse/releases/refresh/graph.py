@@ -40,6 +40,7 @@ TASKS = {
     f"{CHAMPION}_best": CHAMPION,
     "refreshed_negatives": CHAMPION,
     "refreshed_teacher": CHAMPION,
+    "refreshed_retriever": "challenger",
     "challenger": "challenger",
     "challenger_index": "challenger",
     "challenger_best": "challenger",
@@ -59,6 +60,11 @@ def before(whole: Collection[Use]) -> tuple[Use, ...]:
 
 def _index(system: str, retriever: str) -> Use:
     return Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
+
+
+def _tied(training: Use) -> dict[str, str]:
+    """The champion's index, for a training that the recipe ties to an index."""
+    return {"old_index": f"{CHAMPION}_index/index"} if "old_index" in training.inputs else {}
 
 
 def _chooses(whole: Collection[Use]) -> bool:
@@ -156,17 +162,25 @@ class Ladder:
     def _training(self, encoder: str) -> Iterator[Use]:
         """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
-        If the recipe ties its last training to an index, this training is tied to the champion's.
+        If the recipe distils what another training made, that training comes first here too: it learns the new labels
+        even if the teacher turns out too weak to learn from. A training that the recipe ties to an index is tied to
+        the champion's.
         """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
+        trainings = {use.name: use for use in self.whole if use.step_name == "train-retriever"}
+        distilled = trainings.get("distilled")
+        earlier = trainings.get(used(distilled.inputs["encoder"])) if distilled else None
+        if earlier:
+            first = CORPUS | {"encoder": encoder} | learned | _tied(earlier)
+            yield Use("refreshed_retriever", "train-retriever", first, earlier.section)
+            encoder = "refreshed_retriever/retriever"
         if teacher := self._teacher(searched):
             yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
-        if any("old_index" in use.inputs for use in self.whole if use.name == "distilled"):
-            learned["old_index"] = f"{CHAMPION}_index/index"
-        yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
+        tied = _tied(distilled) if distilled else {}
+        yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned | tied, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
         """The inputs of the recipe's teacher; empty if only its re-ranker may teach and the champion has none."""

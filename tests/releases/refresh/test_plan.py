@@ -161,6 +161,18 @@ def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() 
             assert challenger.inputs.get("old_index") == index
 
 
+@pytest.mark.parametrize(("rung", "start"), [(Rung.FINE_TUNE, "champion/retriever"), (Rung.PRETRAIN, "")])
+def test_new_labels_are_learned_whatever_the_teacher_is_worth(rung: Rung, start: str) -> None:
+    """A recipe that distils a trained retriever may skip a weak teacher, so its training comes first here too."""
+    uses = {use.name: use for use in LADDERS["labelled"].uses_of(rung)}
+    first, challenger = uses["refreshed_retriever"], uses["challenger"]
+    assert first.inputs["encoder"] == (start or "refreshed_pretraining/encoder")
+    assert "teacher" not in first.inputs and first.section == "retriever_2"
+    assert challenger.inputs["encoder"] == "refreshed_retriever/retriever" and "teacher" in challenger.inputs
+    papers = {use.name: use for use in LADDERS["the papers' run"].uses_of(rung)}
+    assert "refreshed_retriever" not in papers, "SimLM distils into the pre-trained encoder"
+
+
 def test_what_was_trained_competes_with_the_champion() -> None:
     [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {

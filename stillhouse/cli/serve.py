@@ -29,23 +29,24 @@ CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
 key."""
 LONGEST_RETENTION = 36_500
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
-LOOK_AT_GIT = 30.0
-"""Seconds between two checks of a repository."""
+LOOK_ELSEWHERE = 30.0
+"""Seconds between two checks of a repository or of object storage."""
 EXAMPLES = f"""\
 FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
 them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
 service does not start if these were not made from one another.
 
 You can pass a git repository of releases instead of FOLDER. The command then fetches and serves the release in use, or
-the one given by --release.
+the one given by --release. Object storage with such a folder works too: s3://, gs://, abfs:// or az://.
 
-Both are watched for new releases. A new release is checked and warmed up before it answers. A damaged one is refused,
-and the old one keeps answering. FOLDER may be a symbolic link.
+All of them are watched for new releases. A new release is checked and warmed up before it answers. A damaged one is
+refused, and the old one keeps answering. FOLDER may be a symbolic link.
 
 examples:
   stillhouse serve
   stillhouse release fetch --target in-use && stillhouse serve in-use --port 8080
   stillhouse serve git+https://git.example/search/releases.git --host 0.0.0.0
+  stillhouse serve s3://search/in-use
   {TOKEN}=secret stillhouse serve in-use --host 0.0.0.0
 
   curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
@@ -85,9 +86,9 @@ def serve_parser() -> Parser:
     parser.add_argument(
         "place",
         nargs="?",
-        metavar="FOLDER|REPOSITORY",
+        metavar="FOLDER|REPOSITORY|URI",
         default=str(ARTIFACTS / "best"),
-        help="a release, or a git repository of releases (default: artifacts/best)",
+        help="a release, a git repository of releases, or a release in object storage (default: artifacts/best)",
     )
     parser.add_argument(
         "--release",
@@ -99,7 +100,7 @@ def serve_parser() -> Parser:
         "--fetch-into",
         metavar="FOLDER",
         type=Path,
-        help="where to put releases from a repository (default: in the work folder)",
+        help="where to put releases that are fetched (default: in the work folder)",
     )
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, if it is elsewhere")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
@@ -114,7 +115,7 @@ def serve_parser() -> Parser:
         "--watch",
         metavar="SECONDS",
         type=float,
-        help=f"how often to look for a new release (default: 1; {LOOK_AT_GIT:g} for a repository)",
+        help=f"how often to look for a new release (default: 1; {LOOK_ELSEWHERE:g} if it is not a folder)",
     )
     parser.add_argument(
         "--grace",
@@ -183,17 +184,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def check(arguments: argparse.Namespace) -> Limits:
-    from stillhouse.serving.places import repository_of
+    from stillhouse.serving.places import repository_of, storage_of
     from stillhouse.serving.settings import Limits
 
+    repository = repository_of(arguments.place)
+    fetched = repository or storage_of(arguments.place)
     if arguments.watch is None:
-        arguments.watch = LOOK_AT_GIT if repository_of(arguments.place) else 1.0
-    for name in ("release", "fetch_into"):
-        if getattr(arguments, name) and not repository_of(arguments.place):
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} is for a git repository of releases, but {arguments.place} is a folder")
-    if arguments.corpus and repository_of(arguments.place):
-        raise InputError("--corpus is for a folder; a release in a repository has its own corpus")
+        arguments.watch = LOOK_ELSEWHERE if fetched else 1.0
+    if arguments.release and not repository:
+        raise InputError(f"--release is for a git repository of releases, and {arguments.place} is none")
+    if arguments.fetch_into and not fetched:
+        raise InputError(f"--fetch-into is for releases that are fetched, but {arguments.place} is a folder")
+    if arguments.corpus and fetched:
+        raise InputError("--corpus is for a folder; a release that is fetched has its own corpus")
     for name in (*LIMITS, "watch", "grace", "retention_days"):
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
@@ -272,15 +275,18 @@ def refuse_token(token: str) -> None:
 
 
 def source_of(arguments: argparse.Namespace) -> Source:
-    """The source that the arguments name: a folder, or a repository whose releases are fetched into a folder."""
-    from stillhouse.serving.places import folder_of, repository_of
+    """The source that the arguments name: a folder, or a repository or storage whose releases are fetched into one."""
+    from stillhouse.serving.places import folder_of, repository_of, storage_of
     from stillhouse.serving.released_source import ReleasedSource
     from stillhouse.serving.source import FolderSource
+    from stillhouse.serving.stored_source import StoredSource
 
-    repository = repository_of(arguments.place)
-    if not repository:
+    repository, storage = repository_of(arguments.place), storage_of(arguments.place)
+    if not repository and not storage:
         return FolderSource(folder_of(arguments.place), arguments.corpus)
-    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository)[:12]
+    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository or storage)[:12]
+    if storage:
+        return StoredSource(storage, folder, context.say, arguments.keep)
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 
 

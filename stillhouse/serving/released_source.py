@@ -6,11 +6,8 @@ Each check asks git for its tags. A new release is fetched into its own folder, 
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Hashable, Mapping
@@ -23,6 +20,7 @@ from stillhouse.lock import only_process
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import NAME, Release, read_history
 from stillhouse.remote.address import redact, refuse_secret
+from stillhouse.serving.fetcher import Fetcher, is_whole, manifest_digest
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
@@ -32,14 +30,12 @@ FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
 LAST_SECONDS = 3.0
 """How long the shutdown waits for a running git command."""
-SPARE = 2
-"""Fetched releases that stay on the disk besides those that the service keeps open."""
 
 
 class ReleasedSource:
     """The release in use of a git `repository`, or the one that `version` names (`v1.2.0`).
 
-    Releases are fetched into `folder`, where `keep` + `SPARE` of them stay. `log` gets a line per fetch. Raises
+    Releases are fetched into `folder`, where the latest of them stay (`Fetcher`). `log` gets a line per fetch. Raises
     `InputError` for an address with a password, and if another process uses the folder.
     """
 
@@ -48,12 +44,11 @@ class ReleasedSource:
     ) -> None:
         refuse_secret(repository, "the repository")
         self._repository, self._version, self._log = repository, version, log
-        self._folder, self._keep = folder.absolute(), keep
+        self._folder = folder.absolute()
         self._listed = ""
         self._release: Release | None = None
-        self._used: list[Path] = []
-        self._child: subprocess.Popen[str] | None = None
-        self._over, self._busy = threading.Event(), threading.Lock()
+        self._fetcher = Fetcher(self._folder, keep, FETCHED)
+        self._busy = threading.Lock()
         with ExitStack() as held:
             held.enter_context(only_process(self._folder))
             self._git = Git(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))), SECONDS)
@@ -96,20 +91,17 @@ class ReleasedSource:
                 raise InputError(f"{release.name} of {self._repository} holds no {name}, so it cannot be served")
         place = self._folder / f"{release.name}-{release.identity[:12]}"
         with self._busy:
-            if place not in self._used and place.is_dir() and not _is_whole(release, place):
+            if not self._fetcher.was_used(place) and place.is_dir() and not is_whole(_digests(release), place):
                 shutil.rmtree(place)  # cut off by a machine failure before all of it was on the disk
             if not place.is_dir():
                 self._fetch(release, place)
-            self._used = [*[one for one in self._used if one != place], place]
-            self._drop_old()
+            self._fetcher.use(place)
         found = {name: place / name for name in (*PARTS, *OPTIONAL) if (place / name).is_dir()}
         return self._without_foreign_reranker(release, found)
 
     def end(self) -> None:
         """Ends a running fetch, and releases the folder."""
-        self._over.set()
-        if child := self._child:
-            child.kill()
+        self._fetcher.end()
         if self._busy.acquire(timeout=LAST_SECONDS):
             self._held.close()
 
@@ -138,15 +130,15 @@ class ReleasedSource:
 
     def _fetch(self, release: Release, place: Path) -> None:
         """Fetches all parts of a release that are served, together or not at all."""
-        recorded = {name: release.record["artifacts"][name] for name in (*PARTS, *OPTIONAL) if name in release.paths}
+        digests = _digests(release)
         partial = place.with_name(f".{place.name}.partial")
-        for name in recorded:
+        for name in digests:
             refuse_foreign(partial / name, name)
-        lacking = [name for name, entry in recorded.items() if _digest(partial / name) != entry["digest"]]
+        lacking = [name for name, digest in digests.items() if manifest_digest(partial / name) != digest]
         self._log(f"fetching {release.name} from {redact(self._repository)}")
-        self._run_fetch(release, {recorded[name]["path"]: str(partial / name) for name in lacking})
+        self._run_fetch(release, {release.paths[name]: str(partial / name) for name in lacking})
         for name in lacking:
-            if _digest(partial / name) != recorded[name]["digest"]:
+            if manifest_digest(partial / name) != digests[name]:
                 shutil.rmtree(partial / name)
                 raise InputError(
                     f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
@@ -156,23 +148,7 @@ class ReleasedSource:
 
     def _run_fetch(self, release: Release, parts: Mapping[str, str]) -> None:
         asked = {"repository": self._repository, "commit": release.commit, "parts": dict(parts)}
-        words = [sys.executable, "-m", "stillhouse.serving.fetch_parts"]
-        self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if self._over.is_set():  # between `end` and this
-            self._child.kill()
-        _, said = self._child.communicate(json.dumps(asked))
-        code, self._child = self._child.returncode, None
-        if code != 0:
-            reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
-            raise Unreachable(f"{release.name} cannot be fetched: {redact(reason)}")
-
-    def _drop_old(self) -> None:
-        """Removes the least recently used fetched releases; the files of an open one stay readable."""
-        kept = self._used[-(self._keep + SPARE) :]
-        for path in self._folder.iterdir():
-            if FETCHED.fullmatch(path.name) and path not in kept and path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-        self._used = kept
+        self._fetcher.fetch(asked, release.name)
 
     def _without_foreign_reranker(self, release: Release, found: dict[str, Path]) -> dict[str, Path]:
         """Drops a re-ranker that was trained on an older corpus: it taught the retriever, but cannot be served."""
@@ -184,22 +160,6 @@ class ReleasedSource:
         return found
 
 
-def _is_whole(release: Release, place: Path) -> bool:
-    """Whether every part is the release's, down to each file."""
-    for name in (*PARTS, *OPTIONAL):
-        if name in release.paths:
-            try:
-                found = read_manifest(place / name).digest
-            except InputError:
-                return False
-            if found != release.record["artifacts"][name]["digest"]:
-                return False
-    return True
-
-
-def _digest(folder: Path) -> str:
-    """The digest in an artifact's manifest; its files are checked when the release is opened."""
-    try:
-        return read_manifest(folder, verify=False).digest
-    except InputError:
-        return ""
+def _digests(release: Release) -> dict[str, str]:
+    """The digests of the parts that are served."""
+    return {name: release.record["artifacts"][name]["digest"] for name in (*PARTS, *OPTIONAL) if name in release.paths}

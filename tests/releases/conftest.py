@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from repositories import call, dvc, free_port, make_repository, repro, wait_for, write_stages
+from s3_server import BUCKET, s3_server
 
 from stillhouse.releases import data
 from stillhouse.workflow.workspace import make_workspace
@@ -81,23 +82,8 @@ def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """A bucket of an S3 server, as the settings of a DVC remote; credentials are in the environment."""
-    server_module = pytest.importorskip("moto.server", reason="moto, of the extra `dev`, is the S3 server")
-    boto3 = pytest.importorskip("boto3")
-    pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    port = free_port()
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    try:
-        wait_for(port)
-        endpoint = f"http://127.0.0.1:{port}"
-        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="shelf")
-        yield {"url": "s3://shelf/data", "endpointurl": endpoint}
-    finally:
-        server.stop()
+    with s3_server(monkeypatch) as endpoint:
+        yield {"url": f"s3://{BUCKET}/data", "endpointurl": endpoint}
 
 
 @pytest.fixture

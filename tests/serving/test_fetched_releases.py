@@ -181,7 +181,7 @@ def test_what_was_fetched_before_a_kill_is_not_fetched_again(
 
 @pytest.mark.usefixtures("fetched_here")
 def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.serving.released_source.SPARE", 1)
+    monkeypatch.setattr("stillhouse.serving.fetcher.SPARE", 1)
     folder = tmp_path / "fetched"
     found = source(repository, folder, keep=0)
     for version in ("v1.0.0", "v1.1.0"):
@@ -237,7 +237,7 @@ def test_the_end_does_not_wait_for_a_fetch(
 ) -> None:
     found = source(repository, tmp_path / "fetched")
     found.state()
-    found._over.set()  # as when the end comes just before
+    found._fetcher._over.set()  # as when the end comes just before
     with pytest.raises(Unreachable, match=r"v1.0.0 cannot be fetched"):
         found.folders()
     found.end()
@@ -261,7 +261,7 @@ def test_the_command_serves_a_repository(
     assert served == [("v1.1.0", 30.0), ("v1.0.0", 5.0)]
     assert list((tmp_path / "own" / "releases").glob("*/v1.1.0-*")) and list((tmp_path / "there").glob("v1.0.0-*"))
     for words in (
-        ["serve", "s3://bucket/model"],
+        ["serve", "hdfs://cluster/model"],
         ["serve", "pvc://claim/model"],
         ["serve", ""],
         ["serve", "folder", "--release", "v1.0.0"],

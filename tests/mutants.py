@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "weight decay of biases too",
-        "training/weight_decay.py",
+        "training/loop.py",
         'name.endswith("bias") or id(parameter) in of_norms',
         "id(parameter) in of_norms",
         (DECAY,),
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "each part's mean counts alike, whatever its tokens",
-        "pretraining/token_mean.py",
+        "pretraining/bottleneck_loss.py",
         "part[term] / (tokens * share)",
         "tokens / tokens",
         ("tests/pretraining/test_token_mean.py",),

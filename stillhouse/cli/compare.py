@@ -140,7 +140,7 @@ def run_here(
     sweep: Sweep, planned: Mapping[str, Plan], folder: Path, arguments: argparse.Namespace
 ) -> Sequence[Failure]:
     """Runs the plan of each condition, writes a page for each, and returns the failures."""
-    from stillhouse.experiments.comparison.overview import OVERVIEW, as_markdown
+    from stillhouse.experiments.comparison.files import OVERVIEW, overview_markdown
     from stillhouse.experiments.comparison.page import PAGE
 
     log = (lambda line: None) if arguments.quiet else write_line
@@ -165,7 +165,7 @@ def run_here(
         raise InputError(f"no run of sweep {sweep.name} finished; the lines above say why")
     if sweep.conditions:
         with own_file(folder / OVERVIEW) as file:
-            file.write_text(as_markdown(sweep, tables), encoding="utf-8")
+            file.write_text(overview_markdown(sweep, tables), encoding="utf-8")
     show(f"the comparison is in {folder}; open {', '.join(str(folder / name / PAGE) for name in tables)}")
     return found
 
@@ -251,8 +251,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     from stillhouse.corpus.schemas import SOURCE
     from stillhouse.experiments.comparison.files import write_files
     from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
-    from stillhouse.experiments.comparison.page import write_page
-    from stillhouse.experiments.comparison.queries import variant_examples
+    from stillhouse.experiments.comparison.page import variant_examples, write_page
     from stillhouse.experiments.comparison.table import Settings, make_table
 
     timings, outcomes = read_timings(folder), []

@@ -21,7 +21,7 @@ passages of the corpus are trained on and searched, and a retriever that finds t
 that it can match strings. So `ict` asks for the neighbouring passage: the task is about local context, in Chang et al.
 too. The column `taken_from` names the passage that a sentence was taken from. `evaluate` leaves it out of that query's
 ranking, so that finding it is not penalised. It must not be a negative in training either, nor must the other passages
-of the articles of `bfs` and `wlp`, from which the relevant one was drawn at random (`not_negatives.py`).
+of the articles of `bfs` and `wlp`, from which the relevant one was drawn at random (`not_negatives`).
 
 If every article has one passage, there is no neighbouring passage. Then the relevant passage of `ict` is the sentence's
 own, which is called *verbatim* everywhere, and its metrics mainly show string matching, as those of `span` do. Pairs

@@ -3,14 +3,15 @@
 The output does not depend on the order in which answers arrive: questions are kept with their passages, in corpus
 order. A question that comes from two passages is dropped, since it has two right answers and one would be judged wrong.
 Of passages with equal title and text, only the first is asked about. Passages that are not prose (`not_prose.parquet`)
-are skipped.
+are skipped. Answers are kept in the work area (`KeptAnswers`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.artifacts import digest_json, write_whole
+from stillhouse.context import work_root
 from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.kept_answers import KeptAnswers
 from stillhouse.corpus.questions import questions_of
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus, write_table
@@ -31,6 +33,8 @@ from stillhouse.errors import InputError
 
 IN_A_ROW = 20
 """Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""
+ANSWERS = "answers"
+"""The folder of answers in the work area."""
 _PLACES = re.compile(r"\{(title|text|number)\}")
 
 
@@ -93,6 +97,36 @@ class Generated:
     kept: int
     broken: int
     repeated: int
+
+
+class KeptAnswers:
+    """The answers of chat models in the work area, so that no answer is paid for twice.
+
+    Each has its own file, named by the digest of the request: model, prompt as sent, temperature, seed and token limit.
+    The address is not part of it, since a model is the same behind another host or port, and a different model should
+    have a different name. A file is written whole or not at all.
+    """
+
+    def __init__(self) -> None:
+        self._folder = work_root() / ANSWERS
+
+    def find(self, request: Mapping[str, Any]) -> Reply | None:
+        """The answer to a request; None if there is none or its file is damaged."""
+        try:
+            content = json.loads(self._path(request).read_text(encoding="utf-8"))
+            reply = Reply(content["text"], content["cut"])
+        except (OSError, ValueError, TypeError, LookupError):
+            return None
+        return reply if isinstance(reply.text, str) and isinstance(reply.cut, bool) else None
+
+    def keep(self, request: Mapping[str, Any], reply: Reply) -> None:
+        """Keeps an answer, so that `find` returns it in any process."""
+        # In ASCII, since a model's answer may hold a lone surrogate, which UTF-8 cannot encode.
+        write_whole(self._path(request), json.dumps({"text": reply.text, "cut": reply.cut}) + "\n")
+
+    def _path(self, request: Mapping[str, Any]) -> Path:
+        digest = digest_json(dict(request))
+        return self._folder / digest[:2] / f"{digest[2:]}.json"
 
 
 def chosen_rows(corpus: Corpus, most: int | None, seed: int) -> NDArray[np.int64]:

@@ -15,7 +15,6 @@ from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
-from stillhouse.evaluation.answers import answer_recall
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.runs import read_run, rows_of_run
@@ -130,6 +129,34 @@ def measure_runs(
         for labels in kinds
         if values[labels] and next(iter(values[labels].values())).size
     ]
+
+
+def answer_recall(
+    matcher: AnswerMatcher,
+    query_ids: Sequence[str],
+    run: pd.DataFrame,
+    rows_L: np.ndarray,
+    measures: Sequence[AnswerAt],
+) -> pd.DataFrame:
+    """Whether one of a query's first k passages has an answer to it (DPR's top-k accuracy); this needs no qrels.
+
+    Returns 1 or 0 for each query and measure, NaN for a query without answers; float64, indexed by `query_id`. Every
+    query with answers in the corpus counts; one without results counts 0.
+
+    `run` has `query_id` and `rank` (from 1, without gaps), and `rows_L` is the corpus row of each line. `matcher`
+    numbers queries as in `query_ids`.
+    """
+    index = pd.Index(query_ids, name="query_id")
+    query_L, rank_L = index.get_indexer(pd.Index(run["query_id"])), run["rank"].to_numpy()
+    asked = np.flatnonzero((query_L >= 0) & (rank_L <= max(measure.cutoff for measure in measures)))
+    held = asked[matcher.match(query_L[asked], rows_L[asked])]
+    first_Q = np.full(len(index), np.inf)
+    np.minimum.at(first_Q, query_L[held], rank_L[held])
+    values = {
+        str(measure): np.where(matcher.has_answers, (first_Q <= measure.cutoff).astype(np.float64), np.nan)
+        for measure in measures
+    }
+    return pd.DataFrame(values, index=index)
 
 
 def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:

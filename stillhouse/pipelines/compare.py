@@ -24,7 +24,7 @@ from stillhouse.experiments.comparison.plan import SHARED, Job, Plan
 from stillhouse.kubernetes.pods.run_parameters import COMMON, filled
 from stillhouse.kubernetes.pods.task import as_json, describe_use, port_name
 from stillhouse.own_files import own_file
-from stillhouse.pipelines.check import check_compare_objectives
+from stillhouse.pipelines.control import check_compare_objectives
 from stillhouse.pipelines.interface import make_pipeline
 from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table

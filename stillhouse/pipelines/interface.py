@@ -15,8 +15,7 @@ from kfp.dsl.pipeline_task import PipelineTask
 from stillhouse.components.image import image
 from stillhouse.config import field_types
 from stillhouse.pipelines.admission import END, LOOK, ask_for_look
-from stillhouse.pipelines.check import check_cluster
-from stillhouse.pipelines.control import report_end
+from stillhouse.pipelines.control import check_cluster, report_end
 from stillhouse.pipelines.place import IMAGE
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods

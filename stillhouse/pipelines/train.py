@@ -23,7 +23,7 @@ from stillhouse.kubernetes.pods.run_parameters import (
     value_of,
 )
 from stillhouse.kubernetes.pods.task import as_json
-from stillhouse.pipelines.check import check_train
+from stillhouse.pipelines.control import check_train
 from stillhouse.pipelines.interface import PipelineInput, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods, add_task

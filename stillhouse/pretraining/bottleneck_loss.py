@@ -1,16 +1,21 @@
 """The loss of one step of a bottleneck objective, computed in parts that the processes share.
 
+The loss of a part is the mean over its own tokens, weighted by the part's share of the passages. If parts differ in
+tokens per passage, this is not the mean over all predicted tokens of the batch, which `loss_mean: token` asks for.
+`token_factors` corrects it.
+
 Shape suffixes: B passages.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,9 +24,11 @@ from stillhouse.pretraining.corrupted import Corruptor, MaskedPassages
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.pretraining.token_mean import all_tokens, token_factors
 from stillhouse.training.processes import add_up, own_parts
 from stillhouse.training.random_state import seed_torch
+
+TERMS = ("encoder", "decoder")
+"""The terms of the loss that are means over tokens."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,21 @@ class BottleneckLoss:
         `total` comes from `all_tokens`; None means the mean over passages.
         """
         return {} if total is None else {"factors": token_factors(self._make.predicted(drawn), share, total)}
+
+
+def all_tokens(parts: Iterable[Mapping[str, int]], device: torch.device) -> Tensor:
+    """The predicted tokens of all these parts, by term: float64 [2], in the order of `TERMS`."""
+    counts = list(parts)
+    return torch.tensor([sum(part[term] for part in counts) for term in TERMS], dtype=torch.float64, device=device)
+
+
+def token_factors(part: Mapping[str, int], share: float, total: Tensor) -> dict[str, Tensor]:
+    """The factor for each term of a part's loss, a float64 scalar; 1 if the part is the whole batch.
+
+    `part`: its predicted tokens by term; `share`: its share of the batch's passages, the later weight of its loss;
+    `total`: the tokens of the whole batch, from `all_tokens`.
+    """
+    return {term: part[term] / (tokens * share) for term, tokens in zip(TERMS, total.clamp(min=1))}
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:

@@ -1,8 +1,11 @@
-"""Step `generate-queries`: asks a chat model for questions that passages answer, for a corpus without labels."""
+"""Step `generate-queries`: asks a chat model for questions that passages answer, for a corpus without labels.
+
+Shape suffixes: Q questions, K ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +87,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.artifacts import read_manifest
     from stillhouse.corpus.query_generation import Asking, chosen_rows, generate, write_queries
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.mining.round_trip import comes_back
 
     if not config.model.strip():
         raise InputError(f"no model is named; set --model to its name at {config.base_url}")
@@ -136,6 +138,20 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "queries": len(chosen),
         },
     )
+
+
+def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]]) -> NDArray[np.bool_]:
+    """Whether any of the rankings, each int32 rows [Q, K], has the question's own passage, `rows_Q`.
+
+    This is the round trip from a passage to a question, and through a search back to the passage. If the search does
+    not find the passage, the question is about something else, or so vague that many passages answer it.
+    """
+    import numpy as np
+
+    found_Q = np.zeros(len(rows_Q), dtype=np.bool_)
+    for rows_QK in rankings:
+        found_Q |= (rows_QK == rows_Q[:, None]).any(axis=1)
+    return found_Q
 
 
 def _rankings(

@@ -50,8 +50,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
     from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fused_scores, write_hybrid
     from stillhouse.retrieval.search.hybrid_choice import MeasuredRankings, measure_rankings
-    from stillhouse.retrieval.search.likelihood import common_candidates, log_likelihoods
-    from stillhouse.retrieval.search.winner import METRICS, Contender, choose_winner, describe_winner
+    from stillhouse.retrieval.search.winner import (
+        METRICS,
+        Contender,
+        choose_winner,
+        common_candidates,
+        describe_winner,
+        log_likelihoods,
+    )
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(retrievers, indexes)

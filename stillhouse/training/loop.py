@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,9 @@ from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
-from stillhouse.training.weight_decay import decay_groups
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+NORMALISATION = (nn.LayerNorm, nn.RMSNorm)
 
 
 def train(
@@ -149,6 +150,27 @@ def train(
     model.load_state_dict(best)
     model.eval()
     return rows
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """The trainable parameters as two groups for an optimiser: with `weight_decay` and without.
+
+    The second group has all parameters with names that end in `bias` and those of LayerNorm and RMSNorm modules, as in
+    BERT (Devlin et al. 2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers,
+    which SimLM's code uses. Within a group, parameters keep the model's order. A group may be empty.
+    """
+    of_norms = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, NORMALISATION)
+        for parameter in module.parameters(recurse=False)
+    }
+    decayed: list[nn.Parameter] = []
+    exempt: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            (exempt if name.endswith("bias") or id(parameter) in of_norms else decayed).append(parameter)
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": exempt, "weight_decay": 0.0}]
 
 
 def seconds_between_checkpoints(took: float) -> float:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.corpus.not_negatives import not_negatives
 from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.retrieval.mining.relevance import not_negatives
 
 PASSAGES = 60_000
 TEXT = 1_000
@@ -21,15 +21,15 @@ import sys, tracemalloc
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus import not_negatives
 from stillhouse.evaluation.report import page
 from stillhouse.pretraining import token_files
+from stillhouse.retrieval.mining.relevance import not_negatives
 
 corpus, place = Corpus.open(Path(sys.argv[1])), Path(sys.argv[2])
 asked = {
     "facts": lambda: page.corpus_facts(corpus, {}),
     "structure": lambda: token_files.write_structure(place, corpus),
-    "not negatives": lambda: not_negatives.not_negatives(corpus),
+    "not negatives": lambda: not_negatives(corpus),
 }[sys.argv[3]]
 tracemalloc.start()
 print(asked())

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.article_layout import lay_out
-from stillhouse.corpus.not_negatives import not_negatives
 from stillhouse.corpus.pair_drawing import OF_SENTENCES
 from stillhouse.corpus.pair_queries import (
     PairChoices,
@@ -24,6 +23,7 @@ from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
+from stillhouse.retrieval.mining.relevance import not_negatives
 
 Articles = dict[str, list[tuple[str, list[str]]]]
 """{article: [(section, the sentences of a passage)]}."""

@@ -6,8 +6,8 @@ import dataclasses
 
 import pandas as pd
 
+from stillhouse.experiments.comparison.files import overview_markdown
 from stillhouse.experiments.comparison.outcomes import Outcome
-from stillhouse.experiments.comparison.overview import as_markdown
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.table import Settings, Table, make_table
 
@@ -46,7 +46,7 @@ def cells(text: str) -> list[list[str]]:
 
 def test_a_cell_is_ours_and_the_papers_under_its_condition() -> None:
     tables = {"some": table("some", {"none": 0.25, "bow": 0.5}, 3), "most": table("most", {"none": 0.75}, 4)}
-    text = as_markdown(SWEEP, tables)
+    text = overview_markdown(SWEEP, tables)
     head, _, none, bow = cells(text)
     assert head == ["variant", "1 %: MRR@10", "1 %: MLM loss", "80 %: R@1k"]  # GLUE is not ours
     assert none == ["none", "0.250 (33.7)", "3.000", "0.375 (1)"]
@@ -60,4 +60,4 @@ def test_a_condition_without_figures_shows_its_first_measure_and_one_without_res
     )
     made = table("most", {"none": 0.75, "bow": 0.5}, 4)
     made = dataclasses.replace(made, sweep=bare.under("most"))
-    assert cells(as_markdown(bare, {"most": made}))[0] == ["variant", "80 %: RR@10"]
+    assert cells(overview_markdown(bare, {"most": made}))[0] == ["variant", "80 %: RR@10"]

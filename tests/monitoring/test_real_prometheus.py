@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from stillhouse.errors import ValidationFailed
-from stillhouse.monitoring.run_end import report_run
+from stillhouse.kubernetes.pods.run_control import report_run
 from stillhouse.monitoring.watch import watch_step, watch_task
 from stillhouse.steps.spec import Report
 

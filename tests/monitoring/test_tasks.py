@@ -18,7 +18,7 @@ from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods import run_control
 from stillhouse.kubernetes.pods.component import run_component
 from stillhouse.kubernetes.pods.refresh import run_check, run_release
-from stillhouse.kubernetes.pods.run_state import STATES
+from stillhouse.kubernetes.pods.run_control import STATES
 from stillhouse.monitoring.watch import watch_step, watch_task
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.releases.refresh.parameters import Parameters

@@ -27,7 +27,7 @@ from stillhouse.kubernetes.cluster import api
 from stillhouse.kubernetes.cluster.argo_retries import CONFIG_MAP, policy_of
 from stillhouse.kubernetes.cluster.wanted import Wanted
 from stillhouse.pipelines.admission import wanted_of
-from stillhouse.pipelines.check import check_cluster
+from stillhouse.pipelines.control import check_cluster
 from stillhouse.pipelines.placement import Accelerator, Claim, Placement, Secret
 
 GPU_POD = Placement(

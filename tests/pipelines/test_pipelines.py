@@ -17,7 +17,7 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES
 from stillhouse.pipelines.admission import END, LOOK
 from stillhouse.pipelines.catalog import RESULTS, Request
-from stillhouse.pipelines.check import check_compare_objectives, check_train
+from stillhouse.pipelines.control import check_compare_objectives, check_train
 from stillhouse.pipelines.interface import YAML_BOOLEANS
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.manifests import SOURCES, compiled_files

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillhouse.retrieval.search.hybrid import Fusion
-from stillhouse.retrieval.search.likelihood import common_candidates, log_likelihoods
-from stillhouse.retrieval.search.winner import Contender, choose_winner
+from stillhouse.retrieval.search.winner import Contender, choose_winner, common_candidates, log_likelihoods
 
 
 def drawn(seed: int, queries: int = 40, candidates: int = 9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

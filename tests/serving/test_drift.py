@@ -13,7 +13,7 @@ from serving_releases import running
 from test_swapped_releases import point
 
 from stillhouse.serving import drift_watch
-from stillhouse.serving.drift import SURE, query_shift, score_shift
+from stillhouse.serving.drift_watch import SURE, query_shift, score_shift
 
 WIDTH = 48
 

@@ -23,8 +23,8 @@ from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.bm25 import BM25
-from stillhouse.retrieval.search.likelihood import log_likelihoods
 from stillhouse.retrieval.search.searcher import Searcher
+from stillhouse.retrieval.search.winner import log_likelihoods
 
 Run = Callable[..., dict[str, Path]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from stillhouse.pretraining.pairs.sentences import ordinary_sentences
+from stillhouse.pretraining.pairs.articles import ordinary_sentences
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.not_negatives import not_negatives
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.retrieval.mining.relevance import not_negatives
 
 Run = Callable[..., dict[str, Path]]
 ORIGINS = ["title", "heading", "span", "ict"]

@@ -15,9 +15,8 @@ from stillhouse.context import Context
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import find_objective
 from stillhouse.training.checkpoint import Checkpoint
-from stillhouse.training.loop import learning_rate_factor, train
+from stillhouse.training.loop import decay_groups, learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
-from stillhouse.training.weight_decay import decay_groups
 
 STEPS = 6
 TRAINER_PATTERNS = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]

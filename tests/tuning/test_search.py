@@ -10,8 +10,7 @@ import pytest
 from stand_in_steps import GRID, POINTS, RANGES, RECIPE, Steps, worth
 
 from stillhouse.errors import InputError
-from stillhouse.tuning.pruning import gain_at, is_behind
-from stillhouse.tuning.search import Search
+from stillhouse.tuning.search import Search, gain_at, is_behind
 from stillhouse.tuning.study import claim
 from stillhouse.workflow.graph import graph_of, needed
 from stillhouse.workflow.in_process import run_uses

@@ -1,21 +1,22 @@
-"""The comparison as comparison.json, comparison.csv and comparison.md."""
+"""The comparison as comparison.json, comparison.csv and comparison.md, and all conditions of a sweep as overview.md."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import write_json
-from stillhouse.experiments.comparison.table import Row, Table, agreement
+from stillhouse.experiments.comparison.sweep import Sweep
+from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
 from stillhouse.markdown import as_text
 
 SIGNIFICANT = 0.05
-
-
 FILES = ("comparison.json", "comparison.csv", "comparison.md")
 """The files that `write_files` writes."""
+OVERVIEW = "overview.md"
 
 
 def write_files(table: Table, folder: Path) -> None:
@@ -93,6 +94,29 @@ def as_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
+def overview_markdown(sweep: Sweep, tables: Mapping[str, Table]) -> str:
+    """A sweep under all its conditions as one table, as in its paper: our figures, the paper's in brackets.
+
+    It has one line per variant, and for each condition one column per measure that the paper reports and we have.
+    `tables` holds the tables by condition, without conditions that have no result. A condition without published
+    figures shows its first measure.
+    """
+    titles = {condition.name: condition.title for condition in sweep.conditions}
+    columns = [(name, published) for name, table in tables.items() for published in _measures_shown(table)]
+    heads = ["variant", *(f"{titles[name]}: {published}" for name, published in columns)]
+    lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
+    if sweep.note:
+        lines += [" ".join(sweep.note.split()), ""]
+    lines += [_line([as_text(head) for head in heads]), _line(["---", *["---:"] * len(columns)])]
+    for variant in sweep.variants:
+        rows = [(tables[name], tables[name].row(variant.name), published) for name, published in columns]
+        lines.append(_line([as_text(variant.title), *(_overview_cell(*row) for row in rows)]))
+    lines += ["", "Our figures, published ones in brackets. See each condition's `comparison.html` for details.", ""]
+    for name, table in tables.items():
+        lines += [f"## {as_text(titles[name])}", "", *(f"- {text}" for text in footnotes(table)), ""]
+    return "\n".join(lines)
+
+
 def footnotes(table: Table) -> list[str]:
     """Notes on how to read the table."""
     sweep, seeds = table.sweep, len(table.sweep.seeds)
@@ -142,6 +166,19 @@ def _cells(table: Table, row: Row) -> list[str]:
     cells.append(f"{row.passages_per_second:.0f}{share}" if row.passages_per_second else "–")
     memory = row.peak_gpu_memory or row.peak_memory
     return [*cells, f"{memory:.0f} MiB" if memory else "–"]
+
+
+def _measures_shown(table: Table) -> list[str]:
+    names = [name for name in table.sweep.measures if name in table.sweep.losses or same_measure(name, table.measures)]
+    return names or [table.measures[0]]
+
+
+def _overview_cell(table: Table, row: Row, published: str) -> str:
+    figure = row.figures.get(same_measure(published, table.measures))
+    ours = row.losses.get(published) if published in table.sweep.losses else figure and figure.mean
+    theirs = row.variant.published.get(published)
+    shown = "failed" if not row.figures else f"{ours:.3f}" if ours is not None else "–"
+    return shown if theirs is None else f"{shown} ({theirs:g})"
 
 
 def _line(cells: list[str]) -> str:

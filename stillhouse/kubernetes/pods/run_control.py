@@ -1,21 +1,61 @@
-"""The small tasks of a Kubeflow run: the check of its parameters and the report at its end."""
+"""The small tasks of a Kubeflow run: the check of its parameters and the report at its end.
+
+How a run ended follows from the state that its last task receives for all tasks before it. Two enumerations are in use.
+Kubeflow's backend passes on the state of ML Metadata (`Execution.State`), where a success is `COMPLETE`. kfp's local
+runner and the documentation use the state of Kubeflow's API (`RuntimeState`), where it is `SUCCEEDED`.
+docs/reference/kubeflow-facts.md describes how this was observed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import write_whole
 from stillhouse.context import say
+from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.component import watched_task
-from stillhouse.kubernetes.pods.run_state import RunEnd, run_end
 from stillhouse.markdown import as_text
-from stillhouse.monitoring.run_end import report_run
+from stillhouse.monitoring.settings import label, monitoring_settings
 from stillhouse.remote.address import redact
 from stillhouse.steps.execute import write_metrics
 from stillhouse.terminal import show
+
+
+class RunEnd(Enum):
+    """How a run ended. `UNKNOWN` is neither a success nor a failure."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    UNKNOWN = "unknown"
+
+
+STATES = {
+    # `Execution.State`, including the values that `RuntimeState` shares.
+    "UNKNOWN": RunEnd.UNKNOWN,
+    "NEW": RunEnd.UNKNOWN,
+    "RUNNING": RunEnd.UNKNOWN,
+    "COMPLETE": RunEnd.SUCCEEDED,
+    "FAILED": RunEnd.FAILED,
+    "CACHED": RunEnd.SUCCEEDED,
+    "CANCELED": RunEnd.CANCELED,
+    # Only `RuntimeState`.
+    "RUNTIME_STATE_UNSPECIFIED": RunEnd.UNKNOWN,
+    "PENDING": RunEnd.UNKNOWN,
+    "SUCCEEDED": RunEnd.SUCCEEDED,
+    "SKIPPED": RunEnd.UNKNOWN,
+    "CANCELING": RunEnd.CANCELED,
+    "PAUSED": RunEnd.UNKNOWN,
+    # The spelling in kfp's documentation of `PipelineTaskFinalStatus`.
+    "CANCELLED": RunEnd.CANCELED,
+}
+"""`RUNNING` leaves it open: a group of tasks stays in it forever if a condition skipped one of them, and also if a pod
+was killed before it could report its failure."""
 
 FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
 LEFT_OPEN = (
@@ -52,6 +92,35 @@ def report_end(
     if end is not RunEnd.CANCELED:
         report_run(None if succeeded is None else bool(succeeded), say)
     return succeeded
+
+
+def run_end(state: str) -> RunEnd:
+    """How a run in this state ended; `UNKNOWN` for a state that leaves it open or is not in the table."""
+    return STATES.get(state, RunEnd.UNKNOWN)
+
+
+def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
+    """Push how the run of this pod ended, if the environment names a gateway; return whether it was pushed.
+
+    `succeeded` is None if unknown. Then only the time is pushed: it replaces the previous run's result at the gateway,
+    so that an old failure does not trigger an alert and an old success does not silence one. As for steps, the run is
+    not part of the group's name. Problems with metrics do not change the result of the run.
+    """
+    try:
+        settings = monitoring_settings()
+        if not settings.gateway:
+            return False
+        from stillhouse.monitoring.gateway import push
+        from stillhouse.monitoring.table import RUNS
+
+        values = {"stillhouse_run_finished_timestamp_seconds": time.time()}
+        if succeeded is not None:
+            values["stillhouse_run_success"] = float(succeeded)
+        group = {"pipeline": label(settings.pipeline)}
+        return push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
+    except (InputError, ImportError) as error:
+        log(f"how the run ended was not pushed: {error}")
+        return False
 
 
 def refuse_parameters(pipeline: str, values: Mapping[str, Any], recipe: str = "") -> None:

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.pretraining.pairs.articles import Articles
+from stillhouse.pretraining.pairs.articles import Articles, Sentences, ordinary_sentences, require_structure
 from stillhouse.pretraining.pairs.batch import PairBatch, assemble
-from stillhouse.pretraining.pairs.sentences import Sentences, ordinary_sentences, require_structure
 from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig
-from stillhouse.pretraining.pairs.split import heldout_passages
 from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.pairs.tasks import TaskPairs, bfs_pairs, draw_bfs, draw_wlp, ict_pairs, wlp_pairs
 from stillhouse.pretraining.tokens import TokenCache
 
+HELDOUT = 1
+"""Second part of the seed that holds out articles."""
 Side = dict[str, TaskPairs]
 """The tasks that have a source among the training passages or among the held-out ones."""
 
@@ -233,6 +233,30 @@ def _require(tasks: Sequence[str], structure: PassageStructure, counts_N: NDArra
             "the corpus has no links between articles, which wlp needs; `stillhouse ingest` articles that link to each "
             "other, or use the objective ict or ict+bfs"
         )
+
+
+def heldout_passages(
+    article_N: NDArray[np.int32], usable_N: NDArray[np.bool_], fraction: float, limit: int, seed: int
+) -> NDArray[np.bool_]:
+    """True at the passages of held-out articles, bool [N]; depends only on the arguments.
+
+    Whole articles are held out, so that no held-out pair shares an article with a training pair: `fraction` of the
+    articles with a usable passage, at least one, with at most `limit` usable passages in total unless the first article
+    alone has more. A passage without an article counts as its own article. Raises `InputError` for fewer than two
+    articles.
+    """
+    alone = len(article_N) + np.arange(len(article_N))
+    group_N = np.where(article_N >= 0, article_N, alone)
+    groups, sizes = np.unique(group_N[usable_N], return_counts=True)
+    if len(groups) < 2:
+        raise InputError(
+            f"pair tasks hold out whole articles, but the number of articles with sentences is {len(groups)}; "
+            "`stillhouse ingest` a corpus of several articles"
+        )
+    order = np.random.default_rng([seed, HELDOUT]).permutation(len(groups))
+    within = int(np.searchsorted(np.cumsum(sizes[order]), limit, side="right"))
+    count = min(max(1, round(len(groups) * fraction)), max(1, within), len(groups) - 1)
+    return np.isin(group_N, groups[order[:count]])
 
 
 def _side(

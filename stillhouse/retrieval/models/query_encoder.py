@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu, layer_norm, relu
 
 from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
-from stillhouse.retrieval.models.plain_tokens import PassageTokens, PlainTokens, QueryTokens
+from stillhouse.corpus.titles import divided
 from stillhouse.retrieval.models.pooling import EncoderSettings, normalized, pool, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
 
@@ -142,6 +143,45 @@ class PlainBert(nn.Module):
         return vectors_QD
 
 
+class PlainTokens(Protocol):
+    """Tokenizes texts of one role with `tokenizers` alone; the ids equal those of `BiEncoder`, by transformers."""
+
+    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text, special tokens included."""
+
+
+class QueryTokens:
+    """Tokenizes queries after the prompt, cut to `length` tokens, with a model folder's `tokenizer.json`."""
+
+    def __init__(self, folder: Path, length: int, prompt: str) -> None:
+        self.tokenizer, self._prompt = _tokenizer(folder, length), prompt
+
+    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self.tokenizer.encode_batch([self._prompt + text for text in texts])
+        return [list(each.ids) for each in encoded]
+
+
+class PassageTokens:
+    """Tokenizes passages from `passage_text`; with `titles: sep`, title and text form a pair, as in `cut_passages`."""
+
+    def __init__(self, folder: Path, length: int, prompt: str) -> None:
+        self._tokenizer, self._prompt = _tokenizer(folder, length), prompt
+
+    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+        parts = [divided(text) for text in texts]
+        ids: list[list[int]] = [[]] * len(texts)
+        for separated in {separated for _, _, separated in parts}:
+            rows = [row for row, part in enumerate(parts) if part[2] == separated]
+            # If a title or text spells out a special token, it is tokenized like any other word.
+            self._tokenizer.encode_special_tokens = separated
+            for row, each in zip(rows, self._tokenizer.encode_batch([self._read(*parts[row][:2]) for row in rows])):
+                ids[row] = list(each.ids)
+        return ids
+
+    def _read(self, title: str, text: str) -> str | tuple[str, str]:
+        return (self._prompt + title, text) if title else self._prompt + text
+
+
 class AnyEncoder:
     """A retriever of any other kind."""
 
@@ -189,6 +229,13 @@ def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) 
         state |= {f"{ours}.{kind}": weights[f"{part}{theirs}.{kind}"] for ours, theirs in own.items()}
     layer.load_state_dict(state, assign=True)
     return layer
+
+
+def _tokenizer(folder: Path, length: int) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(length)
+    return tokenizer
 
 
 def _json(path: Path) -> dict[str, Any]:

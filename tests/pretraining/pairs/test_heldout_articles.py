@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.pretraining.pairs.split import heldout_passages
+from stillhouse.pretraining.pairs.task import heldout_passages
 
 # 40 articles of 3 passages, 10 passages without an article; the last passage of every article cannot be used.
 ARTICLE = np.concatenate([np.repeat(np.arange(40), 3), np.full(10, -1)]).astype(np.int32)

@@ -1,23 +1,35 @@
-"""Step `adopt-index`: ties an older retriever's index to a newer one, if dev queries rank as well in it."""
+"""Step `adopt-index`: ties an older retriever's index to a newer one, if dev queries rank as well in it.
+
+With `share`, a part of the passages gets the newer retriever's vectors, so an index is upgraded part by part.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import EncodingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """When an index is refused."""
+class Config(EncodingConfig):
+    """When an index is refused, and how much of it is encoded anew."""
 
     least_ratio: float = setting(
         0.99,
         "the lowest dev nDCG@10 of the new retriever in the old index, as a share of that in its own (--own-index) or "
         "else of the old retriever's",
         minimum=0,
+    )
+    share: float = setting(
+        0.0,
+        "the share of the passages to encode with the new retriever, in corpus order; the others keep their vectors. "
+        "Vectors that were encoded before are taken from the cache",
+        minimum=0.0,
+        maximum=1.0,
     )
 
 
@@ -34,26 +46,68 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         if index in inputs and made_by != manifest_of(inputs[port], "model").digest:
             flags = f"--{index.replace('_', '-')} was made by another model than --{port.replace('_', '-')}"
             raise InputError(f"adopt-index: {flags}; give the model that made it")
-    reference = "own_index" if "own_index" in inputs else "old_retriever"
-    found = dev_ndcg(inputs, "retriever", "old_index", context)
-    whole = "retriever" if reference == "own_index" else "old_retriever"
-    wanted = dev_ndcg(inputs, whole, "own_index" if reference == "own_index" else "old_index", context)
+    encoded = encode_share(config, inputs, outputs["index"], context) if config.share else 0
+    if not encoded:
+        shutil.copytree(
+            inputs["old_index"], outputs["index"], ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True
+        )
+    corpus, own = inputs["corpus"], "own_index" in inputs
+    found = dev_ndcg(corpus, inputs["retriever"], outputs["index"], context)
+    wanted = (
+        dev_ndcg(corpus, inputs["retriever"], inputs["own_index"], context)
+        if own
+        else dev_ndcg(corpus, inputs["old_retriever"], inputs["old_index"], context)
+    )
     ratio = found / wanted if wanted else 1.0
-    said = f"dev nDCG@10 of the new queries in the old index is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of "
-    said += "their own index" if reference == "own_index" else "the old queries"
+    which = f"the old index with {encoded} new vectors" if encoded else "the old index"
+    said = f"dev nDCG@10 of the new queries in {which} is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of "
+    said += "their own index" if own else "the old queries"
     if ratio < config.least_ratio:
         raise InputError(
             f"adopt-index: {said}, less than least_ratio = {config.least_ratio:g}; run `stillhouse index` with this "
             "retriever, or train it with compatibility_weight"
         )
-    ignored = shutil.ignore_patterns(MANIFEST)
-    shutil.copytree(inputs["old_index"], outputs["index"], ignore=ignored, dirs_exist_ok=True)
-    measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
+    measured = {
+        "ratio": ratio,
+        "ndcg10": found,
+        "reference_ndcg10": wanted,
+        "reference": "own_index" if own else "old_retriever",
+    }
+    if encoded:
+        measured["encoded"] = encoded
     return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {"adopted": measured})
 
 
-def dev_ndcg(inputs: Paths, retriever: str, index: str, context: Context) -> float:
-    """nDCG@10 of the dev queries of the corpus, by a retriever in an index of the inputs."""
+def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) -> int:
+    """Writes the old index with new vectors for the first `share` of the passages; returns how many."""
+    import numpy as np
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.errors import InputError
+    from stillhouse.retrieval.index.corpus_encoding import encode_corpus
+    from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, write_mixed
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import check_index, check_width
+    from stillhouse.steps.execute import code_digest
+
+    corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
+    old = VectorIndex(inputs["old_index"])
+    check_index(old, corpus)
+    check_width(encoder, old)
+    if old.kind != "flat":
+        raise InputError(
+            f"adopt-index: --share is for an index of kind flat, but this one is {old.kind}, which holds vectors "
+            "only roughly; adopt it whole, or run `stillhouse index` with the new retriever"
+        )
+    count = int(np.ceil(config.share * len(old)))
+    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), rows=np.arange(count))
+    new = CutVectors(encoded.embeddings, old.width, encoder.settings.normalize)
+    write_mixed(folder, old, new)
+    return count
+
+
+def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context) -> float:
+    """nDCG@10 of the dev queries of the corpus, by a retriever in an index."""
     import torch
 
     from stillhouse.corpus.store import Corpus
@@ -62,11 +116,7 @@ def dev_ndcg(inputs: Paths, retriever: str, index: str, context: Context) -> flo
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import check_index, check_width
 
-    corpus, encoder, opened = (
-        Corpus.open(inputs["corpus"]),
-        BiEncoder.load(inputs[retriever]),
-        VectorIndex(inputs[index]),
-    )
+    corpus, encoder, opened = Corpus.open(corpus_folder), BiEncoder.load(retriever), VectorIndex(index)
     check_index(opened, corpus)
     check_width(encoder, opened)
     device = context.torch_device()
@@ -86,6 +136,6 @@ STEP = Step(
         Port("old_retriever", "the older bi-encoder", kind="model"),
         Port("own_index", "the newer bi-encoder's own index, to compare with", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("index", "the old index, for the newer bi-encoder"),),
+    outputs=(Port("index", "the old index, or a mixed one, for the newer bi-encoder"),),
     run=run,
 )

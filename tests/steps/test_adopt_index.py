@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.searcher import Searcher
 
@@ -64,6 +66,57 @@ def test_an_adopted_index_is_searched(
     )
     assert [(hit.passage_id, round(hit.score, 5)) for hit in one] == [(h.passage_id, round(h.score, 5)) for h in two]
     run_step("retrieve", {"corpus": small_corpus, "retriever": same, "index": adopted}, depth=5)
+
+
+@pytest.fixture
+def compatible(retriever: Path, tmp_path: Path) -> Path:
+    """A newer retriever whose vectors are nearly those of the old one."""
+    import torch
+
+    encoder = BiEncoder.load(retriever)
+    with torch.no_grad():
+        last = encoder.tower("passage").encoder.encoder.layer[-1].output.LayerNorm
+        last.bias.add_(0.01)
+    (tmp_path / "compatible").mkdir()
+    encoder.save(tmp_path / "compatible")
+    return tmp_path / "compatible"
+
+
+def test_an_index_is_upgraded_part_by_part(
+    run_step: Run, upgraded: dict[str, Path], compatible: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """The first passages have the newer vectors and the others the older, to the last bit; at the end all are newer."""
+    inputs = {name: upgraded[name] for name in ("corpus", "old_index", "old_retriever")} | {"retriever": compatible}
+    own = run_step("index", {"corpus": small_corpus, "retriever": compatible}, "new", precision="fp32")["index"]
+    old_ND, new_ND = (VectorIndex(folder).mapped() for folder in (upgraded["old_index"], own))
+    assert not np.array_equal(old_ND, new_ND)
+    where = Context(tmp_path, "cpu", quiet=True)
+    for share in (0.01, 0.5, 1.0):
+        mixed = run_step("adopt-index", inputs, f"share{share}", share=share, least_ratio=0.5, precision="fp32")[
+            "index"
+        ]
+        count = int(np.ceil(share * len(old_ND)))
+        found_ND = VectorIndex(mixed).mapped()
+        assert np.array_equal(found_ND[:count], new_ND[:count]) and np.array_equal(found_ND[count:], old_ND[count:])
+        assert read_manifest(mixed).facts["adopted"]["encoded"] == count
+        assert Searcher(small_corpus, compatible, mixed, where).search("where does the red bird sing", 3)
+    assert (mixed / "index.faiss").read_bytes() == (own / "index.faiss").read_bytes()
+    assert (mixed / "index.json").read_bytes() == (own / "index.json").read_bytes()
+
+
+def test_a_mixture_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
+    """Half of the vectors have the other sign, so the dev queries whose passages those are find them last."""
+    with pytest.raises(InputError, match=r"new vectors is .* less than least_ratio"):
+        run_step("adopt-index", upgraded, share=0.5, precision="fp32")
+    whole = run_step("adopt-index", upgraded, "whole", share=1.0, precision="fp32")["index"]
+    assert read_manifest(whole).facts["adopted"]["ratio"] == pytest.approx(1), "all vectors are its own"
+
+
+def test_only_exact_vectors_are_mixed(run_step: Run, upgraded: dict[str, Path], retriever: Path) -> None:
+    rough = {"corpus": upgraded["corpus"], "retriever": retriever}
+    old = run_step("index", rough, "rough", kind="sq8", precision="fp32")["index"]
+    with pytest.raises(InputError, match="--share is for an index of kind flat, but this one is sq8"):
+        run_step("adopt-index", upgraded | {"old_index": old}, share=0.5)
 
 
 def test_what_it_measures_by_is_of_the_models_given(run_step: Run, upgraded: dict[str, Path]) -> None:

@@ -90,6 +90,21 @@ def write_index(
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
 
+@doing("building the index")
+def write_mixed(folder: Path, old: VectorIndex, new: CutVectors) -> None:
+    """Write a flat index whose first vectors are `new` and whose others are those of the flat index `old`."""
+
+    def blocks() -> Iterator[Block]:
+        yield from new.blocks()
+        for start in range(len(new), len(old), BLOCK):
+            yield start, old.mapped()[start : start + BLOCK]
+
+    write_flat(folder / FILE, len(old), old.width, blocks())
+    old.passage_ids.write(folder / IDS)
+    about = {"kind": "flat", "passages": len(old), "width": old.width, "model_width": old.model_width}
+    write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
+
+
 class VectorIndex:
     """An index folder, opened for search. The vectors stay on disk in a memory-mapped file."""
 

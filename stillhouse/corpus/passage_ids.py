@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -41,7 +42,7 @@ class PassageIds:
             with pq.ParquetFile(self._source) as file:
                 return int(file.metadata.num_rows)
         except (pa.ArrowInvalid, OSError) as error:
-            raise _damaged(self._source, error) from None
+            raise unreadable(self._source, error, "create it again") from None
 
     def blocks(self) -> Iterator[pa.Array]:
         """All ids, in blocks."""
@@ -53,7 +54,7 @@ class PassageIds:
                 for block in file.iter_batches(LARGEST_BLOCK, columns=[COLUMN]):
                     yield block.column(0)
         except (pa.ArrowInvalid, OSError) as error:
-            raise _damaged(self._source, error) from None
+            raise unreadable(self._source, error, "create it again") from None
 
     def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
         rows = np.asarray(rows)
@@ -109,5 +110,8 @@ def _characters(block: pa.Array) -> memoryview:
     return memoryview(block.buffers()[2] or b"")[offsets[0] : offsets[-1]] if len(block) else memoryview(b"")
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path} is damaged ({error}); create it again")
+def unreadable(path: Path, error: Exception, remedy: str) -> Exception:
+    """What to raise for a table that cannot be read: the system's own error, or `InputError` if it is damaged."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return error
+    return InputError(f"{path} is damaged ({error}); {remedy}")

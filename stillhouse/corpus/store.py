@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.corpus.passage_ids import PassageIds, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
@@ -116,7 +116,7 @@ class Corpus:
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
+            raise unreadable(path, error, "run `stillhouse ingest` again") from None
 
     @cached_property
     def passage_count(self) -> int:

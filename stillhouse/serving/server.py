@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 
 import uvicorn
 
@@ -56,7 +57,7 @@ def configured(service: Service, grace: float) -> uvicorn.Config:
         lifespan="off",
         server_header=False,
         proxy_headers=False,  # a program on this machine could pose as any number of clients
-        timeout_graceful_shutdown=round(grace),
+        timeout_graceful_shutdown=ceil(grace),
         ws="none",
     )
 

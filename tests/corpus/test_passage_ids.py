@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import tracemalloc
 from pathlib import Path
 
@@ -72,3 +75,20 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ids.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"ids\.parquet is damaged"):
         len(PassageIds(tmp_path / "ids.parquet"))
+
+
+def test_a_system_that_cannot_open_a_table_does_not_call_it_damaged(tmp_path: Path) -> None:
+    """With as many files open as a process may have."""
+    ids = in_a_file(tmp_path, ["a", "b"], 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as held:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (held.fileno() + 1, hard))
+            with pytest.raises(OSError) as raised:
+                list(ids.blocks())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert raised.value.errno == errno.EMFILE
+    (tmp_path / "ids.parquet").unlink()
+    with pytest.raises(InputError, match="is damaged"):
+        list(ids.blocks())

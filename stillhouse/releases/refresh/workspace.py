@@ -25,6 +25,8 @@ from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.recipes import Recipe
 
 PARAMS = "params.yaml"
+OWN = ("dvc.yaml", "dvc.lock", PARAMS, "release.json")
+"""The files that a killed refresh leaves changed; any other change is somebody's work."""
 MARK = Path(".git") / "stillhouse-refresh"
 """The file that marks a clone as made by a refresh, so that changes in it are the refresh's own."""
 
@@ -52,9 +54,8 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
         raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder with --folder")
-    # A killed refresh leaves only these files changed; any other change is somebody's work.
     changed = git("diff", "--name-only", "HEAD").splitlines()
-    foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
+    foreign = [name for name in changed if name not in OWN]
     if foreign:
         raise InputError(
             f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder with --folder"
@@ -62,6 +63,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     git.fetch("retriever")
     branch = branch or branch_of(git)
     _refuse_unpushed(git, branch)
+    _refuse_untracked(git, branch)
     try:
         git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
     except GitFailed as error:
@@ -101,6 +103,19 @@ def _drop_locks(git: Path) -> None:
     """Removes the locks of a git that was killed. Nobody else works in a folder that is a refresh's own."""
     for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)
+
+
+def _refuse_untracked(git: Git, branch: str) -> None:
+    """Refuses to replace files that git does not track here by files that the branch has added."""
+    if not git.commit_of(f"{REMOTE}/{branch}"):
+        return  # the checkout reports it
+    added = git("diff", "--name-only", "-z", "--diff-filter=A", "HEAD", f"{REMOTE}/{branch}").split("\0")
+    for name in added:
+        if name and name not in OWN and os.path.lexists(git.folder / name):
+            raise InputError(
+                f"{git.folder / name} is not committed, and the branch {branch} has a file of that name by now; move "
+                "yours away, or name another folder with --folder"
+            )
 
 
 def _refuse_unpushed(git: Git, branch: str) -> None:

@@ -50,6 +50,23 @@ def test_what_a_killed_refresh_left_is_its_own(releases: Path, tmp_path: Path) -
     assert (folder / "README.md").is_file() and (folder / "artifacts").is_dir()
 
 
+def test_a_file_that_git_does_not_track_is_not_replaced(releases: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "refreshed"
+    open_clone(str(releases), "", folder)
+    for name in ("notes/ü.md", "release.json"):
+        for place in (tmp_path / "own", folder):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text(place.name)
+    commit(tmp_path / "own", "Notes")
+    call(tmp_path / "own", "git", "push", "--quiet", "origin", "HEAD:main")
+    with pytest.raises(InputError, match=r"ü\.md is not committed, and the branch main has a file of that name"):
+        open_clone(str(releases), "", folder)
+    assert (folder / "notes" / "ü.md").read_text() == "refreshed"
+    (folder / "notes" / "ü.md").unlink()
+    open_clone(str(releases), "", folder)
+    assert (folder / "notes" / "ü.md").read_text() == "own" == (folder / "release.json").read_text()
+
+
 def test_a_clone_that_was_killed_is_made_anew(releases: Path, tmp_path: Path) -> None:
     folder = tmp_path / "work" / "refreshed"
     git = tmp_path / "bin" / "git"

@@ -226,8 +226,14 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
     assert found and set(found.values()) == {1.0}
 
 
+AT_LENGTH = ("simlm-nq", "bow-wikipedia", "bow-nq", "chang-reqa-squad")
+"""Recipes whose objectives and stages another one has too."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in AT_LENGTH else name for name in NAMES]
+)
 def test_a_small_twin_runs_every_stage(name: str, tmp_path: Path) -> None:
     assert main(["run", "--recipe", name, "--small", "--quiet", "--folder", str(tmp_path)]) == 0
     metrics = json.loads((tmp_path / "artifacts" / "evaluate" / "evaluation" / "metrics.json").read_text())

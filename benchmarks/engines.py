@@ -204,7 +204,7 @@ def tokenize(engine: Any, folder: Path, place: Path, target: Path, corpus_class:
 
 def render(rows: dict[str, dict[str, float]], arguments: argparse.Namespace) -> list[str]:
     sizes = " ".join(map(str, arguments.sizes))
-    lines = ["# An engine for corpora beyond a machine", ""]
+    lines = ["# An engine for corpora too large for one machine", ""]
     lines += [
         f"Command: `{COMMAND} --sizes {sizes}`.",
         "",
@@ -213,7 +213,8 @@ def render(rows: dict[str, dict[str, float]], arguments: argparse.Namespace) -> 
     ]
     for name, folder in (("Ray 2.60.0", arguments.ray), ("Spark 4.3.0", arguments.spark)):
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
-        lines.append(f"- {name} takes {size:,.0f} MiB in the image" + (", and a Java" if "Spark" in name else "") + ".")
+        java = ", and needs Java" if "Spark" in name else ""
+        lines.append(f"- {name} takes {size:,.0f} MiB in the image{java}.")
     lines += [
         "",
         f"| {' | '.join(COLUMNS.split()).replace(',', ' ')} |",

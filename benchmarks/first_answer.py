@@ -127,8 +127,8 @@ def report(arguments: argparse.Namespace, places: dict[str, Path], retriever: Pa
     command = "python benchmarks/first_answer.py --folder build/first_answer"
     lines = ["# The first answer", "", f"Command: `{command} --passages {arguments.passages}`.", ""]
     lines += [machine("torch", "faiss-cpu", "pyarrow"), ""]
-    load = f"load {os.getloadavg()[0]:.1f} before"
-    lines += [f"The median of {arguments.rounds} starts, {load}. The question is “{QUESTION}”.", ""]
+    load = f"load before: {os.getloadavg()[0]:.1f}"
+    lines += [f"Figures are medians of {arguments.rounds} starts ({load}). The question is “{QUESTION}”.", ""]
     lines += ["| corpus | start | seconds | processor, s |", "|---|---|---|---|"]
     rows: list[tuple[str, str, Callable[[], tuple[float, float]]]] = []
     for name, folder in places.items():

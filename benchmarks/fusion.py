@@ -110,7 +110,7 @@ def lines_of(found: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> list[str
     lines = ["# BM25 and a retriever together, without labels", ""]
     lines += ["Command: `python benchmarks/fusion.py --folder build/fusion`.", "", machine("torch", "transformers"), ""]
     counts = ", ".join(f"{len(ways[START])} of {title}" for title, ways in found.items())
-    lines += [f"RR@10 of test questions: {counts}. In brackets: the difference to the retriever alone with its 95 %"]
+    lines += [f"RR@10 on test questions: {counts}. In brackets: the difference from the retriever alone, with its 95 %"]
     lines += ["bootstrap interval over questions.", ""]
     lines += [f"| ranking | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     for way in next(iter(found.values())):

@@ -119,9 +119,9 @@ def render(rows: dict[tuple[str, int], dict[str, float]], sizes: list[int], step
     lines += [f"Command: `python benchmarks/ingesting.py --folder build/ingesting {asked}`.", ""]
     lines += [machine("numpy", "pandas", "pyarrow"), ""]
     about = (
-        f"Passages of {MEAN_WORDS} random words on average, in the form of MS MARCO, with a train query for every "
-        f"{PASSAGES_A_QUERY}th; `pairs` is `ingest` without those queries. The last column is the growth of the peak "
-        f"between both sizes; for `ingest` the target is {TARGET} bytes."
+        f"Passages have {MEAN_WORDS} random words on average, in MS MARCO's format, with a train query for every "
+        f"{PASSAGES_A_QUERY}th. `pairs` is `ingest` without those queries. The last column shows how much the peak "
+        f"grows between the two sizes; the target for `ingest` is {TARGET} bytes."
     )
     lines += [
         about,

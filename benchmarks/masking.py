@@ -43,9 +43,9 @@ def main() -> int:
     rows = drawn(cache, BATCH)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
     about = (
-        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
-        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements "
-        "of encoder and decoder together; a generator's forward pass is left out."
+        f"Milliseconds for a batch of {BATCH} passages of {LENGTH} tokens, the median of {ROUNDS} batches. Reading the "
+        f"batch from the token cache takes another {reading:.2f} ms for every objective. The figures include the masks "
+        "and replacements of encoder and decoder, but not a generator's forward pass."
     )
     lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
     lines += [machine("numpy", "torch"), "", about, ""]
@@ -58,7 +58,7 @@ def main() -> int:
         lines.append(f"| `{objective.name}` | {' | '.join(cells)} |")
     for masks in (0, 256):
         whole = milliseconds(corruption("enhanced_decoding", "word", cache, rows, visibility_masks=masks), 5)
-        name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as the code of RetroMAE"
+        name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as in RetroMAE's code"
         lines += [""] if not masks else []
         lines.append(f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch.")
     print("\n".join(lines))

@@ -139,11 +139,11 @@ def reciprocal_ranks(scores_QN: np.ndarray, right: list[list[int]]) -> np.ndarra
 
 def page_lines(found: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = ["# Which examples teach a retriever most", "", "`python benchmarks/negatives.py --folder build/negatives`"]
-    lines += ["", "RR@10 of retriever 1 among all passages. “Others” are train questions that no row trains on."]
+    lines += ["", "RR@10 of retriever 1, searching all passages. “Others” are train questions that no row trains on."]
     for cell, measured_rows in found.items():
         corpus, labels, seed = cell.rsplit("-", 2)
         lines += ["", f"## {SETS[corpus]}, labels: {labels}, seed {seed}", ""]
-        lines += ["| examples | others | test | seconds of the processor |", "|---|---|---|---|"]
+        lines += ["| examples | others | test | processor seconds |", "|---|---|---|---|"]
         for name in (START, *trials):
             if name in measured_rows:
                 row = measured_rows[name]

@@ -149,9 +149,9 @@ def start_table(folder: Path) -> list[str]:
     minutes = json.loads((folder / COST).read_text(encoding="utf-8"))["seconds"] / 60
     batch = settings()["start"]["pretraining"]["batch_size"]
     about = (
-        f"{facts['steps']:,} steps of {batch} passages of `wiki-intro` in {minutes:.0f} minutes, data included. It "
-        f"names {facts['masked_accuracy']:.1%} of masked held-out tokens; the most frequent token alone is "
-        f"{facts['unigram_accuracy']:.1%}."
+        f"{facts['steps']:,} steps of {batch} passages of `wiki-intro` in {minutes:.0f} minutes, including the "
+        f"data. The encoder predicts {facts['masked_accuracy']:.1%} of masked held-out tokens; always predicting the "
+        f"most frequent token gives {facts['unigram_accuracy']:.1%}."
     )
     lines = [about, "", "| step | held-out loss |", "|---|---|"]
     with (folder / "curves" / "curves.csv").open(encoding="utf-8", newline="") as file:

@@ -88,7 +88,7 @@ def table(corpus: Corpus, runs: dict[str, Path]) -> list[str]:
     [dev], [test] = (measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
     first = str(measures[0])
     lines = [
-        f"| system | dev {first} | {first} | difference to {THEIRS} | p, randomisation |",
+        f"| system | dev {first} | {first} | difference from {THEIRS} | p, randomisation |",
         "|---|---|---|---|---|",
     ]
     for name in runs:

@@ -110,8 +110,8 @@ def results(made: Run, name: str) -> list[str]:
         f"`{arguments.model}`, precision {budget.precision}. Each final model has encoded {budget.encodings():,} "
         f"texts in training (3 stages of {budget.steps} steps of {budget.batch} queries, a positive and a negative "
         f"each), each re-ranker {budget.reranker_steps * 32:,} pairs; AdamW, learning rate "
-        f"{budget.learning_rate:g}, warm-up of a tenth, temperature {TEMPERATURE}. What the stages are is said at "
-        "the head of the script."
+        f"{budget.learning_rate:g}, warm-up of a tenth, temperature {TEMPERATURE}. The head of the script describes "
+        "the stages."
     )
     lines += [about, ""]
     names = [str(measure) for measure in measures]
@@ -130,7 +130,7 @@ def comparison(dev: Measured, test: Measured, names: list[str]) -> list[str]:
         for side in (OURS, PEER)
     )
     values = (test.values[own] - test.values[peer])[names].to_numpy()
-    lines = [f"`{own}` against `{peer}`, the best on dev of each side: paired differences on the test queries with"]
+    lines = [f"`{own}` against `{peer}`, the best of each side on dev: paired differences on the test queries with"]
     lines += ["95 % bootstrap intervals; p by paired t-test and by randomisation:", ""]
     lines += ["| measure | difference | interval | p, t-test | p, randomisation |", "|---|---|---|---|---|"]
     for place, name in enumerate(names):

@@ -1,10 +1,10 @@
-"""Counts n-grams of up to four tokens over real and sampled text, beside well-known counters, and writes the page.
+"""Counts n-grams of up to four tokens in real and sampled text, compares well-known counters, and writes counting.md.
 
     python benchmarks/counting.py --folder build/counting [--data ../shared/data]
 
-Tokens of `wiki-intro` are cut once, kept in the folder, and a trigram sampler is fitted to them for the larger sizes.
-Every measurement is a process of its own: wall time of the counting, processor time and peak memory of the process,
-which is the whole tree, as threads do the work.
+Passages of `wiki-intro` are tokenized once and kept in the folder. A trigram sampler fitted to them gives the larger
+sizes. Every measurement runs in a process of its own, which works with threads. It reports the wall time of the
+counting, and the processor time and peak memory of the process.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Encoding passages, beside sentence-transformers with the same model, texts, lengths, threads and precision.
+"""Compares encoding of passages with sentence-transformers: same model, texts, lengths, threads and precision.
 
     python benchmarks/encoding.py [--data ../shared/data] [--passages 2000] [--threads 1]
 
 Both take turns in one process, each in every precision. Ours computes digests of the texts, tokenizes, encodes and
-writes the vectors to the disk, as `stillhouse index` does; sentence-transformers' `encode` gives an array in memory.
+writes the vectors to disk, as `stillhouse index` does; sentence-transformers' `encode` returns an array in memory.
 Peak memory is that of a process that loads the model and encodes once.
 """
 

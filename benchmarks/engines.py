@@ -4,8 +4,8 @@
     python benchmarks/engines.py --folder build/engines --ray build/ray --spark build/spark [--sizes 200000 1000000]
 
 Both engines call the same functions of the project in their processes; Spark's adapter is in this file. The source has
-the form of MS MARCO: passages of random words without queries. Every measurement is a process of its own, which is
-looked at with its children five times a second. Each corpus is compared with that of one process, byte for byte.
+MS MARCO's format: passages of random words without queries. Every measurement runs in a process of its own; it and its
+children are sampled five times a second. Each corpus is compared byte for byte with the corpus of one process.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/first_answer.py --folder build/first_answer [--passages 100000] [--rounds 5]
 
-The built-in sample, alone and with BM25, and as many passages of random words whose vectors are random. Every start is
-a process of its own.
-`nothing known` reads every file to check it, as the first start after a run does; `checked before` is every later one;
-`--verify` reads every file again. Processor time is that of all threads; other work on the machine shows less in it.
+The corpora are the built-in sample, alone and with BM25, and the given number of passages of random words with random
+vectors. Every start is a process of its own. `nothing known` reads every file to check it, as the first start after a
+run does; `checked before` is every later start; `--verify` reads every file again. Processor time covers all threads,
+and other work on the machine affects it less.
 """
 
 from __future__ import annotations

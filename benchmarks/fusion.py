@@ -2,9 +2,9 @@
 
     python benchmarks/fusion.py --folder build/fusion [--data ../shared/data]
 
-Of each corpus some 2,000 passages are searched by BM25, by all-MiniLM-L6-v2, and by both in several ways. Each of the
-two brings 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions, or on
-sentences of the corpus, each with its own passage, as a corpus without labels has them.
+BM25, all-MiniLM-L6-v2, and both together in several ways search about 2,000 passages of each corpus. Each of the two
+contributes 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions or, as for
+a corpus without labels, on sentences of the corpus, each with its own passage.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_encoding.py [--passages 200000] [--words 22] [--batch-tokens 16384 65536 262144]
 
-Weights are random, passages are random words and of natural lengths; all is done that `stillhouse encode` does, from
-texts to vectors on the disk. `--layers 1 --width 96 --passages 500` tries the script where there is no GPU.
+Weights are random, and passages are random words with natural lengths. The script does everything that `stillhouse
+encode` does, from texts to vectors on disk. `--layers 1 --width 96 --passages 500` tries it without a GPU.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/ingesting.py --folder build/ingesting [--sizes 250000 1000000] [--steps ingest validate]
 
-The source has the form of MS MARCO: short passages of random words, and a query with one relevant passage for every
-twentieth. Every measurement is a process of its own. What a step takes a passage is the difference of its peaks at the
-two sizes; what stays is its libraries.
+The source has MS MARCO's format: short passages of random words, and for every twentieth a query with one relevant
+passage. Every measurement runs in a process of its own. The memory of a step per passage is the difference between its
+peaks at the two sizes; the rest is its libraries.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/masking.py
 
-CDMAE Table 6 gives, at batch 128 and length 150, 0.4 ms for random masks, 11.6 for RetroMAE's, 1.1 for CDMAE's (they
-read as per passage), and 0.4 and 2.8 on the GPU for SimLM's. Here a batch has 128 passages of 150 tokens, of random
-ids; the generator's forward pass is left out (it is measured with the training steps).
+At batch 128 and length 150, CDMAE Table 6 gives 0.4 ms for random masks, 11.6 for RetroMAE's and 1.1 for CDMAE's
+(apparently per passage), and 0.4 and 2.8 on the GPU for SimLM's. Here a batch has 128 passages of 150 random token ids.
+The generator's forward pass is left out, because it is measured with the training steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPECIALS = SpecialTokens(cls=101, sep=102, pad=0, mask=103, all=(0, 100, 101, 10
 
 
 class NoGenerator:
-    """Stands where a generator would, and leaves the tokens unchanged."""
+    """Takes the place of a generator and leaves the tokens unchanged."""
 
     def replace(self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: Any) -> tuple[Any, None]:
         return [ids_BL for _ in masks], None

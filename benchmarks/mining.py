@@ -3,9 +3,9 @@
     python benchmarks/mining.py --folder build/mining [--data ../shared/data] [--depth 50] [--passages 0]
 
 Passages and queries are encoded once for each side, before the clock starts: here as an index folder and an array of
-query vectors, there in the function's own cache. Measured is the way from them to negatives on the disk: rows of an
-integer matrix here, a data set of texts (`n-tuple`) there. Every measurement is a process of its own, in which
-libraries, model and corpus are loaded before; the memory is the process's peak, and how far it rose from there.
+query vectors, there in the function's own cache. The measurement covers the way from them to negatives on disk: rows of
+an integer matrix here, a data set of texts (`n-tuple`) there. Every measurement runs in a process of its own, which
+loads libraries, model and corpus first. The memory is the process's peak, and how much mining raised it.
 """
 
 from __future__ import annotations

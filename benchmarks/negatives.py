@@ -2,10 +2,10 @@
 
     python benchmarks/negatives.py --folder build/negatives [--data ../shared/data] [--cell medquad-300-1 …]
 
-Each row of negatives.yaml trains retriever 1 of the recipe `labelled` on a cell of quality.py, with some settings of
-`ingest`, `mine` and `train-retriever` changed. It is measured on the test questions and on train questions of the same
-corpus that no row trains on, "others", by which rows are to be chosen. A measured row is kept in
-negatives.measured.json, so that the command goes on where it was.
+Each row of negatives.yaml trains retriever 1 of the recipe `labelled` on a cell of quality.py, with some changed
+settings of `ingest`, `mine` and `train-retriever`. It is measured on the test questions and on "others": train
+questions of the same corpus that no row trains on. Choose rows by "others". Measured rows are kept in
+negatives.measured.json, so a stopped run continues where it was.
 """
 
 from __future__ import annotations

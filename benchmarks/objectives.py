@@ -4,8 +4,8 @@
     python benchmarks/objectives.py compare medquad --folder build/objectives [--start minilm]
     python benchmarks/objectives.py page --folder build/objectives
 
-The starting encoder begins with random weights, so nothing contrastive is in it; `--start minilm` begins with
-all-MiniLM-L6-v2 instead, which is contrastively tuned. Every part goes on where it was stopped.
+The starting encoder begins with random weights, so it has seen no contrastive training. `--start minilm` begins with
+all-MiniLM-L6-v2 instead, which was trained contrastively. Every part continues where it was stopped.
 """
 
 from __future__ import annotations

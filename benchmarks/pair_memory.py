@@ -1,9 +1,9 @@
-"""The memory of a training step of the pair tasks, by batch and by the texts encoded at once; writes pair_memory.md.
+"""Memory of a training step of the pair tasks, by batch size and by texts encoded at once; writes pair_memory.md.
 
     python benchmarks/pair_memory.py
 
-Each line is a step of the real loss in a process of its own: one batch, forward and backward. The model is small, a
-BERT of two layers of width 128 with random weights; queries have 24 tokens, passages some 60.
+Each line is a step of the real loss in a process of its own: one batch, forward and backward. The model is a small
+BERT of two layers of width 128 with random weights; queries have 24 tokens, passages about 60.
 """
 
 from __future__ import annotations

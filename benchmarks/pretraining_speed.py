@@ -1,11 +1,11 @@
-"""How fast each objective trains, beside what its arithmetic allows; writes pretraining_speed.md beside this script.
+"""How fast each objective trains, and how fast its arithmetic allows; writes pretraining_speed.md beside this script.
 
     python benchmarks/pretraining_speed.py             # 6 layers of width 384, 16 passages of 128 tokens: two CPU cores
     python benchmarks/pretraining_speed.py --gpu-size  # BERT-base, 64 passages of 512 tokens: BoW Table 4
 
-All objectives train one encoder, in turns: a turn is a run of the project's own training loop over a few steps, the
-first of which is not counted. In a round each objective has one turn, and its speed is divided by that of `mlm` in the
-same round, so that other load on the machine meets all alike; the page has the median over rounds.
+All objectives train one encoder in turns. A turn runs the project's own training loop for a few steps and does not
+count the first. In a round each objective has one turn, and its speed is divided by the speed of `mlm` in the same
+round, so other load on the machine affects all equally. The page shows the median over rounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The results page of ReQA-SQuAD, from the rows that `reqa.py` measured."""
+"""The results page of ReQA-SQuAD, from the rows of `reqa.py`."""
 
 from __future__ import annotations
 

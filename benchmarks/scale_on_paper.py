@@ -1,7 +1,7 @@
 """What other sizes would take, computed from measured rates and from stated assumptions.
 
-Times of the processor are measured rates times a size. Times of a GPU are arithmetic: the operations of an encoder's
-matrix products over an assumed share of the chip's published peak. Nothing of a GPU was measured.
+Processor times are measured rates multiplied by a size. GPU times are arithmetic: the operations of an encoder's matrix
+products divided by an assumed share of the chip's published peak. Nothing was measured on a GPU.
 """
 
 from __future__ import annotations

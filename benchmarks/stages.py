@@ -2,7 +2,7 @@
 
     python benchmarks/stages.py medquad --folder build/medquad [--data ../shared/data]
 
-The folder keeps the artifacts; a run that was stopped goes on where it was, and its time is the sum of its parts.
+The folder keeps the artifacts. A stopped run continues where it was, and its time is the sum of its parts.
 """
 
 from __future__ import annotations

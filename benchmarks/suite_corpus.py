@@ -1,4 +1,4 @@
-"""The parts of the suite before any model: ingest, tokenizing, counting, masking."""
+"""The parts of the suite that need no model: ingest, tokenizing, counting, masking."""
 
 from __future__ import annotations
 

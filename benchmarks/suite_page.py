@@ -1,4 +1,4 @@
-"""The page of the suite: one table a part, from results as they are kept."""
+"""The page of the suite: one table for each part, from the kept results."""
 
 from __future__ import annotations
 

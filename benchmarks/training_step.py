@@ -1,11 +1,11 @@
-"""A retriever's training step, beside sentence-transformers' trainer with the same loss, batches and truncation.
+"""Compares a retriever's training step with sentence-transformers' trainer: same loss, batches and truncation.
 
     python benchmarks/training_step.py [--data ../shared/data] [--rounds 3] [--steps 4] [--threads 1]
 
-Both train all-MiniLM-L6-v2 on questions of squad-passages, each with its passage and its best wrong passage by BM25, by
-the same batches in the same order: here the training loop and loss of `train-retriever` with `contrastive: plain`,
-there `SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`. They take turns in one process; a turn is a
-training of a few steps, whose first is not counted. In a round every setting has a turn of both, and the page has the
+Both train all-MiniLM-L6-v2 on questions of squad-passages, each with its passage and BM25's best wrong passage, in the
+same batches and order. Ours is the training loop and loss of `train-retriever` with `contrastive: plain`; the other is
+`SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`. They take turns in one process. A turn trains for a
+few steps and does not count the first. In a round both sides have a turn with every setting, and the page shows the
 median over the rounds. Needs `pip install datasets accelerate`.
 """
 

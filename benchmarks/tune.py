@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/tune.py --folder build/tune [--data ../shared/data]
 
-On the cell medquad-300-1 of quality.py: 300 train questions of MedQuAD, 150 dev questions, passages of 128 tokens. The
-run up to retriever 1 comes first, as `dvc repro` makes it. The search then has --minutes of the processor. Default and
-winner are compared on dev, by which the winner was chosen, and once on the test questions, which no trial reads.
+It uses the cell medquad-300-1 of quality.py: 300 train questions of MedQuAD, 150 dev questions, passages of 128 tokens.
+The run up to retriever 1 comes first, as with `dvc repro`. The search then has --minutes of processor time. Default and
+winner are compared on the dev questions, which chose the winner, and once on the test questions, which no trial
+reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of `upgrades.py`: of each corpus the lines of releases, asked of the oldest index and of their own."""
+"""The page of `upgrades.py`: each corpus's lines of releases, searching the oldest index and their own."""
 
 from __future__ import annotations
 

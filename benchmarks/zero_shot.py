@@ -2,7 +2,7 @@
 
     python benchmarks/zero_shot.py --folder build/zero-shot [--data ../shared/data]
 
-Runs `stillhouse zero-shot`; what is done is skipped, and --page-only writes the page of a run that was made.
+Runs `stillhouse zero-shot` and skips finished parts. --page-only writes the page of an earlier run.
 """
 
 from __future__ import annotations

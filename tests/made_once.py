@@ -1,4 +1,4 @@
-"""What is long to make, and is made by one of pytest's processes for all of them."""
+"""Objects that are slow to make: one of pytest's processes makes them for all."""
 
 from __future__ import annotations
 

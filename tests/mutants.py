@@ -1,10 +1,10 @@
-"""Mutants: small wrong changes to the science, each of which a test has to notice. No part of `make test`.
+"""Mutants: small wrong changes to the science that a test has to notice. Not part of `make test`.
 
     python tests/mutants.py                    all of them, some minutes on one core
     python tests/mutants.py "no weight decay"  some of them, by name
 
-A mutant is made in a copy of the tree, one at a time, and the tests that should notice it run there on one thread. One
-that survives is a hole in the tests. Results of whole runs are in `tests/mutants.md`.
+Each mutant is made in a copy of the project, one at a time. The tests that should notice it run there on one thread.
+A mutant that survives shows a gap in the tests. Results of whole runs are in `tests/mutants.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A former name is an error that says the present one, wherever it can be given."""
+"""A former name is an error that gives the new one, wherever it can be given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports go one way, down the layers of docs/architecture.md, and the science knows no platform."""
+"""Imports go one way, down the layers of docs/architecture.md, and the science does not depend on a platform."""
 
 from __future__ import annotations
 

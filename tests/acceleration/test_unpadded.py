@@ -1,4 +1,4 @@
-"""Texts in one row of tokens have the states, scores and gradients that they have one by one."""
+"""Texts joined in one row of tokens have the same states, scores and gradients as one by one."""
 
 from __future__ import annotations
 

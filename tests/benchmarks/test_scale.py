@@ -1,4 +1,4 @@
-"""The run at scale, at ten thousand passages: every task checks itself, and the page says what held."""
+"""The scale benchmark with ten thousand passages: every task checks itself, and the page shows the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite: what is measured once stays measured, its ratios and values, and both sides of a row do the same."""
+"""The suite: results are kept, ratios and values are right, and both sides of a row do the same work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that take many folders by name: on the command line, in one folder for Kubeflow, and in the order given."""
+"""Ports with many named folders: on the command line, in one folder for Kubeflow, and in the given order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command that writes where a user says: found from the parsers, and run in the cheapest way that writes."""
+"""Every command that writes to a path from the user, found from the parsers and run in the cheapest way that writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract for all surfaces: command line, dvc.yaml and Kubeflow use the names of the steps and of the graph."""
+"""One contract for all interfaces: command line, dvc.yaml and Kubeflow use the names of the steps and the graph."""
 
 from __future__ import annotations
 

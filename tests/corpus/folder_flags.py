@@ -1,7 +1,7 @@
-"""What the fuzzer makes of a folder flag: a small tree of files of others, and an odd name of a folder in it.
+"""Turns the fuzzer's bytes into a folder flag: a small tree of foreign files, and an odd name of a folder in it.
 
-The bytes are, in this order: which command, which name, and for each entry of the tree its folder, name and kind. What
-a command does to the tree is compared with the tree as it was. All lies in a folder of its own, which no name leaves.
+The bytes give, in this order, the command, the name, and for each entry of the tree its folder, name and kind. After
+the command, the tree is compared with its former state. Everything is in a folder of its own, which no name leaves.
 """
 
 from __future__ import annotations

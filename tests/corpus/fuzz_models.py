@@ -1,7 +1,7 @@
-"""A model folder with one file damaged: it is read and makes finite numbers of texts, or it is refused in a sentence.
+"""A model folder with one damaged file is read and gives finite numbers for texts, or is refused in one sentence.
 
-`damaged` changes a field of a JSON file, or of the header of safetensors, where a byte changed at random would nearly
-always leave no JSON at all.
+`damaged` changes a field of a JSON file or of the safetensors header, because a random byte would nearly always make
+the JSON invalid.
 """
 
 from __future__ import annotations

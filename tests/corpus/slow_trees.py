@@ -1,4 +1,4 @@
-"""Articles in Markdown and text read slowly, and what every reading of a page, however damaged, must keep."""
+"""Reads Markdown and text articles slowly, and states what every reading of a damaged page must keep."""
 
 from __future__ import annotations
 

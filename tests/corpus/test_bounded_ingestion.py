@@ -1,4 +1,4 @@
-"""Ingestion keeps no passage: its memory a passage, its digests, its blocks, and what a killed run leaves."""
+"""Ingestion keeps no passages in memory: its memory a passage, its digests, its blocks, and what a kill leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a corpus and the difference between two, against counts made with plain sets."""
+"""The fingerprint of a corpus and the difference between two, compared with counts from plain sets."""
 
 from __future__ import annotations
 

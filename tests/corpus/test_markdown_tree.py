@@ -1,4 +1,4 @@
-"""Markdown as people write it: by hand, and against a strict reader of its own for files that bytes write."""
+"""Markdown as people write it: cases by hand, and random files compared with a strict reader."""
 
 from __future__ import annotations
 

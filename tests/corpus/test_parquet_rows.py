@@ -1,4 +1,4 @@
-"""The rows of a Parquet file are read whole in a bounded memory, whatever a few bytes of it stand for."""
+"""The rows of a Parquet file are read whole in bounded memory, even if a few bytes stand for very many."""
 
 from __future__ import annotations
 

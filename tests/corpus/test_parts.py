@@ -1,4 +1,4 @@
-"""A source that is read in parts gives the corpus of one reading, byte for byte, wherever it is divided."""
+"""A source that is read in parts gives the same corpus as one reading, byte for byte, wherever it is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing dev and samples: sizes, disjointness, and that the seed decides."""
+"""Drawing dev and samples: sizes, disjointness, and dependence on the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a comparison puts what it makes: what is the same is made once, what differs is kept apart."""
+"""Where a comparison puts its results: shared work is done once, different work is kept apart."""
 
 from __future__ import annotations
 

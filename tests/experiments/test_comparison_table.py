@@ -1,4 +1,4 @@
-"""The table's statistics against slow, obvious versions and scipy's."""
+"""The table's statistics, compared with slow, obvious versions and SciPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifests' tests share: overlays as kustomize renders them, and programs that a machine may lack."""
+"""What the tests of manifests share: overlays rendered by kustomize, and programs that a machine may lack."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where `KUBECONFIG` names a cluster, its API server is asked whether it would take every resource of every overlay.
+"""If `KUBECONFIG` names a cluster, its API server must accept every resource of every overlay in a dry run.
 
-Nothing is applied but a namespace of the test's own, at the restricted level, which is deleted afterwards, and in it
-the `Pipeline` objects: Kubeflow takes a version only of a pipeline that it finds, and a dry run leaves none behind.
+The test only applies a namespace of its own, at the restricted level, and the `Pipeline` objects in it, and deletes it
+afterwards: Kubeflow accepts a version only if its pipeline exists, and a dry run creates none.
 """
 
 from __future__ import annotations

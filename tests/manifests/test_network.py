@@ -1,6 +1,6 @@
-"""Who talks to whom: each connection that runs, Kubeflow and monitoring need comes about, and others do not.
+"""Who talks to whom: each connection that runs, Kubeflow and monitoring need is allowed, and others are not.
 
-Those of Kubeflow are as its repositories have them (kubeflow/pipelines: manifests/kustomize with the profile
+Those of Kubeflow come from its repositories (kubeflow/pipelines: manifests/kustomize with the profile
 controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/manifests: common/networkpolicies).
 """
 

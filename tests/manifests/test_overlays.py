@@ -1,4 +1,4 @@
-"""Every overlay renders, every resource has the fields of its kind, and what one names is there."""
+"""Every overlay renders, every resource has the fields of its kind, and everything it names exists."""
 
 from __future__ import annotations
 

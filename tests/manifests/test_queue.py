@@ -1,4 +1,4 @@
-"""Kueue's queue is the one that placements name, hands out what they ask for, and orders by the classes they name."""
+"""Kueue's queue is the one in the placements, has the resources that they request, and orders by their classes."""
 
 from __future__ import annotations
 

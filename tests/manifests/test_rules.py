@@ -1,4 +1,4 @@
-"""The alert rules, by promtool; and that rules and dashboard go by the metrics that the code has."""
+"""The alert rules, with promtool; rules and dashboard use metrics that the code has."""
 
 from __future__ import annotations
 

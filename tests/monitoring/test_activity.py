@@ -1,4 +1,4 @@
-"""Progress in a log and on a terminal, and what is written when a step says nothing itself."""
+"""Progress in a log and on a terminal, and what is written while a step is silent."""
 
 from __future__ import annotations
 

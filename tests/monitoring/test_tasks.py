@@ -1,4 +1,4 @@
-"""What tasks push that are no steps, or whose step works elsewhere: how they ended, and what was released."""
+"""What tasks push if they are not steps, or if their step runs elsewhere: how they ended, and what was released."""
 
 from __future__ import annotations
 

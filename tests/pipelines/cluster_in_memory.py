@@ -1,4 +1,4 @@
-"""A cluster in memory that keeps Kubeflow's rules of recurring runs, and a schedule for it."""
+"""A cluster in memory that follows Kubeflow's rules for recurring runs, and a schedule for it."""
 
 from __future__ import annotations
 

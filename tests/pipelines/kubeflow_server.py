@@ -1,4 +1,4 @@
-"""A small server on this machine that answers kfp's own client as Kubeflow's API does."""
+"""A small local server that answers kfp's own client as Kubeflow's API does."""
 
 from __future__ import annotations
 

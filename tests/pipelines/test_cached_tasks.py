@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline are logged, so that they find themselves in DVC's run cache."""
+"""What the tasks of a pipeline receive to find themselves in DVC's run cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's first task in the compiled pipelines: what it is logged, and that nothing can keep it waiting."""
+"""A run's first task in the compiled pipelines: what it receives, and that nothing can make it wait."""
 
 from __future__ import annotations
 

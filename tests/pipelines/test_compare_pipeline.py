@@ -1,4 +1,4 @@
-"""The comparison's pipeline: what all variants share stands once, what differs is an item's, one task does them all."""
+"""The comparison's pipeline: shared work is there once, each variant is an item, and one task runs them all."""
 
 from __future__ import annotations
 

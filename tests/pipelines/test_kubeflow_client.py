@@ -1,4 +1,4 @@
-"""What Kubeflow's API server is asked and logged, and what it refuses in a sentence."""
+"""The requests to Kubeflow's API server, and its refusals in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a local run of a pipeline removes and replaces: its own folders, and nothing of others."""
+"""What a local run of a pipeline removes and replaces: its own folders, and nothing else."""
 
 from __future__ import annotations
 

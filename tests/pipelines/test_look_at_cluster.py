@@ -1,4 +1,4 @@
-"""What a run's first task says of a cluster: the real client against an API server on this machine."""
+"""What a run's first task reports about a cluster: the real client with a local API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every pipeline: its parameters, what hands them down, its size, and the files under manifests/."""
+"""What holds for every pipeline: its parameters and how they are passed on, its size, and the files in manifests/."""
 
 from __future__ import annotations
 

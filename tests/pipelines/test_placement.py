@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""Placements: what is refused, what tables say, and what becomes of one in the compiled pipeline."""
+"""Placements: what is refused, what tables show, and the result in the compiled pipeline."""
 
 import inspect
 import json

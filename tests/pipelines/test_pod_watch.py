@@ -1,4 +1,4 @@
-"""`submit --wait` says why pods do not begin and why they failed: real clients, Kubeflow and Kubernetes on loopback."""
+"""`submit --wait` says why pods do not start and why they fail: real clients, Kubeflow and Kubernetes on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedules and the watcher send to Kubeflow's API through kfp's own client, to a server on this machine."""
+"""What schedules and the watcher send to Kubeflow's API through kfp's own client, with a local server."""
 
 from __future__ import annotations
 

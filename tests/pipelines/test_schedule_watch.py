@@ -1,4 +1,4 @@
-"""One look of the watcher, against a cluster in memory."""
+"""One check by the watcher, with a cluster in memory."""
 
 from __future__ import annotations
 

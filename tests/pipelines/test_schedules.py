@@ -1,4 +1,4 @@
-"""Schedules against a cluster in memory: what `apply` does to it, and what it never does."""
+"""Schedules with a cluster in memory: what `apply` does to it, and what it never does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline of a recipe: what it refuses, what a person can set when a run is started, and where it is written."""
+"""The pipeline of a recipe: what it refuses, what a user can set at the start of a run, and where it is written."""
 
 from __future__ import annotations
 

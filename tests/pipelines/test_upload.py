@@ -1,4 +1,4 @@
-"""Uploading a pipeline to a cluster in memory: once for each content, and under the name that schedules look for."""
+"""Uploading a pipeline to a cluster in memory: once for each content, under the name that schedules look for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task's pod is given for Prometheus, as it stands in the compiled pipeline."""
+"""What a task's pod receives for Prometheus in the compiled pipeline."""
 
 # No `from __future__ import annotations` here: kfp reads the types of a signature as they stand.
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Out-of-core counting: against dictionaries, at any memory size and number of threads, for every key layout."""
+"""Out-of-core counting compared with dictionaries, for any memory size, number of threads and key layout."""
 
 from __future__ import annotations
 

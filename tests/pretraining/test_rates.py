@@ -1,6 +1,6 @@
-"""For every row of the objective table: what share of the tokens is corrupted, which, and what stands there instead.
+"""For every row of the objective table: the share of corrupted tokens, which ones, and what replaces them.
 
-The rates, nesting and replacements are written out here once more, by name, as the papers state them.
+The rates, nesting and replacements are written out here again by name, as in the papers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The run cache of the work area: what goes when it is full, what stays, and which folders are never touched."""
+"""The run cache of the work area: what is removed when it is full, what stays, and which folders are never touched."""
 
 from __future__ import annotations
 

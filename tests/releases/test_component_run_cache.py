@@ -1,4 +1,4 @@
-"""Components and laptops share one run cache: what one did the other takes, and nothing that is not the same."""
+"""Components and laptops share one run cache: each reuses the other's work, but only if it is the same."""
 
 from __future__ import annotations
 

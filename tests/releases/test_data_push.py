@@ -1,5 +1,4 @@
-"""A push of data is cut off anywhere and repeated, or finds that a file is lost: the remote has all, or it is
-reported."""
+"""A data push is interrupted and repeated, or finds a lost file: the remote has everything, or an error says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of DVC's remotes as pods have them: files of secrets, mounted where DVC's libraries look, or not there."""
+"""Keys of DVC's remotes in pods: secret files mounted where DVC's libraries look, or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases in a Model Registry: what is registered, what follows a rollback, and what goes wrong on the way."""
+"""Releases in a Model Registry: what is registered, what follows a rollback, and what can go wrong."""
 
 from __future__ import annotations
 

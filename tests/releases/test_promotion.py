@@ -1,4 +1,4 @@
-"""Promotions and rollbacks in real git and DVC repositories: races, cut-off pushes, repetitions."""
+"""Promotions and rollbacks in real git and DVC repositories: races, interrupted pushes, repetitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DVC repository over SSH, opened in the environment of the watcher's and the steps' pods, with a real sshd."""
+"""A DVC repository over SSH with a real sshd, opened in the environment of the watcher's and the steps' pods."""
 
 from __future__ import annotations
 

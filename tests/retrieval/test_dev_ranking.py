@@ -1,4 +1,4 @@
-"""How dev queries' candidates are ranked by a model, and what a training keeps and stops by it."""
+"""How a model ranks the candidates of dev queries, and which checkpoint and stop a training chooses by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact search against sorting all scores, with ties everywhere."""
+"""Exact search compared with sorting all scores, with many ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion of scores: weights against a slow optimiser, ranks against a table computed by hand."""
+"""Fusion of scores: weights compared with a slow optimiser, ranks with a table computed by hand."""
 
 from __future__ import annotations
 

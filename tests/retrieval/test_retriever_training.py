@@ -1,4 +1,4 @@
-"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths change no gradient.
+"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths do not change gradients.
 
 Run by torchrun, this file computes the gradients of `CASES` in several processes: `python FILE FOLDER`.
 """

@@ -1,4 +1,4 @@
-"""Scoring pairs: a kill changes no bit, a text that is too long is cut, a score that is no number is refused."""
+"""Scoring pairs: a kill changes no bit, a text that is too long is cut, a score that is not a number is refused."""
 
 from __future__ import annotations
 

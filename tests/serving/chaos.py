@@ -1,10 +1,10 @@
-"""Clients ask without a pause while releases are swapped, taken back, damaged, half-copied and the process is killed.
+"""Clients ask without a pause while releases are swapped, rolled back, damaged, half-copied and the process is killed.
 
     python tests/serving/chaos.py --times 10000        as many times, or as --minutes allow; prints what happened
     TMPDIR=/dev/shm python tests/serving/chaos.py --times 10000 --pause 0.05        more changes in the same time
 
-Every answer is compared with what the library finds offline in the release that the answer names. A request may fail
-only where the process was killed while it was in flight, or was not there. `test_chaos.py` does this for seconds.
+Every answer is compared with the library's offline result for the release that the answer names. A request may fail
+only if the process was killed during the request, or was not running. `test_chaos.py` does this for some seconds.
 """
 
 from __future__ import annotations

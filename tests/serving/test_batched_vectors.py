@@ -1,4 +1,4 @@
-"""A text's vector is the same to the last bit, whoever else asks at the time."""
+"""A text's vector is identical to the last bit, whatever other requests arrive at the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift is seldom seen where there is none, and found where others ask of other things."""
+"""Drift is seldom reported if there is none, and found if users ask about other topics."""
 
 from __future__ import annotations
 

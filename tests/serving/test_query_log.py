@@ -1,4 +1,4 @@
-"""What is asked is kept where that is wanted, whole and bounded, and feedback on it becomes train queries."""
+"""Queries are kept if wanted, completely and within bounds, and feedback on them becomes train queries."""
 
 from __future__ import annotations
 

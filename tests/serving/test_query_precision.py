@@ -1,4 +1,4 @@
-"""Queries in int8: their vectors beside the library's, who gets them, and what is said of it."""
+"""Queries in int8: their vectors compared with the library's, when they are used, and what is reported."""
 
 from __future__ import annotations
 

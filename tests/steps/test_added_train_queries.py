@@ -1,4 +1,4 @@
-"""Train queries from a folder of their own join the corpus, and nothing is trained on that is measured."""
+"""Train queries from a separate folder join the corpus, and nothing that is measured is trained on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `execute` refuses before any work is done, and which work is the same."""
+"""What `execute` refuses before any work, and which work counts as the same."""
 
 from __future__ import annotations
 

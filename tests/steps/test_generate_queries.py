@@ -1,4 +1,4 @@
-"""Questions of a chat model: kept answers, the round trip, and their way into a corpus and a training."""
+"""Questions from a chat model: cached answers, the round trip, and their way into a corpus and training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps that make negatives: what a margin, a re-ranker and other sources do, on a tiny model."""
+"""The steps that mine negatives: the effect of a margin, a re-ranker and other sources, with a tiny model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Negatives from files of others: every format gives the same lists, right answers go, and what is wrong is said."""
+"""Negatives from other files: every format gives the same lists, right answers are removed, errors are reported."""
 
 from __future__ import annotations
 

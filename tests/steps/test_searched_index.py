@@ -1,4 +1,4 @@
-"""Indexes of every kind, searched by every step: what they have to find, bad questions, foreign indexes."""
+"""Indexes of every kind, searched by every step: what they must find, bad questions, foreign indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of survival begin with: artifacts, and a disk that is too small."""
+"""What the survival tests start from: artifacts, and a disk that is too small."""
 
 from __future__ import annotations
 

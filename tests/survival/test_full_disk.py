@@ -1,7 +1,7 @@
-"""Every step runs on a real file system that is too small for it, by its command line, until that has room.
+"""Every step runs from its command line on a real file system that is too small, until it has enough room.
 
-A step that finds no room says so in a sentence and ends; the outputs that were there stay as they were, and what it
-kept of its work serves the next run. The file systems are of memory, and only root may make them.
+A step without room says so in one sentence and ends. Existing outputs stay unchanged, and the next run uses the work
+that the step kept. The file systems are in memory, and only root can make them.
 """
 
 from __future__ import annotations

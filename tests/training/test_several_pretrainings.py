@@ -1,4 +1,4 @@
-"""Three processes pre-train the encoder that one does, by every kind of objective: the same curves and parameters.
+"""Three processes pre-train the same encoder as one, with every kind of objective: same curves and parameters.
 
 Run by torchrun, this file trains the `CASES` in several processes: `python FILE FOLDER`.
 """

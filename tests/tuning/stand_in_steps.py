@@ -1,4 +1,4 @@
-"""Steps that take no time, for searches: what a training gains is a known function of its settings."""
+"""Fake steps that take no time, for searches: the gain of a training is a known function of its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Experiment as Katib takes it, the pods of its trials, and the file that its collector reads."""
+"""The Experiment for Katib, the pods of its trials, and the file that its collector reads."""
 
 from __future__ import annotations
 

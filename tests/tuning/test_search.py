@@ -1,4 +1,4 @@
-"""A search: what it tries, what it gives up, what it makes and leaves alone, and how it goes on after a kill."""
+"""A search: what it tries, stops early, writes and leaves alone, and how it continues after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kubernetes, Kueue and Argo say of a pod that does not begin, and what a person reads about it."""
+"""What Kubernetes, Kueue and Argo report about a pod that does not start, and what the user sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that starts nodes, against an API server on loopback: how a job begins, is found again, ends and is named."""
+"""A step that starts nodes, with an API server on loopback: how a job starts, is found again, ends and is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed job is said to have failed for, from what Kubernetes tells of the job and its pods."""
+"""The reported reason of a failed job, from what Kubernetes says about the job and its pods."""
 
 from __future__ import annotations
 

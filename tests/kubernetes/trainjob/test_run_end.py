@@ -1,4 +1,4 @@
-"""A step's pod that has to end: its job outlives a preemption and a silent API server, not the end of its run."""
+"""A step's pod that must stop: its job survives a preemption and a silent API server, but not the end of its run."""
 
 from __future__ import annotations
 

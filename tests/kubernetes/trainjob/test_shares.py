@@ -1,4 +1,4 @@
-"""A corpus that nodes share: what a step makes of it is, byte for byte, what one process makes."""
+"""A corpus shared by nodes: a step's result equals, byte for byte, that of one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of pair tasks: parts, gradient caching and several processes change neither the loss nor a gradient.
+"""The loss of pair tasks: parts, gradient caching and several processes change neither loss nor gradients.
 
 Run by torchrun, this file computes the gradients of `shared_cases` in several processes: `python FILE MODEL FOLDER`.
 """

@@ -1,4 +1,4 @@
-"""What the refresh's own tasks say of a repository, branch, revision, bucket, credential or disk that is not there."""
+"""What refresh tasks report if a repository, branch, revision, bucket, credential or disk is missing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PASSED, FAILED = 0, 1
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, which stands once in `file` of the package, becomes `new`; `tests` must notice it."""
+    """`old`, which occurs once in `file` of the package, becomes `new`; `tests` must notice it."""
 
     name: str
     file: str
@@ -319,7 +319,7 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> int | None:
 
 
 def verdict(tree: Path, mutant: Mutant) -> str:
-    """`caught` or `SURVIVED`; `BROKEN` where the text stands not once in the file, or the tests did not run."""
+    """`caught` or `SURVIVED`; `BROKEN` if the text does not occur once in the file, or the tests did not run."""
     path = tree / "stillhouse" / mutant.file
     whole = path.read_text(encoding="utf-8")
     if whole.count(mutant.old) != 1:

@@ -132,7 +132,7 @@ def of_many(seen: list[Sequence[str]]) -> Step:
 
 
 def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report shows systems in the order given, so its outputs are not those of another order."""
+    """A report shows systems in the given order, so another order has other outputs."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     monkeypatch.setenv("STILLHOUSE_QUIET", "1")
     seen: list[Sequence[str]] = []

@@ -187,7 +187,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def check_folder_flag(data: bytes, folder: Path) -> None:
-    """Runs a command on a tree of others: it may refuse, and it may add; it changes and removes nothing."""
+    """Runs a command on a tree of foreign files: it may refuse or add files, but never change or remove any."""
     name, rest = name_of(data[1:])
     with inside(folder):
         make_tree(rest)

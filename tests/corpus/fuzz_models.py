@@ -88,7 +88,7 @@ def damaged(data: bytes, seed: int, otherwise: Callable[[bytes], bytes]) -> byte
 
 
 def with_a_field_changed(content: bytes, chance: random.Random) -> bytes:
-    """JSON in which one value is another, is gone, or stands under another name; any other content as it is."""
+    """JSON with one value changed, removed or renamed; any other content unchanged."""
     try:
         value = json.loads(content)
         places = list(fields(value))

@@ -110,7 +110,7 @@ def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tupl
 
 
 def test_rejects_stand_in_the_order_of_the_source() -> None:
-    """A query that is rejected between two passages stands between them, whatever is looked at together."""
+    """A query that is rejected between two passages is reported between them, however rows are grouped."""
     given: list[Row] = []
     for number in range(1500):
         given += [Passage("same", "", "x", "same", "", 0, f"p{number}"), Query("", "q", f"q{number}")]

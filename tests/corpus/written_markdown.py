@@ -84,7 +84,7 @@ class _Writer:
         return " ".join(self.phrase() for _ in range(1 + self.number(3)))
 
     def text(self) -> list[str]:
-        """The lines of a paragraph, of which none begins as another block would."""
+        """The lines of a paragraph; none begins like another kind of block."""
         lines = [f"w {self.line()}" for _ in range(1 + self.number(3))]
         breaks = ("", "  ", "\\")
         return [line + breaks[self.number(3)] for line in lines[:-1]] + lines[-1:]

@@ -223,7 +223,7 @@ def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **co
 
 
 def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
-    """Whether what both have lies in the same places, from the corpus to retriever 1."""
+    """Whether both share the same places, from the corpus to retriever 1."""
     both = first.keys() & second.keys()
     return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
 

@@ -61,7 +61,7 @@ def rendered(overlay: str) -> tuple[Resource, ...]:
 
 
 def with_component(folder: Path, overlay: str, *components: str, **more: Any) -> tuple[Resource, ...]:
-    """Every resource of an overlay of one's own in `folder`: one of ours with components, and `more` as it stands."""
+    """Every resource of a custom overlay in `folder`: one of ours with components, and `more` unchanged."""
     there = os.path.relpath(MANIFESTS, folder.resolve())
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

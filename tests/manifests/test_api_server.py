@@ -39,7 +39,7 @@ def namespace() -> Iterator[str]:
 
 
 def moved(resource: Resource, namespace: str) -> Resource:
-    """The resource in another namespace; what is of the whole cluster stays unchanged."""
+    """The resource in another namespace; cluster-wide resources stay unchanged."""
     metadata = dict(resource["metadata"])
     if "namespace" in metadata:
         metadata["namespace"] = namespace
@@ -77,7 +77,7 @@ def test_the_api_server_takes_every_resource(overlay: str, namespace: str) -> No
 
 @dataclass
 class Kubeflow:
-    """An API server whose webhook knows the pipelines that were applied for good; it lacks the kinds of `absent`."""
+    """An API server with a webhook that knows the applied pipelines; it lacks the kinds of `absent`."""
 
     absent: tuple[str, ...] = ()
     pipelines: set[str] = field(default_factory=set)

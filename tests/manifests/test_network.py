@@ -149,7 +149,7 @@ def test_nothing_else_does(overlay: str) -> None:
 
 
 def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is(tmp_path: Path) -> None:
-    """One in Kubeflow's own namespace they reach as it is."""
+    """They reach one in Kubeflow's own namespace without a change."""
     component = with_component(tmp_path, "single-node", "model-registry", namespace="stillhouse")
     others = OTHERS | {"registry": REGISTRY, "Kubeflow's registry": Peer("kubeflow", REGISTRY.labels)}
     reached = [

@@ -114,7 +114,7 @@ CACHED = Report("was there", facts={"passed": True})
 def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It pushes as a step that ran does, once, in the place of what was pushed before."""
+    """It pushes once, like a step that ran, and replaces what was pushed before."""
 
     def taken(*given: Any) -> Report:
         with watch_step("pretrain", print) as watched:
@@ -131,7 +131,7 @@ def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
 
 
 def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
-    """Runs the promotion's component, whose release ends so."""
+    """Runs the promotion's component with a release that ends like this."""
 
     def release(*_: Any) -> Outcome:
         if isinstance(outcome, Exception):

@@ -20,7 +20,7 @@ VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.exampl
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The work roots of runs, none of which takes time: each leaves a checkpoint and the result's page."""
+    """The work roots of runs that take no time: each leaves a checkpoint and the result's page."""
     monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
     found: list[str] = []
 

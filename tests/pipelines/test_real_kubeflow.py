@@ -34,7 +34,7 @@ RUN_SECONDS = 3 * 3600
 
 
 def installed() -> list[str]:
-    """The flags that say where the claims are, and whose the pods; a skip where nobody says."""
+    """The flags for the claims and the pods' account; skips if they are not given."""
     missing = [variable for variable in INSTALLED.values() if not os.environ.get(variable)]
     if missing:
         pytest.skip(

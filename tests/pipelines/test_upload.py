@@ -74,7 +74,7 @@ def test_a_content_is_uploaded_once() -> None:
 
 
 def test_a_namespace_has_its_own() -> None:
-    """One that all share, and those of other namespaces, are left as they are."""
+    """A shared one, and those of other namespaces, stay unchanged."""
     client = Memory()
     for namespace in ("", "one", "two"):
         for text in ("one", "one", "two"):

@@ -17,7 +17,7 @@ Disk = namedtuple("Disk", "total used free")
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A work area on a disk of 1,000 bytes, of which 500 are free."""
+    """A work area on a disk of 1,000 bytes with 500 free."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Disk(1000, 500, 500))
     return tmp_path

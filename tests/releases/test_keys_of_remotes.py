@@ -37,7 +37,7 @@ def mount(secret: dict[str, Path], path: Path) -> None:
 def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
     ssh: dict[str, str], home: Path, tmp_path: Path
 ) -> None:
-    """The repository names the remote's address alone, and the pod's key lies where DVC looks in its home."""
+    """The repository has only the remote's address, and the pod's key is where DVC looks in its home."""
     pytest.importorskip("dvc_ssh", reason="the extra `ssh` is not installed")
     folder = make_repository(tmp_path / "articles", ssh["url"])
     dvc(folder, "remote", "modify", "--local", "shelf", "keyfile", ssh["keyfile"])

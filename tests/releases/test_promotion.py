@@ -128,7 +128,7 @@ def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> 
 
 @pytest.mark.usefixtures("git_alone")
 def test_rollbacks_go_back_and_back(place: Path) -> None:
-    """1, 2, 3 in use; back from 3 is 2, back again 1, then there is nothing; a new release goes on from there."""
+    """1, 2, 3 in use; back from 3 is 2, back again 1, then nothing is left; a new release continues from there."""
     folder = place / "work"
     for number in range(1, 4):
         release(folder, 2 + number, str(number), bump="major")

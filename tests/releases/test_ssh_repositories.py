@@ -119,7 +119,7 @@ def stranger(folder: Path, name: str) -> str:
 def test_a_server_that_hangs_up_stops_no_other_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DVC hands on dulwich's error as it is when a server hangs up after the clone."""
+    """DVC passes on dulwich's error unchanged when a server hangs up after the clone."""
     from dulwich.errors import HangupException
     from dvc.repo import Repo
 

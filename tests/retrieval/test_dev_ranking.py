@@ -284,7 +284,7 @@ def test_measurements_are_as_many_as_their_share_allows(
     moments: int,
     queries: int,
 ) -> None:
-    """The held-out loss and the ranking are of the same queries."""
+    """The held-out loss and the ranking use the same queries."""
     ranked = []
     real = DevCandidates.measured
     monkeypatch.setattr(DevCandidates, "measured", lambda self, scores: ranked.append(len(self)) or real(self, scores))

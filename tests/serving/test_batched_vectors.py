@@ -19,7 +19,7 @@ LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> PlainBert:
-    """Of a width at which products of one row are rounded otherwise than those of eight."""
+    """Of a width at which products of one row round differently from those of eight."""
     tmp_path = tmp_path_factory.mktemp("plain")
     save_tokenizer(tmp_path, [*SPECIAL, *(f"w{n}" for n in range(90))])
     torch.manual_seed(0)

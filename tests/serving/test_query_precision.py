@@ -37,7 +37,7 @@ def bert_of(folder: Path) -> PlainBert:
 def minilm(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]], tmp_path_factory: pytest.TempPathFactory
 ) -> PlainBert:
-    """A real model, whose inputs have outliers as those of random weights do not."""
+    """A real model: its inputs have outliers, unlike those of random weights."""
     root = tmp_path_factory.mktemp("minilm")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(root / "work"))

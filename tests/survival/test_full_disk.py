@@ -44,7 +44,7 @@ class Run:
     begins: str = ""
 
     def words(self, root: Path, outputs: Path) -> list[str]:
-        """Its command line, on what lies below `root`."""
+        """Its command line, with the files below `root`."""
         step = find_step(self.step)
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
         words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
@@ -131,7 +131,7 @@ KEEPS_WORK = (
 
 
 def beir(folder: Path) -> Path:
-    """300 passages, of which each split has some queries."""
+    """300 passages; each split has some queries about them."""
     chance = random.Random(0)
     (folder / "qrels").mkdir(parents=True)
     texts = [" ".join(chance.choices(WORDS, k=14)) for _ in range(300)]

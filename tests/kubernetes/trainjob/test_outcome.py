@@ -125,7 +125,7 @@ def test_a_pod_that_is_left_says_how_it_ended_and_its_lines_why() -> None:
 
 
 def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
-    """What was seen of a node stays when its pod is gone, until it has another."""
+    """Observations of a node stay after its pod is deleted, until it has a new one."""
     seen: dict[str, NodeEnd] = {}
     note_ends(seen, [pod(0, 1), pod(1, 143, second=4, **DISRUPTED)])
     note_ends(seen, [pod(0, 1)])

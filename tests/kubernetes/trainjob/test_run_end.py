@@ -18,7 +18,7 @@ GRACE_SECONDS = 30
 
 
 def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
-    """The pod has to end while its job runs; `workflow` is what is then said of its run."""
+    """The pod must stop while its job runs; `workflow` is then the record of its run."""
 
     def end() -> None:
         if fake.workflow is not None:

@@ -270,7 +270,7 @@ def test_gradient_caching_without_parts_is_refused() -> None:
 
 
 def test_a_hand_computed_step(tiny_model: Path) -> None:
-    """Towers whose vectors are all the same: the loss is that of the sampling probabilities alone."""
+    """If all vectors are the same, the loss depends only on the sampling probabilities."""
     loss, towers, _ = open_loss(tiny_model, {"projection": 3, "pairs": 2}, **CACHED)
     assert towers.passage_tower.projection is not None  # type: ignore[union-attr]
     for values in towers.passage_tower.projection.parameters():  # type: ignore[union-attr]

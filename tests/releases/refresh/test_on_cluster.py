@@ -113,7 +113,7 @@ def test_a_corpus_that_did_not_pass_is_not_compared(
 def test_a_secret_that_is_missing_is_named(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The release's data lie in a bucket, and the pod has no credentials for it."""
+    """The release's data are in a bucket, and the pod has no credentials for it."""
     pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

@@ -93,7 +93,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    """The starting model as it is, released with its index."""
+    """The unchanged starting model, released with its index."""
     yield from make(tmp_path_factory.mktemp("light"), LIGHT)
 
 

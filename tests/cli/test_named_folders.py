@@ -152,7 +152,7 @@ def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_task_is_reported_the_runs_of_its_stage_in_their_order() -> None:
-    """They stand in the stage's command, which is in the key of the run cache."""
+    """They are in the stage's command, which is part of the key of the run cache."""
     use = dataclasses.replace(
         find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}
     )

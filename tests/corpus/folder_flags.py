@@ -124,7 +124,7 @@ def write_artifact(path: Path) -> None:
 
 
 def make_tree(data: bytes) -> None:
-    """Makes the tree in the current folder; an entry that there can be none is left out."""
+    """Makes the tree in the current folder and leaves out impossible entries."""
     Path("others/folder").mkdir(parents=True)
     for path in (Path("others/file"), Path("others/folder/notes.txt"), Path("others/folder/manifest.json")):
         path.write_bytes(MINE)

@@ -62,7 +62,7 @@ def check_pairs(model: CrossEncoder) -> None:
 
 
 def check_finite(model: nn.Module, made: Tensor) -> None:
-    """All weights are finite, and what was made of texts too, where no weight is so large that sums overflow."""
+    """All weights are finite, and so are the results for texts, unless a weight is so large that sums overflow."""
     for name, value in model.state_dict().items():
         assert value.isfinite().all(), name
     if all(value.abs().max() < LARGE for value in model.state_dict().values()):

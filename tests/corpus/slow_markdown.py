@@ -274,6 +274,6 @@ def _after_comment(lines: list[str], at: int) -> int:
 
 
 def _unclosed(text: str) -> str:
-    """The words of a heading without the # that close it, which stand behind a space."""
+    """The words of a heading without the closing #, which follow a space."""
     bare = text.rstrip().rstrip("#")
     return bare.rstrip() if not bare or bare.endswith(" ") else text.rstrip()

@@ -163,7 +163,7 @@ def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes
     SIZES,
 )
 def test_row_groups(rows: list[tuple[str, str | None, str]], group: int, part_bytes: int) -> None:
-    """Articles here are passages' own, others', and both."""
+    """Articles here are the passage itself, another, or both."""
     with tempfile.TemporaryDirectory() as folder:
         ids, texts, articles = (list(column) for column in zip(*rows)) if rows else ([], [], [])
         columns = {"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}

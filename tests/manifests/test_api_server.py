@@ -51,7 +51,7 @@ def is_pipeline(resource: Resource) -> bool:
 
 
 def ask(resources: Sequence[Resource], apply: Apply) -> set[str]:
-    """Hands every resource over, pipelines first and for good, all others in a dry run; returns the kinds it lacks."""
+    """Submits every resource, first the pipelines for real, all others in a dry run; returns the missing kinds."""
     absent = set()
     for resource in sorted(resources, key=is_pipeline, reverse=True):
         asked = apply(resource, not is_pipeline(resource))

@@ -58,7 +58,7 @@ def test_the_queue_hands_out_what_placements_ask_for() -> None:
 
 
 def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path) -> None:
-    """They stand in the page as YAML, for an overlay of one's own."""
+    """The page shows them as YAML, for a custom overlay."""
     example = yaml.safe_load(SECTION.split("```yaml")[1].split("```")[0])
     resources = with_component(tmp_path, "gpu", **example)
     for resource in resources:

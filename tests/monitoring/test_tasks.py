@@ -215,7 +215,7 @@ def test_the_end_of_a_run_is_one_group_a_pipeline(
 def test_a_run_whose_end_kubeflow_leaves_open_is_neither_a_success_nor_a_failure(
     state: str, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """The group is replaced, so that an alert for the run before does not stand for this one."""
+    """The group is replaced, so an alert for the previous run does not apply to this one."""
     assert end(tmp_path, state) is None
     assert json.loads((tmp_path / "metrics").read_text()) == {}
     page = (tmp_path / "summary").read_text()

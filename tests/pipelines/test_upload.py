@@ -96,7 +96,7 @@ def test_a_refusal_is_reported() -> None:
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:
-    """By kfp's own signatures, since the stand-in above takes whatever it is given."""
+    """With kfp's own signatures, because the fake client above accepts anything."""
     from kfp import Client
 
     for name in ("list_pipelines", "upload_pipeline", "upload_pipeline_version", "list_pipeline_versions"):

@@ -26,7 +26,7 @@ RATES = [(0.3, 0.5), (0.15, 0.45)]
 
 @dataclass(frozen=True)
 class Stated:
-    """What a paper says of a row: how positions are drawn and what stands there, for the encoder and the decoder."""
+    """What a paper says about a row: how positions are drawn and what replaces them, for encoder and decoder."""
 
     encoder: tuple[str, str]
     decoder: tuple[str, str] | None = None

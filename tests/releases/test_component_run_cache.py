@@ -342,7 +342,7 @@ def test_a_pod_that_is_reported_wrongly_works_without(
 
 @dataclasses.dataclass
 class _Fixed:
-    """Sets variables, but for some that stay unchanged here."""
+    """Sets variables, except some that stay unchanged here."""
 
     patch: pytest.MonkeyPatch
     variables: dict[str, str]

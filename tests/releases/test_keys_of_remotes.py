@@ -82,7 +82,7 @@ def account_of_gcs() -> str:
 def test_a_pod_reaches_gcs_with_the_key_of_its_secret(
     google_key: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the secret is absent nothing is complained of, and Google's other ways are left, as the pod's identity."""
+    """A missing secret is not an error, and Google's other ways remain, such as the pod's identity."""
     pytest.importorskip("gcsfs", reason="the extra `gcs` is not installed")
     monkeypatch.setenv("NO_GCE_CHECK", "true")  # this machine is none of Google's
     place = tmp_path / "stillhouse-gcs"

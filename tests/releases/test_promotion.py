@@ -180,7 +180,7 @@ def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("git_alone")
 def test_two_that_push_at_the_same_moment_do_not_both_win(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both stand before the push to git with the same next tags; whichever comes second gets none of its refs in."""
+    """Both are about to push the same next tags to git; the second one gets none of its refs in."""
     release(place / "work")
     before = len(refs(place))
     barrier, push = threading.Barrier(2), Git.push

@@ -75,7 +75,7 @@ def test_steps_reach_git_as_the_watcher_does() -> None:
 def test_the_command_goes_before_the_user_s_own_whose_other_settings_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As git does it: asked of git itself, and of dulwich."""
+    """As git does it: checked with git itself and with dulwich."""
     from dulwich.config import StackedConfig
 
     (tmp_path / ".gitconfig").write_text('[core]\n\tsshCommand = false\n[user]\n\tname = "A. Person"\n')

@@ -36,7 +36,7 @@ KINDS = {"swap": 12, "back": 4, "damaged": 2, "half": 2}
 
 
 class Chaos:
-    """One service over `work/in-use`, a link that leads to copies of `releases`, and what was seen of it."""
+    """One service over `work/in-use`, a link to copies of `releases`, and the observations."""
 
     def __init__(
         self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0

@@ -53,7 +53,7 @@ def test_a_text_alone_and_among_others_has_one_vector(plain: PlainBert, dtype: t
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9999)])
 def test_vectors_are_those_of_the_plain_model(plain: PlainBert, dtype: torch.dtype, least: float) -> None:
-    """In fp32 but for rounding; in bf16 within what eight bits of a number leave, and not the same."""
+    """In fp32 equal up to rounding; in bf16 within the precision of eight bits, but not equal."""
     ids = some_ids()
     plain.tokens = GivenTokens(ids)
     expected_QD = plain.vectors([""] * len(ids))

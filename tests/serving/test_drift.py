@@ -26,7 +26,7 @@ def questions(random: np.random.Generator, count: int, topics: Sequence[int]) ->
 
 
 def test_false_alarms_are_as_seldom_as_the_p_value_says() -> None:
-    """150 samples of one population: a right test calls at most 5 % of them different at 0.05, but for chance."""
+    """150 samples of one population: up to chance, a correct test finds at most 5 % of them different at 0.05."""
     random = np.random.default_rng(1)
     queries = scores = 0
     for seed in range(150):

@@ -151,7 +151,7 @@ def test_a_model_of_another_kind_is_computed_as_before(two_releases: list[Path],
 
 
 def test_ndcg_is_that_of_the_formula() -> None:
-    """Worked out by hand: the relevant passages stand at ranks 1 and 3, of three; and nowhere."""
+    """Worked out by hand: the relevant passages have ranks 1 and 3 of three, or are missing."""
     import pandas as pd
 
     qrels = pd.DataFrame({"query_id": ["a", "a", "a", "b"], "passage_id": [4, 7, 9, 4], "relevance": [1, 1, 1, 1]})

@@ -35,7 +35,7 @@ QUESTIONS = ("where does the red bird one sing", "which tree grows", "two green 
 
 @dataclasses.dataclass
 class Place:
-    """Where a run writes: `install(0)` and `install(1)` put one of two versions there, as a run again does."""
+    """Where a run writes: `install(0)` and `install(1)` put one of two versions there, as a repeated run does."""
 
     folder: Path
     versions: list[Path]

@@ -21,7 +21,7 @@ Open = Callable[..., Search]
 
 
 def tried(search: Search) -> list[dict[str, object]]:
-    """The settings of all trials that came to an end or were given up, in their order."""
+    """The settings of all trials that finished or were stopped early, in order."""
     return [trial.user_attrs["settings"] for trial in search.study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
 
 

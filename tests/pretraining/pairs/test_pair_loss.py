@@ -65,7 +65,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 
 
 class GivenPairs:
-    """Stands where a `PairMaker` is: its pairs are those of `rows`, whatever the random numbers."""
+    """Takes the place of a `PairMaker`: its pairs are those of `rows`, for any random numbers."""
 
     def draw(self, rows_B: np.ndarray, rng: np.random.Generator) -> PairBatch:
         random = np.random.default_rng(0)

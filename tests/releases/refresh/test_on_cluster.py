@@ -187,7 +187,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the run or while it went on; the task's clone has it already."""
+    """Before the run or during it; the task's clone already has it."""
 
     def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
         made = replace(candidate(git.folder, 4, "two"), base=base)

@@ -1,10 +1,10 @@
-"""Counts n-grams of up to four tokens over real and sampled text, beside well-known counters, and writes the page.
+"""Counts n-grams of up to four tokens in real and sampled text, compares well-known counters, and writes counting.md.
 
     python benchmarks/counting.py --folder build/counting [--data ../shared/data]
 
-Tokens of `wiki-intro` are cut once, kept in the folder, and a trigram sampler is fitted to them for the larger sizes.
-Every measurement is a process of its own: wall time of the counting, processor time and peak memory of the process,
-which is the whole tree, as threads do the work.
+Passages of `wiki-intro` are tokenized once and kept in the folder. A trigram sampler fitted to them gives the larger
+sizes. Every measurement runs in a process of its own, which works with threads. It reports the wall time of the
+counting, and the processor time and peak memory of the process.
 """
 
 from __future__ import annotations
@@ -235,11 +235,11 @@ def by_length(grams: Any) -> list[int]:
 
 PAGE = """# Counting n-grams
 
-Exact counts of all n-grams of up to four tokens, never across a passage border, and what the step
-`importance` makes of them: files of the counts, and the average mutual information (AMI) of every token.
-The tokens are those of `wiki-intro` (title and text, not cut) by the tokenizer of all-MiniLM-L6-v2, and
-tokens drawn from a trigram model fitted to them (`token_sampler.py`, seeds {seeds}), so that larger sizes
-are no repetition.
+This page measures exact counts of all n-grams of up to four tokens, which never cross a passage border.
+It also measures what the step `importance` makes of them: files of the counts, and the average mutual
+information (AMI) of every token. The tokens are those of `wiki-intro` (title and text, not cut) from the
+tokenizer of all-MiniLM-L6-v2. For larger sizes, tokens are drawn from a trigram model fitted to them
+(`token_sampler.py`, seeds {seeds}), so they do not repeat the text.
 
 Target: 100 million tokens in {minutes} minutes and {target_gib} GiB on 2 cores.
 Counting took {seconds:.0f} s and {gib:.1f} GiB: {verdict}.
@@ -254,16 +254,16 @@ Distinct n-grams:
 |---|---|---|---|---|
 {distinct}
 
-Beside well-known counters, on the first {part:.1f} million tokens of `wiki-intro`. Theirs count passages that
-lie in memory as Python lists, ours reads from the disk and writes to it:
+The next table compares well-known counters on the first {part:.1f} million tokens of `wiki-intro`. They count
+passages that are in memory as Python lists; ours reads from disk and writes to disk:
 
 | counter | n | seconds | peak GiB | ours: seconds | peak GiB | times faster | same number of n-grams |
 |---|---|---|---|---|---|---|---|
 {peers}
 
-Wall time without the start of Python and the loading of libraries and lists; peak memory of the whole process,
-pages of mapped files included. "Load before" is the machine's load average when a measurement began: above 0,
-other work shared the cores.
+Times are wall time without starting Python and loading libraries and lists. Peak memory is that of the whole
+process, including pages of mapped files. "Load before" is the machine's load average when a measurement began:
+above 0, other work shared the cores.
 
 `python benchmarks/counting.py --folder build/counting --memory-mib {memory}` on {machine}.
 """

@@ -1,9 +1,9 @@
-"""Encoding passages, beside sentence-transformers with the same model, texts, lengths, threads and precision.
+"""Compares encoding of passages with sentence-transformers: same model, texts, lengths, threads and precision.
 
     python benchmarks/encoding.py [--data ../shared/data] [--passages 2000] [--threads 1]
 
 Both take turns in one process, each in every precision. Ours computes digests of the texts, tokenizes, encodes and
-writes the vectors to the disk, as `stillhouse index` does; sentence-transformers' `encode` gives an array in memory.
+writes the vectors to disk, as `stillhouse index` does; sentence-transformers' `encode` returns an array in memory.
 Peak memory is that of a process that loads the model and encodes once.
 """
 
@@ -140,9 +140,10 @@ def compare(folder: Path, texts: list[str], arguments: argparse.Namespace) -> li
     padding |= {batch: padding_of_theirs(folder / POOLINGS[0], texts, batch) for batch in PEER_BATCHES}
     about = (
         f"{len(texts)} passages of squad-passages at their natural lengths, cut to {LENGTH} tokens; model "
-        f"`{arguments.model}`; threads: {arguments.threads}; batches of {arguments.batch_tokens} padded tokens here, "
-        f"of as many texts as named there. The median of {arguments.rounds} rounds in turns; the ratio is to the "
-        "faster batch of sentence-transformers with the same pooling in the same precision."
+        f"`{arguments.model}`; threads: {arguments.threads}. Our batches have {arguments.batch_tokens} padded tokens; "
+        "for sentence-transformers the table gives the number of texts in a batch. Figures are medians of "
+        f"{arguments.rounds} rounds, in which the systems take turns. *Ratio* compares with the faster batch size of "
+        "sentence-transformers at the same pooling and precision."
     )
     command = f"Command: `python benchmarks/encoding.py --passages {len(texts)} --threads {arguments.threads}`."
     lines = ["# Encoding, beside sentence-transformers", "", command, ""]

@@ -4,8 +4,8 @@
     python benchmarks/engines.py --folder build/engines --ray build/ray --spark build/spark [--sizes 200000 1000000]
 
 Both engines call the same functions of the project in their processes; Spark's adapter is in this file. The source has
-the form of MS MARCO: passages of random words without queries. Every measurement is a process of its own, which is
-looked at with its children five times a second. Each corpus is compared with that of one process, byte for byte.
+MS MARCO's format: passages of random words without queries. Every measurement runs in a process of its own; it and its
+children are sampled five times a second. Each corpus is compared byte for byte with the corpus of one process.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def tokenize(engine: Any, folder: Path, place: Path, target: Path, corpus_class:
 
 def render(rows: dict[str, dict[str, float]], arguments: argparse.Namespace) -> list[str]:
     sizes = " ".join(map(str, arguments.sizes))
-    lines = ["# An engine for corpora beyond a machine", ""]
+    lines = ["# An engine for corpora too large for one machine", ""]
     lines += [
         f"Command: `{COMMAND} --sizes {sizes}`.",
         "",
@@ -213,7 +213,8 @@ def render(rows: dict[str, dict[str, float]], arguments: argparse.Namespace) -> 
     ]
     for name, folder in (("Ray 2.60.0", arguments.ray), ("Spark 4.3.0", arguments.spark)):
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
-        lines.append(f"- {name} takes {size:,.0f} MiB in the image" + (", and a Java" if "Spark" in name else "") + ".")
+        java = ", and needs Java" if "Spark" in name else ""
+        lines.append(f"- {name} takes {size:,.0f} MiB in the image{java}.")
     lines += [
         "",
         f"| {' | '.join(COLUMNS.split()).replace(',', ' ')} |",

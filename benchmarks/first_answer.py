@@ -2,10 +2,10 @@
 
     python benchmarks/first_answer.py --folder build/first_answer [--passages 100000] [--rounds 5]
 
-The built-in sample, alone and with BM25, and as many passages of random words whose vectors are random. Every start is
-a process of its own.
-`nothing known` reads every file to check it, as the first start after a run does; `checked before` is every later one;
-`--verify` reads every file again. Processor time is that of all threads; other work on the machine shows less in it.
+The corpora are the built-in sample, alone and with BM25, and the given number of passages of random words with random
+vectors. Every start is a process of its own. `nothing known` reads every file to check it, as the first start after a
+run does; `checked before` is every later start; `--verify` reads every file again. Processor time covers all threads,
+and other work on the machine affects it less.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def report(arguments: argparse.Namespace, places: dict[str, Path], retriever: Pa
     command = "python benchmarks/first_answer.py --folder build/first_answer"
     lines = ["# The first answer", "", f"Command: `{command} --passages {arguments.passages}`.", ""]
     lines += [machine("torch", "faiss-cpu", "pyarrow"), ""]
-    load = f"load {os.getloadavg()[0]:.1f} before"
-    lines += [f"The median of {arguments.rounds} starts, {load}. The question is “{QUESTION}”.", ""]
+    load = f"load before: {os.getloadavg()[0]:.1f}"
+    lines += [f"Figures are medians of {arguments.rounds} starts ({load}). The question is “{QUESTION}”.", ""]
     lines += ["| corpus | start | seconds | processor, s |", "|---|---|---|---|"]
     rows: list[tuple[str, str, Callable[[], tuple[float, float]]]] = []
     for name, folder in places.items():

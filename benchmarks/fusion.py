@@ -2,9 +2,9 @@
 
     python benchmarks/fusion.py --folder build/fusion [--data ../shared/data]
 
-Of each corpus some 2,000 passages are searched by BM25, by all-MiniLM-L6-v2, and by both in several ways. Each of the
-two brings 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions, or on
-sentences of the corpus, each with its own passage, as a corpus without labels has them.
+BM25, all-MiniLM-L6-v2, and both together in several ways search about 2,000 passages of each corpus. Each of the two
+contributes 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions or, as for
+a corpus without labels, on sentences of the corpus, each with its own passage.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def lines_of(found: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> list[str
     lines = ["# BM25 and a retriever together, without labels", ""]
     lines += ["Command: `python benchmarks/fusion.py --folder build/fusion`.", "", machine("torch", "transformers"), ""]
     counts = ", ".join(f"{len(ways[START])} of {title}" for title, ways in found.items())
-    lines += [f"RR@10 of test questions: {counts}. In brackets: the difference to the retriever alone with its 95 %"]
+    lines += [f"RR@10 on test questions: {counts}. In brackets: the difference from the retriever alone, with its 95 %"]
     lines += ["bootstrap interval over questions.", ""]
     lines += [f"| ranking | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     for way in next(iter(found.values())):

@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_encoding.py [--passages 200000] [--words 22] [--batch-tokens 16384 65536 262144]
 
-Weights are random, passages are random words and of natural lengths; all is done that `stillhouse encode` does, from
-texts to vectors on the disk. `--layers 1 --width 96 --passages 500` tries the script where there is no GPU.
+Weights are random, and passages are random words with natural lengths. The script does everything that `stillhouse
+encode` does, from texts to vectors on disk. `--layers 1 --width 96 --passages 500` tries it without a GPU.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield ""
     about, numbers = f"{arguments.layers} layers of width {arguments.width}", str(precision).removeprefix("torch.")
     yield f"{len(texts):,} passages of {tokens.mean():.0f} tokens on average, cut at {LENGTH}, in"
-    yield f"{numbers}; an encoder of {about} with random weights, [CLS] pooling. From texts"
-    yield "to vectors on the disk. *Share*: of the fastest product of matrices measured here in that precision"
-    yield f"({peak / 1e12:.1f} TFLOP/s), as if the last layer were computed whole. *Making*: the share of the time in"
-    yield "which the other thread made batches, which is more than what is waited for. The target is"
-    yield f"{TARGET:,} passages a second of 70 tokens."
+    yield f"{numbers}. The encoder has {about} with random weights and [CLS] pooling. The time covers everything from"
+    yield "texts to vectors on disk. *Share* compares with the fastest matrix product measured here in that precision"
+    yield f"({peak / 1e12:.1f} TFLOP/s), as if the last layer were computed whole. *Making* is the share of the time in"
+    yield "which the other thread makes batches; the wait for them is shorter. The target is"
+    yield f"{TARGET:,} passages of 70 tokens a second."
     yield ""
     yield "| padded tokens a batch | passages/s | tokens/s | share | making |"
     yield "|---|---|---|---|---|"

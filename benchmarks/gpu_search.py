@@ -1,9 +1,9 @@
-"""Exact search of vectors that lie in a GPU's memory, by PyTorch beside faiss-gpu; writes gpu_search.md.
+"""Exact search of vectors in a GPU's memory, by PyTorch and by faiss-gpu; writes gpu_search.md.
 
     python benchmarks/gpu_search.py [--passages 8800000] [--width 768] [--queries 7000] [--depth 1000]
 
-Vectors are random, of length 1, made on the device. Both compute in fp32. Of some queries the scores are computed again
-in float64: what was found must be what is best. `--device cpu` tries the script where there is no GPU.
+Vectors are random, of length 1, and made on the device. Both compute in fp32. For some queries the scores are computed
+again in float64 to check that the best passages were found. `--device cpu` tries the script without a GPU.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
     yield machine("torch", "numpy")
     yield ""
     yield f"{arguments.queries:,} queries over {arguments.passages:,} vectors of width {arguments.width}, the best"
-    yield f"{arguments.depth:,} of each, all in fp32, which no rescoring follows. Seconds: the median of"
-    yield f"{arguments.rounds} searches, and the least and greatest. *Share*: of the fastest product of fp32 matrices"
-    yield f"measured here ({peak / 1e12:.1f} TFLOP/s), the arithmetic of the products alone. The target is {TARGET:g} s"
-    yield "at the default sizes."
+    yield f"{arguments.depth:,} of each, all in fp32 without rescoring. Seconds are the median of"
+    yield f"{arguments.rounds} searches, with the lowest and highest. *Share* compares the arithmetic of the products"
+    yield f"alone with the fastest product of fp32 matrices measured here ({peak / 1e12:.1f} TFLOP/s). The target is"
+    yield f"{TARGET:g} s at the default sizes."
     yield ""
     yield "| search | seconds | share |"
     yield "|---|---|---|"
@@ -119,7 +119,7 @@ def by_faiss(queries_QD: Tensor, vectors_ND: Tensor, depth: int) -> np.ndarray:
 
 
 def check(rows_QK: np.ndarray, queries_QD: Tensor, vectors_ND: Tensor) -> None:
-    """That some queries' passages are the best by products in float64, but for fp32's rounding."""
+    """Checks that some queries' passages are the best by products in float64, up to fp32's rounding."""
     some = queries_QD[:CHECKED].double()
     scores = torch.cat([some @ part.double().T for part in vectors_ND.split(AT_ONCE)], dim=1)
     best = scores.topk(rows_QK.shape[1], dim=1).values

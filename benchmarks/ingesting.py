@@ -2,9 +2,9 @@
 
     python benchmarks/ingesting.py --folder build/ingesting [--sizes 250000 1000000] [--steps ingest validate]
 
-The source has the form of MS MARCO: short passages of random words, and a query with one relevant passage for every
-twentieth. Every measurement is a process of its own. What a step takes a passage is the difference of its peaks at the
-two sizes; what stays is its libraries.
+The source has MS MARCO's format: short passages of random words, and for every twentieth a query with one relevant
+passage. Every measurement runs in a process of its own. The memory of a step per passage is the difference between its
+peaks at the two sizes; the rest is its libraries.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def render(rows: dict[tuple[str, int], dict[str, float]], sizes: list[int], step
     lines += [f"Command: `python benchmarks/ingesting.py --folder build/ingesting {asked}`.", ""]
     lines += [machine("numpy", "pandas", "pyarrow"), ""]
     about = (
-        f"Passages of {MEAN_WORDS} random words on average, in the form of MS MARCO, with a train query for every "
-        f"{PASSAGES_A_QUERY}th; `pairs` is `ingest` without those queries. The last column is the growth of the peak "
-        f"between both sizes; for `ingest` the target is {TARGET} bytes."
+        f"Passages have {MEAN_WORDS} random words on average, in MS MARCO's format, with a train query for every "
+        f"{PASSAGES_A_QUERY}th. `pairs` is `ingest` without those queries. The last column shows how much the peak "
+        f"grows between the two sizes; the target for `ingest` is {TARGET} bytes."
     )
     lines += [
         about,

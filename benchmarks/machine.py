@@ -1,4 +1,4 @@
-"""What a results page says of the machine and the versions that made its figures."""
+"""What a results page says about the machine and the versions that produced its figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processor() -> str:
 
 
 def peak_mib() -> float:
-    """The most memory that this process has had. `ru_maxrss` would begin at what its parent had."""
+    """The peak memory of this process. `ru_maxrss` would start from its parent's."""
     return memory_mib("VmHWM")
 
 

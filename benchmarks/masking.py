@@ -2,9 +2,9 @@
 
     python benchmarks/masking.py
 
-CDMAE Table 6 gives, at batch 128 and length 150, 0.4 ms for random masks, 11.6 for RetroMAE's, 1.1 for CDMAE's (they
-read as per passage), and 0.4 and 2.8 on the GPU for SimLM's. Here a batch has 128 passages of 150 tokens, of random
-ids; the generator's forward pass is left out (it is measured with the training steps).
+At batch 128 and length 150, CDMAE Table 6 gives 0.4 ms for random masks, 11.6 for RetroMAE's and 1.1 for CDMAE's
+(apparently per passage), and 0.4 and 2.8 on the GPU for SimLM's. Here a batch has 128 passages of 150 random token ids.
+The generator's forward pass is left out, because it is measured with the training steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPECIALS = SpecialTokens(cls=101, sep=102, pad=0, mask=103, all=(0, 100, 101, 10
 
 
 class NoGenerator:
-    """Stands where a generator would, and leaves the tokens unchanged."""
+    """Takes the place of a generator and leaves the tokens unchanged."""
 
     def replace(self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: Any) -> tuple[Any, None]:
         return [ids_BL for _ in masks], None
@@ -43,9 +43,9 @@ def main() -> int:
     rows = drawn(cache, BATCH)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
     about = (
-        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
-        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements "
-        "of encoder and decoder together; a generator's forward pass is left out."
+        f"Milliseconds for a batch of {BATCH} passages of {LENGTH} tokens, the median of {ROUNDS} batches. Reading the "
+        f"batch from the token cache takes another {reading:.2f} ms for every objective. The figures include the masks "
+        "and replacements of encoder and decoder, but not a generator's forward pass."
     )
     lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
     lines += [machine("numpy", "torch"), "", about, ""]
@@ -58,7 +58,7 @@ def main() -> int:
         lines.append(f"| `{objective.name}` | {' | '.join(cells)} |")
     for masks in (0, 256):
         whole = milliseconds(corruption("enhanced_decoding", "word", cache, rows, visibility_masks=masks), 5)
-        name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as the code of RetroMAE"
+        name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as in RetroMAE's code"
         lines += [""] if not masks else []
         lines.append(f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch.")
     print("\n".join(lines))

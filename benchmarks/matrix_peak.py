@@ -1,4 +1,4 @@
-"""The most that a machine's matrix products reach: what a training's arithmetic rate is held against."""
+"""The highest rate of a machine's matrix products, with which a training's arithmetic rate is compared."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Memory of the real steps by the size of the corpus, with a tiny model and the same queries; writes memory.md.
+"""Measures memory of the real steps by size of corpus, with a tiny model and the same queries; writes memory.md.
 
     python benchmarks/memory.py --folder build/memory [--sizes 100000 1000000 3000000]
 
 Each step runs in a process of its own on corpora of short passages of random words, which `encode` cuts at 16 tokens.
-Queries stay as many, so that what grows is what passages cost. *Own* memory is what is no file's: a memory-mapped file
-(texts, vectors, the index, negatives) is not in it, and the system takes its pages back when it needs them. A stopped
-run goes on with the first step that has no result.
+The number of queries stays the same, so the growth is the cost of passages. *Own* memory leaves out memory-mapped files
+(texts, vectors, the index, negatives), whose pages the system reclaims when it needs them. A stopped run continues with
+the first step that has no result.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def make_models(folder: Path) -> None:
 
 
 def write_source(folder: Path, passages: int) -> None:
-    """A source in the form of MS MARCO: queries are words of passages that lie evenly apart and answer them."""
+    """A source in MS MARCO's format: queries are words of evenly spaced passages, which answer them."""
     folder.mkdir(parents=True)
     count = sum(QUERIES.values())
     asked = set(np.linspace(0, passages - 1, count).astype(int).tolist())
@@ -165,7 +165,7 @@ def measure_step(step: str, folder: Path, size: int) -> Row:
 
 
 def check(step: str, size: int, facts: dict[str, Any]) -> None:
-    """That the step did what is measured."""
+    """Checks that the step did what is measured."""
     if step in ("ingest", "encode"):
         assert facts["passages"] == size, facts
     if step == "score-pairs":
@@ -184,12 +184,12 @@ def render(results: Sequence[Row], sizes: Sequence[int]) -> list[str]:
         "",
         f"{machine('torch', 'transformers', 'numpy', 'pandas', 'pyarrow', 'faiss-cpu')} OMP_NUM_THREADS: {threads}.",
         "",
-        f"Passages of {MEAN_WORDS} random words on average; a model of one layer of width {WIDTH} with random weights",
-        f"and the sample model's tokenizer, texts cut at {LENGTH} tokens. {sum(QUERIES.values())} queries at every",
-        f"size, a passage each; {DEPTH} negatives mined for each train and dev query, {SCORED} scored; runs of 100",
-        "passages. Every step is the real one, in a process of its own. *Own* is what only the process can give back,",
-        "looked at 100 times a second, libraries and model included; *peak* holds the pages of mapped files too, which",
-        "the system takes back.",
+        f"Passages have {MEAN_WORDS} random words on average. The model has one layer of width {WIDTH} with random",
+        f"weights and the sample model's tokenizer; texts are cut at {LENGTH} tokens. Every size has",
+        f"{sum(QUERIES.values())} queries with one relevant passage each. {DEPTH} negatives are mined for each train",
+        f"and dev query, and {SCORED} are scored; runs have 100 passages. Every step is the real one, in a process of",
+        "its own. *Own* is memory that only the process can free, sampled 100 times a second, including libraries and",
+        "model. *Peak* also includes the pages of mapped files, which the system can reclaim.",
         "",
         "| step | passages | seconds | own MiB | peak MiB |",
         "|---|---|---|---|---|",

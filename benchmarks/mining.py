@@ -3,9 +3,9 @@
     python benchmarks/mining.py --folder build/mining [--data ../shared/data] [--depth 50] [--passages 0]
 
 Passages and queries are encoded once for each side, before the clock starts: here as an index folder and an array of
-query vectors, there in the function's own cache. Measured is the way from them to negatives on the disk: rows of an
-integer matrix here, a data set of texts (`n-tuple`) there. Every measurement is a process of its own, in which
-libraries, model and corpus are loaded before; the memory is the process's peak, and how far it rose from there.
+query vectors, there in the function's own cache. The measurement covers the way from them to negatives on disk: rows of
+an integer matrix here, a data set of texts (`n-tuple`) there. Every measurement runs in a process of its own, which
+loads libraries, model and corpus first. The memory is the process's peak, and how much mining raised it.
 """
 
 from __future__ import annotations
@@ -270,12 +270,13 @@ def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> 
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     about = (
         f"MedQuAD, {len(corpus.passages)} passages, {asked} train and dev queries, {arguments.depth} negatives each, "
-        f"all-MiniLM-L6-v2, vectors ready on both sides; OMP_NUM_THREADS: {threads}. Seconds of mining and writing, "
-        f"the median of {arguments.rounds}; *memory* is the process's peak and, behind the slash, how far mining "
-        "raised it. *Relative* margin: a negative scores at most 95 % of the lowest positive's score, searched "
-        f"{2 * arguments.depth} deep. *Queries* are those that come with negatives: the other library leaves out a "
-        "query that has fewer than asked for, here its row is padded. *Same* is the share of their negatives here "
-        "that are there too; it knows texts alone, so that equal questions are one query and equal passages one."
+        f"all-MiniLM-L6-v2, with vectors ready on both sides; OMP_NUM_THREADS: {threads}. *Seconds* cover mining and "
+        f"writing, the median of {arguments.rounds}. *Memory* is the process's peak and, after the slash, how much "
+        "mining raised it. *Relative* margin: a negative scores at most 95 % of the lowest positive's score, and the "
+        f"search is {2 * arguments.depth} deep. *Queries* is the share of queries that get negatives: the other "
+        "library leaves out a query with fewer than requested; here its row is padded. *Same* is the share of our "
+        "negatives for those queries that the other library also finds. It knows only texts, so equal questions are "
+        "one query and equal passages one passage."
     )
     lines += [about, ""]
     lines += ["| margin | | seconds | processor s | times as long | memory, MiB | written, MiB | queries | same |"]

@@ -2,10 +2,10 @@
 
     python benchmarks/negatives.py --folder build/negatives [--data ../shared/data] [--cell medquad-300-1 …]
 
-Each row of negatives.yaml trains retriever 1 of the recipe `labelled` on a cell of quality.py, with some settings of
-`ingest`, `mine` and `train-retriever` changed. It is measured on the test questions and on train questions of the same
-corpus that no row trains on, "others", by which rows are to be chosen. A measured row is kept in
-negatives.measured.json, so that the command goes on where it was.
+Each row of negatives.yaml trains retriever 1 of the recipe `labelled` on a cell of quality.py, with some changed
+settings of `ingest`, `mine` and `train-retriever`. It is measured on the test questions and on "others": train
+questions of the same corpus that no row trains on. Choose rows by "others". Measured rows are kept in
+negatives.measured.json, so a stopped run continues where it was.
 """
 
 from __future__ import annotations
@@ -139,11 +139,11 @@ def reciprocal_ranks(scores_QN: np.ndarray, right: list[list[int]]) -> np.ndarra
 
 def page_lines(found: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = ["# Which examples teach a retriever most", "", "`python benchmarks/negatives.py --folder build/negatives`"]
-    lines += ["", "RR@10 of retriever 1 among all passages. “Others” are train questions that no row trains on."]
+    lines += ["", "RR@10 of retriever 1, searching all passages. “Others” are train questions that no row trains on."]
     for cell, measured_rows in found.items():
         corpus, labels, seed = cell.rsplit("-", 2)
         lines += ["", f"## {SETS[corpus]}, labels: {labels}, seed {seed}", ""]
-        lines += ["| examples | others | test | seconds of the processor |", "|---|---|---|---|"]
+        lines += ["| examples | others | test | processor seconds |", "|---|---|---|---|"]
         for name in (START, *trials):
             if name in measured_rows:
                 row = measured_rows[name]

@@ -1,4 +1,4 @@
-"""A results page is what a script measured and, after it, what a person made of it in `<name>.notes.md`."""
+"""A results page has the figures that a script measured and then the notes that a person wrote in `<name>.notes.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stillhouse.filled_markdown import filled
 
 
 def write_page(page: Path, lines: Sequence[str]) -> None:
-    """Writes a page's lines, then the notes that lie beside it, if there are any."""
+    """Writes a page's lines and then the notes beside it, if there are any."""
     notes = page.with_suffix(".notes.md")
     written = ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
     page.write_text(filled("\n".join([*lines, *written]).rstrip() + "\n"), encoding="utf-8")

@@ -4,8 +4,8 @@
     python benchmarks/objectives.py compare medquad --folder build/objectives [--start minilm]
     python benchmarks/objectives.py page --folder build/objectives
 
-The starting encoder begins with random weights, so nothing contrastive is in it; `--start minilm` begins with
-all-MiniLM-L6-v2 instead, which is contrastively tuned. Every part goes on where it was stopped.
+The starting encoder begins with random weights, so it has seen no contrastive training. `--start minilm` begins with
+all-MiniLM-L6-v2 instead, which was trained contrastively. Every part continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -149,9 +149,9 @@ def start_table(folder: Path) -> list[str]:
     minutes = json.loads((folder / COST).read_text(encoding="utf-8"))["seconds"] / 60
     batch = settings()["start"]["pretraining"]["batch_size"]
     about = (
-        f"{facts['steps']:,} steps of {batch} passages of `wiki-intro` in {minutes:.0f} minutes, data included. It "
-        f"names {facts['masked_accuracy']:.1%} of masked held-out tokens; the most frequent token alone is "
-        f"{facts['unigram_accuracy']:.1%}."
+        f"{facts['steps']:,} steps of {batch} passages of `wiki-intro` in {minutes:.0f} minutes, including the "
+        f"data. The encoder predicts {facts['masked_accuracy']:.1%} of masked held-out tokens; always predicting the "
+        f"most frequent token gives {facts['unigram_accuracy']:.1%}."
     )
     lines = [about, "", "| step | held-out loss |", "|---|---|"]
     with (folder / "curves" / "curves.csv").open(encoding="utf-8", newline="") as file:

@@ -1,7 +1,7 @@
 """Measures work in a process of its own: seconds, memory, bytes written.
 
-Memory is measured twice: `peak` with the pages of mapped files, which the system takes back when it needs them, and
-`own`, what only this process can give back.
+Memory is measured twice: `peak` includes the pages of mapped files, which the system reclaims when it needs them, and
+`own` is memory that only this process can free.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOKED_EVERY = 0.01
 
 
 class OwnMemory:
-    """While it is open, the most memory in MiB that is not a file's."""
+    """While it is open, the peak of memory in MiB without mapped files."""
 
     def __init__(self) -> None:
         self.mib = 0.0
@@ -64,7 +64,7 @@ def measure(work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
 
 
 def written_bytes() -> int:
-    """What this process had written to disks so far, files without a name and files that are gone included."""
+    """What this process has written to disk so far, including unnamed and deleted files."""
     for line in Path("/proc/self/io").read_text(encoding="utf-8").splitlines():
         if line.startswith("write_bytes"):
             return int(line.split()[1])

@@ -1,9 +1,9 @@
-"""The memory of a training step of the pair tasks, by batch and by the texts encoded at once; writes pair_memory.md.
+"""Memory of a training step of the pair tasks, by batch size and by texts encoded at once; writes pair_memory.md.
 
     python benchmarks/pair_memory.py
 
-Each line is a step of the real loss in a process of its own: one batch, forward and backward. The model is small, a
-BERT of two layers of width 128 with random weights; queries have 24 tokens, passages some 60.
+Each line is a step of the real loss in a process of its own: one batch, forward and backward. The model is a small
+BERT of two layers of width 128 with random weights; queries have 24 tokens, passages about 60.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         "",
         machine("torch", "transformers"),
         "",
-        f"A BERT of two layers of width {WIDTH} with random weights, in fp32, no padding computed; queries of at most",
-        f"{QUERY} tokens, passages of 58 to {LENGTH}. One batch, forward and backward. Memory is what only the process",
-        "can give back, above what it had before the step; it includes the gradients.",
+        f"The model is a BERT of two layers of width {WIDTH} with random weights, in fp32, without padding. Queries",
+        f"have at most {QUERY} tokens, passages 58 to {LENGTH}. A step is one batch, forward and backward. Memory is",
+        "what the step adds to the memory that only the process can free; it includes the gradients.",
         "",
         "| pairs | `mini_batch_size` | `gradient_cache` | memory of the step | processor time |",
         "|---|---|---|---|---|",

@@ -1,11 +1,11 @@
-"""How fast each objective trains, beside what its arithmetic allows; writes pretraining_speed.md beside this script.
+"""How fast each objective trains, and how fast its arithmetic allows; writes pretraining_speed.md beside this script.
 
     python benchmarks/pretraining_speed.py             # 6 layers of width 384, 16 passages of 128 tokens: two CPU cores
     python benchmarks/pretraining_speed.py --gpu-size  # BERT-base, 64 passages of 512 tokens: BoW Table 4
 
-All objectives train one encoder, in turns: a turn is a run of the project's own training loop over a few steps, the
-first of which is not counted. In a round each objective has one turn, and its speed is divided by that of `mlm` in the
-same round, so that other load on the machine meets all alike; the page has the median over rounds.
+All objectives train one encoder in turns. A turn runs the project's own training loop for a few steps and does not
+count the first. In a round each objective has one turn, and its speed is divided by the speed of `mlm` in the same
+round, so other load on the machine affects all equally. The page shows the median over rounds.
 """
 
 from __future__ import annotations
@@ -264,19 +264,21 @@ def page(
     yield f"{machine('numpy', 'torch', 'transformers')} Precision: {precision}."
     yield from [
         "",
-        f"An encoder of {size.layers} layers × {size.width}, vocabulary {VOCABULARY:,}, {size.batch} passages of up to",
-        f"{size.length} tokens a step. Medians of {args.rounds} rounds, {args.steps - 1} counted steps in each.",
+        f"The encoder has {size.layers} layers × {size.width} and a vocabulary of {VOCABULARY:,}. A step has",
+        f"{size.batch} passages of up to {size.length} tokens. Figures are medians of {args.rounds} rounds, with",
+        f"{args.steps - 1} counted steps in each.",
         "",
-        "- *to mlm*: the change of speed, ± half the width of the middle half of the rounds.",
-        "- *arithmetic*: the counted operations of a step's matrix products, forward and backward, those of a",
-        "  generator included, as a multiple of those of `mlm`; *allowed*: the change of speed that follows from it;",
+        "- *to mlm*: the change in speed compared with `mlm`, ± half the interquartile range over the rounds.",
+        "- *arithmetic*: the operations of a step's matrix products, forward and backward, including those of a",
+        "  generator, as a multiple of those of `mlm`; *allowed*: the change in speed that follows from it;",
         "  *reached*: the measured speed as a share of the allowed one.",
-        "- *of the peak*: the arithmetic of a step over its whole time, data and optimiser included, as a share of",
-        f"  what a product of two large matrices reached here in that precision, {peak / 1e9:,.0f} · 10⁹ operations a",
-        "  second.",
-        "- *BoW*: the change of speed in its Table 4. That is BERT-base; what its arithmetic allows is beside it.",
-        "- *data*, *generator*, *optimiser*: shares of a step's time for the wait for the batch and its masks, for a",
-        "  generator's forward pass and sampling, and for clipping and AdamW, whose work is no matrix product.",
+        "- *of the peak*: the arithmetic of a step over its whole time, including data and optimiser, as a share of",
+        f"  the rate that a product of two large matrices reaches here in that precision, {peak / 1e9:,.0f} · 10⁹",
+        "  operations a second.",
+        "- *BoW*: the change in speed in BoW Table 4. That table uses BERT-base; the next column shows what its",
+        "  arithmetic allows.",
+        "- *data*, *generator*, *optimiser*: the shares of a step's time for waiting for the batch and its masks, for",
+        "  a generator's forward pass and sampling, and for clipping and AdamW, which use no matrix products.",
         f"- `{PAIRS}`: passages are pairs, each a passage and a sentence of up to {SENTENCE} tokens; there is no",
         "  language-model head.",
         "",

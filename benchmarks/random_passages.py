@@ -1,4 +1,4 @@
-"""A token cache of random tokens, where only the shape of passages matters and not what they say."""
+"""A token cache of random tokens, for measurements that depend on the shape of passages and not on their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side of this project in `sentence_transformers_recipe.py`: its steps, one after the other."""
+"""This project's side of `sentence_transformers_recipe.py`: its steps, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side of sentence-transformers in `sentence_transformers_recipe.py`: its own miner, trainers and losses."""
+"""sentence-transformers' side of `sentence_transformers_recipe.py`: its own miner, trainers and losses."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Why `sentence_transformers_recipe.py` finds one side ahead: this side's trainer, with the other side's choices.
+"""Why does `sentence_transformers_recipe.py` find one side ahead? Uses this trainer with the other side's choices.
 
     python benchmarks/recipe_reason.py squad-passages --folder build/recipe/squad-passages [--data ../shared/data]
 
-It takes the settings of `sentence_transformers_recipe.py`, and its folder: what is made there is not made again.
-`stillhouse, mined` differs from `sentence-transformers, mined` in four choices: it begins with BM25's negatives and
-mines by what that gave, its negatives need no distance to the positive, it draws them from the thirty best and not
-from the three best, and its loss is SimLM's, which also keeps a positive apart from the negatives (`contrastive:
-simlm`). Here the starting model mines with a relative margin of 0.05 and one schedule of all steps follows, with either
-loss and either depth: what is left of the difference under the other side's choices would be the trainer's own.
+It takes the settings of `sentence_transformers_recipe.py` and its folder, and reuses the results that are there.
+`stillhouse, mined` differs from `sentence-transformers, mined` in four choices. It starts with BM25's negatives and
+mines with the resulting retriever. Its negatives need no margin to the positive. It draws them from the thirty best
+instead of the three best. Its loss is SimLM's, which also pushes a positive away from the negatives (`contrastive:
+simlm`). Here the starting model mines with a relative margin of 0.05, and one schedule of all steps follows, with
+either loss and either depth. The difference that remains with the other side's choices would come from the trainer.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def table(corpus: Corpus, runs: dict[str, Path]) -> list[str]:
     [dev], [test] = (measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
     first = str(measures[0])
     lines = [
-        f"| system | dev {first} | {first} | difference to {THEIRS} | p, randomisation |",
+        f"| system | dev {first} | {first} | difference from {THEIRS} | p, randomisation |",
         "|---|---|---|---|---|",
     ]
     for name in runs:

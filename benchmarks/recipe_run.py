@@ -1,4 +1,4 @@
-"""The parts of a run of `sentence_transformers_recipe.py`: each made once, in a folder of its own, and timed."""
+"""The parts of a run of `sentence_transformers_recipe.py`: each runs once, in a folder of its own, and is timed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""BM25 and dense retrieval on ReQA-SQuAD, beside Chang et al. (2020) Table 3; writes reqa.md beside this script.
+"""Compares BM25 and dense retrieval on ReQA-SQuAD with Chang et al. (2020) Table 3; writes reqa.md beside this script.
 
     python benchmarks/reqa.py --folder build/reqa [--data ../shared/data] [--fine-tune 1/99]
 
-A candidate is a sentence with its passage, and both have to be right. The folder keeps every row that was measured:
-the same command takes up a run that was stopped, another one adds to it, and --page-only writes the page again.
+A candidate is a sentence with its passage, and both have to be right. The folder keeps every measured row: the same
+command continues a stopped run, another command adds rows, and --page-only writes the page again.
 
 Shapes: Q queries, K depth, C cutoffs, N candidates, D width.
 """
@@ -113,7 +113,7 @@ def defaults(texts: Sequence[str]) -> BM25:
 
 
 def white_space(texts: Sequence[str]) -> PlainBM25:
-    """Tokens are what stands between white space, with its case and its punctuation."""
+    """Tokens are split at white space and keep case and punctuation."""
     return PlainBM25(texts, partial(words, stopwords=None, lower=False, token_pattern=r"\S+"))
 
 
@@ -194,7 +194,7 @@ def size_rows(task: Task, rows: Rows) -> None:
 
 
 def dense_rows(task: Task, rows: Rows) -> None:
-    """The model unchanged, for every split, without distractors and with some."""
+    """The unchanged model, for every split, with and without distractors."""
     names = {n: {split: f"dense {split}: zero-shot + {n}" for split in SPLITS} for n in (0, DENSE_DISTRACTORS)}
     if all(name in rows.rows for of in names.values() for name in of.values()):
         return

@@ -1,4 +1,4 @@
-"""The results page of ReQA-SQuAD, from the rows that `reqa.py` measured."""
+"""The results page of ReQA-SQuAD, from the rows of `reqa.py`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
     of = {group: [row for row in rows.values() if row["group"] == group] for group in ("bm25", "size", "dense")}
     counts = ", ".join(f"{number:,} ({split})" for split, number in about["queries"].items())
     said = (
-        f"{about['candidates']:,} candidates of {about['articles']} articles, {about['words']:.0f} words each (the "
-        f"sentence, then its passage, which holds it once more); test queries {counts}, of {about['query_words']:.1f} "
-        f"words. Chang et al. have {PAPER_SIZE:,} candidates, of the whole of SQuAD. A right answer is the right "
-        "sentence of the right passage. Recall is in percent, with 95 % bootstrap intervals over queries; ties count "
-        "as expected over all their orders."
+        f"There are {about['candidates']:,} candidates from {about['articles']} articles. A candidate has "
+        f"{about['words']:.0f} words: the sentence and then its passage, which contains it again. Test queries: "
+        f"{counts}, with {about['query_words']:.1f} words on average. Chang et al. have {PAPER_SIZE:,} candidates, "
+        "from all of SQuAD. An answer is right if it is the right sentence of the right passage. Recall is in percent, "
+        "with 95 % bootstrap intervals over queries; a tie counts as the average over all its orders."
     )
     lines = [
         "# ReQA-SQuAD: a sentence and its passage, beside Chang et al. (2020) Table 3",
         "",
-        "Command: `python benchmarks/reqa.py --folder build/reqa`; fine-tuned rows are added by `--fine-tune 1/99`.",
+        "Command: `python benchmarks/reqa.py --folder build/reqa`; `--fine-tune 1/99` adds fine-tuned rows.",
         "",
         about["machine"],
         "",
@@ -59,9 +59,9 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
     lines.append(cells(["Chang et al. (2020) Table 3", *percent(PAPER["1/99"]["BM25"], 2)]))
     lines += ["", "## The number of candidates (1/99)", ""]
     asked = max((row["queries"] for row in of["size"]), default=0)
-    lines += [f"The same {asked:,} queries, a seeded sample, at every size: among the candidates of a quarter of the"]
-    lines += ["articles (the queries' own and others), of a half, of all, and of all with sentences of `wiki-intro` as"]
-    lines += ["distractors.", "", *head("BM25", "candidates", "of them distractors")]
+    lines += [f"Every size has the same {asked:,} queries, a seeded sample. The candidates come from a quarter of the"]
+    lines += ["articles (those of the queries and others), from half of them, from all, and from all with sentences of"]
+    lines += ["`wiki-intro` as distractors.", "", *head("BM25", "candidates", "of them distractors")]
     for row in of["size"]:
         lines.append(line([row["variant"], f"{row['candidates']:,}", f"{row['distractors']:,}"], row))
     for variant in dict.fromkeys(row["variant"] for row in of["size"]):
@@ -72,9 +72,9 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
     lines.append(cells(["Chang et al. (2020) Table 3", f"{PAPER_SIZE:,}", "0", *percent(PAPER["1/99"]["BM25"], 2)]))
     lines += [
         "",
-        "Extrapolated: the straight line in the logarithm of the number of candidates, fitted by least squares",
+        "*Extrapolated* is an estimate, not a measurement: a straight line in the logarithm of the number of",
     ]
-    lines += ["to the sizes without distractors. An estimate, not a measurement.", ""]
+    lines += ["candidates, fitted by least squares to the sizes without distractors.", ""]
     lines += ["## Dense retrieval", "", *head("split", "system", "candidates", "queries")]
     for row in of["dense"]:
         distractors = row["candidates"] - about["candidates"]

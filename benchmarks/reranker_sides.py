@@ -1,6 +1,6 @@
-"""A re-ranker's training on both sides: the listwise loss over a positive and its hard negatives (SimLM eq. 4).
+"""Trains a re-ranker on both sides: the listwise loss over a positive and its hard negatives (SimLM eq. 4).
 
-There it is `ListNetLoss`, which is the same where one candidate has all of the labels' probability.
+The other side uses `ListNetLoss`, which is the same if one candidate has all of the labels' probability.
 """
 
 from __future__ import annotations

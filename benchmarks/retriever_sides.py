@@ -1,8 +1,8 @@
-"""A retriever's training on both sides: by the contrastive loss alone, or with a teacher by eq. 5 of SimLM.
+"""Trains a retriever on both sides: with the contrastive loss alone, or with a teacher and eq. 5 of SimLM.
 
-There the contrastive loss is `MultipleNegativesRankingLoss`. With a teacher it is that and `DistillKLDivLoss`, both of
-vectors that were computed once: sentence-transformers has no such loss of its own, and its nearest, `MarginMSELoss`, is
-another function. Put together so, both sides compute the same number.
+The other side's contrastive loss is `MultipleNegativesRankingLoss`. With a teacher it adds `DistillKLDivLoss`, and both
+use vectors that are computed once. sentence-transformers has no such loss of its own; the closest, `MarginMSELoss`, is
+another function. Combined like this, both sides compute the same number.
 """
 
 from __future__ import annotations

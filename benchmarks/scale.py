@@ -4,10 +4,10 @@
     python benchmarks/scale.py page --folder build/scale
     python benchmarks/scale.py models --folder build/scale
 
-Every task runs at a tenth of the size and at the size, each in a process of its own; what its own memory grew by
-between both, a passage, is held against what docs/limits.md promises. A stopped run goes on with the first task that
-has no result. Files are removed when no later task reads them. `models` measures the rates of the steps that need a
-model (`scale_models.py`), and writes the page's table on paper anew; the rest of the page stays.
+Every task runs at a tenth of the size and at the full size, each in a process of its own. The growth of its own memory
+per passage is compared with what docs/limits.md promises. A stopped run continues with the first task that has no
+result. Files are removed when no later task reads them. `models` measures the rates of the steps that need a model
+(`scale_models.py`) and rewrites the page's table on paper; the rest of the page stays.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What `scale.py models` measures: the rates of the steps that need a model or its tokenizer, on small real data.
 
-They are the same for any number of passages, so that a few are enough: tokens cut a second of a core, and operations of
-an encoder's matrix products computed a second of a core, in encoding, teacher scoring and a retriever's training, by
-[CLS]. Operations are those of whole layers, of which the last one computes less. A task is a process of its own and
-reports the seconds of the work alone, for loading the libraries would be most of them.
+The rates do not depend on the number of passages, so a few are enough: tokens per second and core for tokenizing, and
+operations of an encoder's matrix products per second and core for encoding, teacher scoring and training a retriever,
+with [CLS] pooling. Operations count whole layers, although the last one computes less. A task runs in a process of its
+own and reports only the seconds of the work, because loading the libraries would take most of the time.
 
 Shapes: P pairs.
 """

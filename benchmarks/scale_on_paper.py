@@ -1,7 +1,7 @@
 """What other sizes would take, computed from measured rates and from stated assumptions.
 
-Times of the processor are measured rates times a size. Times of a GPU are arithmetic: the operations of an encoder's
-matrix products over an assumed share of the chip's published peak. Nothing of a GPU was measured.
+Processor times are measured rates multiplied by a size. GPU times are arithmetic: the operations of an encoder's matrix
+products divided by an assumed share of the chip's published peak. Nothing was measured on a GPU.
 """
 
 from __future__ import annotations
@@ -76,14 +76,15 @@ def on_paper(measured: Rates, assumed: Mapping[str, Any]) -> Iterator[str]:
     gpu = assumed["gpu"]
     yield ON_PAPER
     yield ""
-    yield "Memory, disk and hours of a core follow from the rates below, which were measured here, by the size."
-    yield f"**GPU-hours are arithmetic and no measurement**: operations of BERT-base over {100 * gpu['share']:.0f} %"
+    yield "Memory, disk and hours of a core are the rates below, which were measured here, multiplied by the size."
+    yield f"**GPU-hours are arithmetic, not measurements**: operations of BERT-base over {100 * gpu['share']:.0f} %"
     yield f"of {gpu['peak_tflops']} TFLOP/s, the published dense bf16 peak of an {gpu['name']}; that share is assumed."
-    yield f"Vectors have {assumed['encoder']['width']} numbers, passages {assumed['tokens']['passage']} tokens, and for"
-    yield f"every {assumed['queries']['for_passages']} passages there is a train query. What has a model goes by"
-    yield "operations a second of a core, measured with all-MiniLM-L6-v2 (6 layers × 384) and counted as if the last"
-    yield "layer were computed whole, which is 14 % too fast for it and 7 % for BERT-base; the larger matrices of"
-    yield "BERT-base are likely computed faster. Those rates: `python benchmarks/scale.py models --folder build/scale`."
+    yield f"Vectors have {assumed['encoder']['width']} numbers, passages {assumed['tokens']['passage']} tokens, and"
+    yield f"every {assumed['queries']['for_passages']} passages have one train query. Work with a model is computed"
+    yield "from the operations a second of a core, measured with all-MiniLM-L6-v2 (6 layers × 384). They are counted as"
+    yield "if the last layer were computed whole, which is 14 % too fast for this model and 7 % for BERT-base. The"
+    yield "larger matrices of BERT-base are probably computed faster. The command for those rates is"
+    yield "`python benchmarks/scale.py models --folder build/scale`."
     yield ""
     yield f"| | {' | '.join(f'10{power(size)}' for size in SIZES)} |"
     yield "|---|" + "---|" * len(SIZES)

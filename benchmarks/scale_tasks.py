@@ -1,7 +1,7 @@
 """What `scale.py` measures: the steps of a corpus that need no model, each a function of the corpus's folder.
 
-A task checks its result against what was put in and raises an `AssertionError` where they differ. Where a step needs a
-model's vectors it is given random ones, and does all else as ever.
+A task checks its result against its input and raises an `AssertionError` if they differ. A step that needs a model's
+vectors gets random ones and otherwise works as usual.
 
 Shapes: N passages, D width, Q queries.
 """
@@ -53,7 +53,7 @@ class Place:
 
 
 def kept(*paths: Path) -> dict[str, Any]:
-    """How much of the disk a result takes."""
+    """The disk space of a result."""
     files = [path for place in paths for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()]
     return {"kept": sum(path.stat().st_size for path in files) / 2**20}
 
@@ -72,7 +72,7 @@ def ingest_jsonl(place: Place, _: str) -> Found:
 
 
 def ingest_parquet(place: Place, _: str) -> Found:
-    """The corpus's own table once more, as a source: it must come out as it went in."""
+    """Reads the corpus's own table as a source: the result must be the same."""
     from stillhouse.artifacts import digest_file
 
     table, again = place.corpus / "passages.parquet", place.folder / "again"
@@ -94,7 +94,7 @@ def validate(place: Place, _: str) -> Found:
 
 
 def look_up_ids(place: Place, _: str) -> Found:
-    """What every step does that reads qrels, runs or the ids of negatives."""
+    """Looks ids up, as every step does that reads qrels, runs or negatives."""
     from stillhouse.corpus.store import Corpus
 
     corpus = Corpus.open(place.corpus)

@@ -2,9 +2,9 @@
 
     python benchmarks/search.py --folder build/search [--passages 1000000] [--threads 1]
 
-Vectors have length 1 and lie in clusters, as embeddings do; queries are noisy copies of some, which are their relevant
-passages. Every measurement is a process of its own, whose peak memory is shown. `faiss, in memory` is exact search by
-faiss's own IndexFlatIP, all vectors read.
+Vectors have length 1 and lie in clusters, as embeddings do. Queries are noisy copies of some of them, which are their
+relevant passages. Every measurement runs in a process of its own, and the page shows its peak memory. `faiss, in
+memory` is exact search with faiss's own IndexFlatIP, with all vectors in memory.
 """
 
 from __future__ import annotations

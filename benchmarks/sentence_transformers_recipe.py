@@ -1,11 +1,11 @@
-"""Retrieval quality beside the best recipe of sentence-transformers, from the same start, at an equal training budget.
+"""Compares retrieval quality with the best recipe of sentence-transformers: same start, equal training budget.
 
     python benchmarks/sentence_transformers_recipe.py medquad --folder build/recipe/medquad [--data ../shared/data]
 
-Both sides begin with all-MiniLM-L6-v2 and learn from the same train queries, a seeded sample. A stage is `--steps`
-steps of `--batch` queries, each with a positive and a negative, and each side has three of them, so that all final
-models have encoded as many texts in training. Both keep the parameters with the lowest loss on the dev queries. All are
-indexed, searched and measured here; of each side the model with the best dev figure is compared on the test queries.
+Both sides start from all-MiniLM-L6-v2 and learn from the same train queries, a seeded sample. A stage has `--steps`
+steps of `--batch` queries, each with a positive and a negative. Each side has three stages, so all final models encode
+the same number of texts in training. Both keep the parameters with the lowest loss on the dev queries. This script
+indexes, searches and measures all of them, and compares the best model of each side on dev on the test queries.
 
 | system | stages |
 |---|---|
@@ -14,8 +14,8 @@ indexed, searched and measured here; of each side the model with the best dev fi
 | `sentence-transformers, mined` | `mine_hard_negatives` (relative margin 0.05); 3 of the cached contrastive loss |
 | `sentence-transformers, distilled` | the same with 2; 1 of `DistillKLDivLoss` with a cross-encoder's scores |
 
-A re-ranker starts from the same model and reads as many pairs on both sides. What was made stays in the folder, and a
-run that was stopped goes on. Needs `pip install datasets accelerate`.
+A re-ranker starts from the same model and reads the same number of pairs on both sides. Results stay in the folder, and
+a stopped run continues. Needs `pip install datasets accelerate`.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def results(made: Run, name: str) -> list[str]:
         f"`{arguments.model}`, precision {budget.precision}. Each final model has encoded {budget.encodings():,} "
         f"texts in training (3 stages of {budget.steps} steps of {budget.batch} queries, a positive and a negative "
         f"each), each re-ranker {budget.reranker_steps * 32:,} pairs; AdamW, learning rate "
-        f"{budget.learning_rate:g}, warm-up of a tenth, temperature {TEMPERATURE}. What the stages are is said at "
-        "the head of the script."
+        f"{budget.learning_rate:g}, warm-up of a tenth, temperature {TEMPERATURE}. The head of the script describes "
+        "the stages."
     )
     lines += [about, ""]
     names = [str(measure) for measure in measures]
@@ -130,7 +130,7 @@ def comparison(dev: Measured, test: Measured, names: list[str]) -> list[str]:
         for side in (OURS, PEER)
     )
     values = (test.values[own] - test.values[peer])[names].to_numpy()
-    lines = [f"`{own}` against `{peer}`, the best on dev of each side: paired differences on the test queries with"]
+    lines = [f"`{own}` against `{peer}`, the best of each side on dev: paired differences on the test queries with"]
     lines += ["95 % bootstrap intervals; p by paired t-test and by randomisation:", ""]
     lines += ["| measure | difference | interval | p, t-test | p, randomisation |", "|---|---|---|---|---|"]
     for place, name in enumerate(names):

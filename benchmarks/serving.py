@@ -2,10 +2,10 @@
 
     python benchmarks/serving.py --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
 
-Each service is a process of its own, and so are its clients: they share the machine's cores, as on one machine. Every
-case is kept in serving.measured.json once it is measured, and a later call measures what is not there yet, or was
-measured on another machine or with other versions. `--build` makes the releases alone, which takes far longer than
-measuring. The synthetic corpus has no dev queries, so `--precision int8` makes ours encode queries in int8.
+Each service and its clients are processes of their own and share the machine's cores. Measured cases are kept in
+serving.measured.json. A later call measures the missing ones, and those from another machine or other versions.
+`--build` only makes the releases, which takes far longer than measuring. The synthetic corpus has no dev queries, so
+`--precision int8` makes ours encode queries in int8.
 """
 
 from __future__ import annotations

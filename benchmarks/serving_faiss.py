@@ -1,4 +1,4 @@
-"""faiss alone, in process: one question after another, and 64 at once, with vectors that were made before.
+"""faiss alone, in process: one question after another, and 64 at once, with precomputed vectors.
 
 python benchmarks/serving_faiss.py FOLDER RELEASE SECONDS
 """

@@ -1,4 +1,4 @@
-"""Clients in a process of their own, each with one connection, which send their next request when they have an answer.
+"""Clients in a process of their own, with one connection each, which send the next request once they have an answer.
 
     python benchmarks/serving_load.py PORT CLIENTS SECONDS PATH < BODIES
 

@@ -18,13 +18,14 @@ COLUMNS = "per s at 1 | p50 | p99 | per s at 8 | p50 | p99 | per s at 64 | p50 |
 def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines = ["# Serving", "", f"`python benchmarks/serving.py --folder build/serving --seconds {found['seconds']:g}`"]
     lines += ["", found["machine"], ""]
-    lines += ["A question over HTTP: its text is encoded by MiniLM (6 layers of width 384), the ten nearest passages"]
-    lines += [f"are found and sent with texts. Clients ask again once they have an answer, for {found['seconds']:g} s,"]
-    lines += ["from another process on the same cores. Passages are synthetic: short texts of random words, and as"]
-    lines += ["vectors those of 2,000 encoded texts with noise. recall@10 is of the index, of exact search over the"]
-    lines += ["same vectors, on 200 questions. Milliseconds, and megabytes of 10⁶ bytes; *own* is memory that no"]
-    lines += [f"mapped file can give back. faiss in process gets vectors that were made before, {BATCHES} at once."]
-    lines += ["Ours encodes queries in int8 (`--precision int8`), as the corpus has no dev queries to decide by."]
+    lines += ["A question arrives over HTTP. MiniLM (6 layers of width 384) encodes its text, and the answer has the"]
+    lines += ["ten nearest passages with their texts. Clients run in another process on the same cores for"]
+    lines += [f"{found['seconds']:g} s and send the next question once they have an answer. Passages are synthetic:"]
+    lines += ["short texts of random words, with the vectors of 2,000 encoded texts plus noise. recall@10 compares the"]
+    lines += ["index with exact search over the same vectors, on 200 questions. Times are in milliseconds, and a"]
+    lines += ["megabyte is 10⁶ bytes; *own* is memory that is not a mapped file's. faiss in process gets precomputed"]
+    lines += [f"vectors, {BATCHES} at once. Ours encodes queries in int8 (`--precision int8`), because the corpus has"]
+    lines += ["no dev queries to decide by."]
     sizes = sorted({int(name.split("/")[2]) for name in found["cases"] if name.count("/") == 2})
     for size in sizes:
         lines += [
@@ -59,10 +60,10 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
             "",
             "## Embeddings",
             "",
-            f"Passages a second from `/embed`, {texts} in a request; and by the time of one",
+            f"Passages a second from `/embed`, with {texts} in a request. *Per s of a core* divides by",
         ]
-        lines += ["core that a request took, which other processes do not lengthen by their own.", ""]
-        lines += ["| system | 1 client | 8 clients | per s of a core | least cosine with the library's vectors |"]
+        lines += ["the processor time of a request, which the work of other processes does not lengthen.", ""]
+        lines += ["| system | 1 client | 8 clients | per s of a core | lowest cosine with the library's vectors |"]
         lines += ["|---" * 5 + "|"]
         for system, case in embedded:
             speeds = [f"{texts * case[f'clients {clients}']['per_second']:.0f}" for clients in (1, 8)]

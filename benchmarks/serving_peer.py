@@ -1,4 +1,4 @@
-"""The service that others write: sentence-transformers' `encode` and a faiss index behind FastAPI.
+"""The usual service: sentence-transformers' `encode` and a faiss index behind FastAPI.
 
 python benchmarks/serving_peer.py RELEASE PORT
 """

@@ -1,8 +1,8 @@
 """Releases of any size to serve: a real model, short passages made of words, and vectors around real ones.
 
-Encoding a million passages would take hours, and a search does not see where vectors come from. So some texts are
-encoded, and each passage's vector is that of one of them with noise, of length 1. The questions that are asked are
-parts of the encoded texts.
+Encoding a million passages would take hours, and a search does not depend on where vectors come from. So only some
+texts are encoded. Each passage gets the vector of one of them with noise, scaled to length 1. The questions are parts
+of the encoded texts.
 
 Shape suffixes: N passages, C encoded texts, D width.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/stages.py medquad --folder build/medquad [--data ../shared/data]
 
-The folder keeps the artifacts; a run that was stopped goes on where it was, and its time is the sum of its parts.
+The folder keeps the artifacts. A stopped run continues where it was, and its time is the sum of its parts.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
         *synthetic(corpus),
         "",
         f"{corpus['passages']:,} passages, cut at {length} tokens; queries {queries}.",
-        f"Left out by a seeded sample: {left_out or 'no query'}. `reranked` re-orders retriever 2's best {depth}.",
-        "Figures are of the test split; choices were made on dev.",
+        f"A seeded sample leaves out: {left_out or 'no query'}. `reranked` re-orders retriever 2's best {depth}.",
+        "Figures are on the test split; choices were made on dev.",
         "",
         "| system | " + " | ".join(measures) + " | RR@10, 95 % interval | dev RR@10 |",
         "|---|" + "---|" * (len(measures) + 2),
@@ -119,9 +119,9 @@ def synthetic(corpus: Any) -> list[str]:
         for split, counts in corpus["pair_queries"].items()
     )
     said = (
-        f"**All figures are synthetic**: the queries are sentences of the articles, by pair tasks ({made}), those of "
+        f"**All figures are synthetic**: the pair tasks take sentences of the articles as queries ({made}). Queries of "
     )
-    return ["", said + "dev and test from articles that no training query comes from."]
+    return ["", said + "dev and test come from articles that no training query comes from."]
 
 
 def comparisons(tests: Any, systems: list[str]) -> list[str]:

@@ -1,11 +1,12 @@
-"""Everything that Stillhouse does, at three sizes, beside other libraries: seconds, peak memory, ratios.
+"""Compares everything that Stillhouse does with other libraries, at three sizes: seconds, peak memory, ratios.
 
     python benchmarks/suite.py --folder build/suite [--quick] [--data ../shared/data] [PART ...]
     python benchmarks/suite.py page --folder build/suite
 
-Without parts all are measured; `--quick` takes the smallest size of each, once. Every measurement is a process of its
-own, and in a round all sides of a row take turns, so that other work on the machine meets all alike: ratios are of one
-round, and the page has their median. Results are kept as they come, and a stopped run goes on where it was.
+Without PART all parts are measured; `--quick` takes the smallest size of each, once. Every measurement runs in a
+process of its own. In a round all sides of a row take turns, so other work on the machine affects all equally. Ratios
+are computed within a round, and the page shows their median. Results are kept, and a stopped run continues where it
+was.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def job_of(part: Part, size: Any, arguments: argparse.Namespace) -> Job:
 
 
 def run_part(part: Part, arguments: argparse.Namespace) -> Iterator[str]:
-    """Measures what has no result yet; gives what failed."""
+    """Measures what has no result yet; returns what failed."""
     if lacking := [name for name in part.needs if not (arguments.data / name).is_dir()]:
         print(f"skipped: {part.name} needs {', '.join(lacking)}; give their folder with --data", file=sys.stderr)
         return

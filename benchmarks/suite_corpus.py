@@ -1,4 +1,4 @@
-"""The parts of the suite before any model: ingest, tokenizing, counting, masking."""
+"""The parts of the suite that need no model: ingest, tokenizing, counting, masking."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def collated(job: Job) -> Timed:
 PARTS = (
     Part(
         "ingest",
-        "Passages of 56 random words into a corpus: ids and texts checked, repeats found, digests, Parquet. "
-        "`datasets` copies the same file into its own Arrow files and checks nothing.",
+        "Reads passages of 56 random words into a corpus: checks ids and texts, finds repeats, computes digests and "
+        "writes Parquet. `datasets` copies the same file into its own Arrow files and checks nothing.",
         "passages",
         (20_000, 100_000, 500_000),
         (
@@ -185,8 +185,8 @@ PARTS = (
     ),
     Part(
         "tokenizing",
-        f"Passages of `wiki-intro` cut at {LENGTH} tokens into flat arrays with word and sentence starts; `datasets` "
-        "maps the same tokenizer over them and keeps ids alone. Both use all cores in the tokenizer.",
+        f"Tokenizes passages of `wiki-intro`, cut at {LENGTH} tokens, into flat arrays with word and sentence starts. "
+        "`datasets` maps the same tokenizer over them and keeps only the ids. Both tokenizers use all cores.",
         "passages",
         (2000, 8000, 32_000),
         (Row("title and text", tokenize, {"datasets": map_tokens}),),
@@ -195,8 +195,8 @@ PARTS = (
     ),
     Part(
         "counting",
-        "Exact counts of all n-grams of up to four tokens, from the disk to the disk; tokens from a trigram model of "
-        "`wiki-intro`. nltk counts lists that lie in memory before the clock starts.",
+        "Counts all n-grams of up to four tokens exactly, reading from disk and writing to disk. The tokens come from "
+        "a trigram model of `wiki-intro`. nltk counts lists that are in memory before the clock starts.",
         "tokens",
         (250_000, 1_000_000, 4_000_000),
         (Row("n ≤ 4", counted("ours"), {"nltk": counted(NLTK)}),),
@@ -205,8 +205,8 @@ PARTS = (
     ),
     Part(
         "masking",
-        "A batch of passages of 150 random tokens, read, masked and made tensors; the median of 40. A generator's "
-        "forward pass is left out. The other is transformers' collator, for the one objective that it has.",
+        "Reads a batch of passages of 150 random tokens, masks it and makes tensors; the median of 40 batches, without "
+        "a generator's forward pass. The other side is transformers' collator, for the one objective that it has.",
         "passages",
         (32, 128, 512),
         (

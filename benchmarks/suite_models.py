@@ -143,8 +143,9 @@ SQUAD = ("squad-passages",)
 PARTS = (
     Part(
         "encoding",
-        "Passages of squad-passages, all-MiniLM-L6-v2 with [CLS] pooling, fp32, cut at 256 tokens. Here digests of the "
-        "texts are computed and the vectors are written to the disk. *Value* is the spread of the vectors' numbers.",
+        "Encodes passages of squad-passages, cut at 256 tokens, with all-MiniLM-L6-v2, [CLS] pooling, in fp32. Our "
+        "side also computes digests of the texts and writes the vectors to disk. *Value* is the spread of the vectors' "
+        "numbers.",
         "passages",
         (64, 256, 1024),
         (Row("natural lengths", encode(True), {"sentence_transformers": encode(False)}),),
@@ -153,8 +154,9 @@ PARTS = (
     ),
     Part(
         "scoring",
-        f"Pairs of question and passage through a cross-encoder of all-MiniLM-L6-v2's size, fp32, cut at {PAIR_LENGTH} "
-        "tokens. Here every batch is kept on the disk for a run after a kill. *Value* is the spread of the scores.",
+        f"Scores pairs of question and passage, cut at {PAIR_LENGTH} tokens, with a cross-encoder of "
+        "all-MiniLM-L6-v2's size in fp32. Our side writes every batch to disk, so that a killed run can resume. "
+        "*Value* is the spread of the scores.",
         "pairs",
         (32, 128, 512),
         (Row("teacher scores", score, {"sentence_transformers": predict}),),
@@ -163,8 +165,8 @@ PARTS = (
     ),
     Part(
         "pipeline",
-        "`stillhouse run`: every stage in one process, by the tests' recipe (two layers, texts of 32 tokens) with "
-        "half an epoch of every training. *Value* is RR@10 of the distilled retriever, on few questions.",
+        "`stillhouse run` runs every stage in one process, with the tests' recipe (two layers, texts of 32 tokens) and "
+        "half an epoch in every training. *Value* is RR@10 of the distilled retriever, on few questions.",
         "articles",
         ARTICLES,
         (Row("all stages", pipeline),),

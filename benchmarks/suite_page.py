@@ -1,4 +1,4 @@
-"""The page of the suite: one table a part, from results as they are kept."""
+"""The page of the suite: one table for each part, from the kept results."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -
         "",
         machine(*installed),
         "",
-        f"Threads of PyTorch, faiss, NumPy and numba in each process: {threads}. Seconds: the median of {rounds}",
-        f"{'round' if of_parts == {1} else 'rounds, and the least and greatest'}. *Ratio*: how many times as long the",
-        "other takes, the median of the ratios of each round, in which all took turns, and the least and greatest.",
-        "Peak memory is that of a process which does this alone, with what it needs to be ready (libraries, model,",
-        "inputs) and with the pages of mapped files. *Waiting*: the share of our time that was a wait for data (texts",
-        "read, examples drawn, tokens, tensors); the target is below 2 %. *Value* is a figure that both must share;",
-        "where it differs by more than a thousandth, of `evaluation` a millionth, both are shown. The machine's load",
-        f"before a measurement was {min(loads):.1f} to {max(loads):.1f}; {cores} would be all cores in use by others.",
+        f"Threads of PyTorch, faiss, NumPy and numba in each process: {threads}. Seconds are the median of {rounds}",
+        f"{'round' if of_parts == {1} else 'rounds, with the lowest and highest'}. *Ratio* says how many times as long",
+        "the other takes: the median of the ratios of each round, in which all take turns, with the lowest and",
+        "highest. Peak memory is that of a process which does only this, including its libraries, model, inputs and",
+        "the pages of mapped files. *Waiting* is the share of our time spent waiting for data (reading texts, drawing",
+        "examples, tokens, tensors); the target is below 2 %. *Value* is a figure that both sides must share. If it",
+        "differs by more than a thousandth (in `evaluation`, a millionth), the table shows both. The machine's load",
+        f"before a measurement was {min(loads):.1f} to {max(loads):.1f}; {cores} would mean that others use all cores.",
     ]
     for name, part in parts.items():
         if results[name]:

@@ -1,8 +1,8 @@
-"""What a part of the suite consists of, and all parts in the order of the page.
+"""Defines a part of the suite, and lists all parts in the order of the page.
 
-A *side* is one system doing one thing: a function that gets everything ready and returns what is timed. What is timed
-may return `seconds` of its own, where a step or a batch is the unit, a `value` that all sides of a row must share, or a
-list of them, and `waiting`, the share of the time that it waited for data.
+A *side* is one system doing one thing: a function that prepares everything and returns the function to time. That
+function may return `seconds` of its own if the unit is a step or a batch, a `value` or list of values that all sides of
+a row must share, and `waiting`, the share of the time that it waited for data.
 """
 
 from __future__ import annotations

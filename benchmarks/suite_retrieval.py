@@ -125,8 +125,8 @@ VECTORS = (2500, 10_000, 40_000)
 PARTS = (
     Part(
         "mining",
-        f"{DEPTH} negatives for each train and dev query of MedQuAD's first passages, from vectors that are ready on "
-        "both sides to negatives on the disk: rows of an integer matrix here, a data set of texts there.",
+        f"Mines {DEPTH} negatives for each train and dev query of MedQuAD's first passages. Vectors are ready on both "
+        "sides; the negatives are written to disk, as rows of an integer matrix here and as a data set of texts there.",
         "passages",
         (500, 2000, 8000),
         (
@@ -141,7 +141,7 @@ PARTS = (
     ),
     Part(
         "index",
-        "Vectors of width 384 from stored segments to an index on the disk; faiss reads one file into memory.",
+        "Builds an index on disk from stored segments of vectors of width 384; faiss reads one file into memory.",
         "vectors",
         VECTORS,
         tuple(Row(f"`{kind}`", build(kind), {"faiss": build_by_faiss(kind)}) for kind in KINDS),
@@ -149,8 +149,8 @@ PARTS = (
     ),
     Part(
         "search",
-        f"{QUERIES} queries at once to depth 100; `flat` stays on the disk here, faiss holds all vectors. *Value* is "
-        "the mean of the best scores.",
+        f"Searches {QUERIES} queries at once to depth 100. Our `flat` stays on disk; faiss holds all vectors in "
+        "memory. *Value* is the mean of the best scores.",
         "vectors",
         VECTORS,
         tuple(Row(f"`{kind}`", search_index(kind), {"faiss": search_by_faiss(kind)}) for kind in KINDS),

@@ -148,8 +148,8 @@ def evaluate_by_ranx(job: Job) -> Timed:
 PARTS = (
     Part(
         "lexical",
-        f"BM25: passages of `wiki-intro` cut into stemmed words, indexed, and {QUERIES} queries answered to depth 100. "
-        "*Value* is the mean of the best scores.",
+        f"BM25: splits passages of `wiki-intro` into stemmed words, indexes them and answers {QUERIES} queries to "
+        "depth 100. *Value* is the mean of the best scores.",
         "passages",
         (2000, 10_000, 50_000),
         (Row("BM25", lexical("ours"), {"bm25s": lexical("bm25s"), "rank_bm25": lexical("rank_bm25")}),),
@@ -158,8 +158,8 @@ PARTS = (
     ),
     Part(
         "evaluation",
-        f"A TREC run, {RUN_DEPTH} passages a query, read and measured by {MEASURES}. *Value*: the means of all four, "
-        "to a millionth. ranx compiles its functions before the clock starts, some seconds a process.",
+        f"Reads a TREC run with {RUN_DEPTH} passages a query and computes {MEASURES}. *Value* is the means of all "
+        "four, to a millionth. ranx compiles its functions before the clock starts, for some seconds in each process.",
         "queries",
         (200, 1000, 5000),
         (Row("run file", evaluate, {"ir_measures": evaluate_by_ir_measures, "ranx": evaluate_by_ranx}, 1e-6),),

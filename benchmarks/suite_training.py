@@ -151,9 +151,9 @@ SQUAD = ("squad-passages",)
 PARTS = (
     Part(
         "pretraining",
-        f"A step of the project's training loop over random passages of up to {LENGTH} tokens; an encoder of {LAYERS} "
-        f"layers × {WIDTH}, every objective there is and the pair tasks. transformers' Trainer computes the "
-        "vocabulary's scores at every token, here those at masked ones alone.",
+        f"A step of the project's training loop over random passages of up to {LENGTH} tokens, with an encoder of "
+        f"{LAYERS} layers × {WIDTH}, for every objective and the pair tasks. transformers' Trainer computes the "
+        "vocabulary's scores at every token; our loop computes them only at masked tokens.",
         "passages",
         (2, 4, 8),
         tuple(
@@ -164,7 +164,7 @@ PARTS = (
     Part(
         "training",
         f"A step over queries of squad-passages, each with a positive and a negative, cut at {LENGTH} tokens, [CLS] "
-        "pooling, fp32: the same loss, batches and order. *Value* is the loss of the first batch.",
+        "pooling, fp32. Loss, batches and order are the same. *Value* is the loss of the first batch.",
         "queries",
         (4, 8, 16),
         (
@@ -180,9 +180,9 @@ PARTS = (
     Part(
         "distillation",
         f"The same with {NEGATIVES} negatives and a teacher's scores: KL divergence and the contrastive loss (SimLM "
-        "eq. 5). There both are sentence-transformers' own losses, `DistillKLDivLoss` and "
-        "`MultipleNegativesRankingLoss`, of vectors computed once, which it leaves to its user to put together; its "
-        "`MarginMSELoss` is another function. *Value* is the loss of the first batch.",
+        "eq. 5). The other side uses sentence-transformers' own losses, `DistillKLDivLoss` and "
+        "`MultipleNegativesRankingLoss`, on vectors computed once; sentence-transformers leaves it to the user to "
+        "combine them. Its `MarginMSELoss` is another function. *Value* is the loss of the first batch.",
         "queries",
         (2, 4, 8),
         (
@@ -198,9 +198,9 @@ PARTS = (
     Part(
         "reranking",
         f"A step of a cross-encoder of all-MiniLM-L6-v2's size over queries of squad-passages, each with a positive "
-        f"and {NEGATIVES} negatives, pairs cut at {PAIR_LENGTH} tokens, fp32: the listwise loss (SimLM eq. 4), there "
-        "`ListNetLoss`, with all pairs of a step at once as here or, by its default, as many as there are queries. "
-        "*Value* is the loss of the first batch.",
+        f"and {NEGATIVES} negatives, pairs cut at {PAIR_LENGTH} tokens, fp32. Our side uses the listwise loss (SimLM "
+        "eq. 4). The other side uses `ListNetLoss`, either with all pairs of a step at once, as here, or by its "
+        "default with as many as there are queries. *Value* is the loss of the first batch.",
         "queries",
         (2, 4, 8),
         (

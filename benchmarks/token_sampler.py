@@ -1,7 +1,8 @@
-"""Draws passages of any number from a trigram model of a token cache, so that a large corpus is not a repeated one.
+"""Draws any number of passages from a trigram model of a token cache, so a large corpus does not repeat a small one.
 
-The next token follows a random place of the real corpus where the last two tokens stand (with probability `trigram`),
-else one where the last token stands, else (`unigram`) it is any token: an interpolated maximum-likelihood model.
+The model is an interpolated maximum-likelihood model. With probability `trigram`, the next token is the one after a
+random occurrence of the last two tokens in the real corpus; otherwise, the one after a random occurrence of the last
+token, or (`unigram`) any token.
 
 Shape suffixes: M passages that are drawn together.
 """

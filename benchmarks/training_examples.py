@@ -1,4 +1,4 @@
-"""What both sides of a training benchmark read: questions of squad-passages in batches that both take for the same.
+"""The examples for both sides of a training benchmark: questions of squad-passages, in batches that both treat alike.
 
 Shapes: B queries of a batch, K candidates of a query, column 0 its positive.
 """

@@ -1,6 +1,6 @@
 """The two sides of a training benchmark: the project's training loop, and a trainer of sentence-transformers.
 
-`Side.run(turn)` is a training of a few steps, whose first is not counted and after which the model is what it was.
+`Side.run(turn)` trains for a few steps, does not count the first, and then restores the model.
 """
 
 from __future__ import annotations

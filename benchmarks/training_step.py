@@ -1,11 +1,11 @@
-"""A retriever's training step, beside sentence-transformers' trainer with the same loss, batches and truncation.
+"""Compares a retriever's training step with sentence-transformers' trainer: same loss, batches and truncation.
 
     python benchmarks/training_step.py [--data ../shared/data] [--rounds 3] [--steps 4] [--threads 1]
 
-Both train all-MiniLM-L6-v2 on questions of squad-passages, each with its passage and its best wrong passage by BM25, by
-the same batches in the same order: here the training loop and loss of `train-retriever` with `contrastive: plain`,
-there `SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`. They take turns in one process; a turn is a
-training of a few steps, whose first is not counted. In a round every setting has a turn of both, and the page has the
+Both train all-MiniLM-L6-v2 on questions of squad-passages, each with its passage and BM25's best wrong passage, in the
+same batches and order. Ours is the training loop and loss of `train-retriever` with `contrastive: plain`; the other is
+`SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`. They take turns in one process. A turn trains for a
+few steps and does not count the first. In a round both sides have a turn with every setting, and the page shows the
 median over the rounds. Needs `pip install datasets accelerate`.
 """
 
@@ -98,13 +98,14 @@ def page(sides: dict[Case, dict[str, Side]], arguments: argparse.Namespace) -> l
     )
     packages = ("torch", "transformers", "sentence-transformers", "datasets", "accelerate")
     about = (
-        f"Model `{arguments.model}`; {arguments.batch} queries, as many positives and as many hard negatives a step, "
-        f"questions and passages of squad-passages; threads: {arguments.threads}. Seconds a step, the wait for its "
-        f"batch, clipping and AdamW included: the median of {arguments.rounds} rounds, {arguments.steps - 1} counted "
-        "steps in each. *Ratio*: how many times as long the other's step takes, the median over the rounds, and its "
-        "least and greatest. *Waiting*: the share of a step's time here for drawing groups, reading texts, tokenizing "
-        "and making tensors. *Padding*: its share of the tokens that each side's model computes. *Loss*: that of the "
-        "first batch without dropout, in fp32. Where all have as many tokens, texts are repeated before they are cut."
+        f"Model `{arguments.model}`. A step has {arguments.batch} queries of squad-passages, each with a positive and "
+        f"a hard negative; threads: {arguments.threads}. The seconds of a step include waiting for its batch, clipping "
+        f"and AdamW. They are the median of {arguments.rounds} rounds, with {arguments.steps - 1} counted steps in "
+        "each. *Ratio* says how many times as long a step of the other side takes: the median over the rounds, with "
+        "the lowest and highest. *Waiting* is the share of a step's time here for drawing groups, reading texts, "
+        "tokenizing and making tensors. *Padding* is its share of the tokens that each side's model computes. *Loss* "
+        "is the loss of the first batch without dropout, in fp32. To give all texts the same number of tokens, they "
+        "are repeated before they are cut."
     )
     lines = [f"# A training step, beside {PEER}", "", f"Command: {command}.", ""]
     lines += [machine(*packages), "", about, ""]

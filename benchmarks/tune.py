@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/tune.py --folder build/tune [--data ../shared/data]
 
-On the cell medquad-300-1 of quality.py: 300 train questions of MedQuAD, 150 dev questions, passages of 128 tokens. The
-run up to retriever 1 comes first, as `dvc repro` makes it. The search then has --minutes of the processor. Default and
-winner are compared on dev, by which the winner was chosen, and once on the test questions, which no trial reads.
+It uses the cell medquad-300-1 of quality.py: 300 train questions of MedQuAD, 150 dev questions, passages of 128 tokens.
+The run up to retriever 1 comes first, as with `dvc repro`. The search then has --minutes of processor time. Default and
+winner are compared on the dev questions, which chose the winner, and once on the test questions, which no trial
+reads.
 """
 
 from __future__ import annotations
@@ -127,19 +128,20 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines = ["# Is there something better than the default?", ""]
     lines += ["`OMP_NUM_THREADS=1 python benchmarks/tune.py --folder build/tune`", ""]
     lines += [f"MedQuAD, 300 train questions, seed 1: `stillhouse tune` as shipped, with {found['minutes']:g}"]
-    lines += ["minutes of one core. The run up to retriever 1, which is the default's trial, came before and is"]
-    lines += [f"not counted. The search took {spent:.0f} seconds of the processor, the default's measurement included."]
-    lines += ["The machine had other work meanwhile, so seconds are the processor's and not the clock's.", ""]
+    lines += ["minutes of one core. The run up to retriever 1, which is the default's trial, came first and is not"]
+    lines += [f"counted. The search took {spent:.0f} seconds of processor time, including the default's measurement."]
+    lines += ["The machine had other work meanwhile, so all seconds are processor time.", ""]
     lines += ["| RR@10 | questions | default | found | difference | interval | p |", "|---|---|---|---|---|---|---|"]
-    for split, label in (("dev", "dev, by which it was chosen"), ("test", "test, measured once")):
+    for split, label in (("dev", "dev, used to choose it"), ("test", "test, measured once")):
         row = found[split]
         means = f"{row[DEFAULT]:.4f} | {row['found']:.4f} | {row['difference']:+.4f}"
         interval = f"{row['low']:+.4f} to {row['high']:+.4f}"
         lines.append(f"| {label} | {row['queries']} | {means} | {interval} | {row['randomisation_p']:.4f} |")
-    lines += ["", "p is of a paired randomisation test, two-sided; on dev it does not count that the best was chosen."]
-    lines += ["The command's own p counts it and is one-sided: how often the best of as many settings would lead by as"]
-    lines += ["much if none were better. Its RR@10 skips passages that are neither right nor wrong, as trainings do,"]
-    lines += ["which `evaluate` counts. Its last lines:", "", "```", *found["said"], "```", "", "## Trials", ""]
+    lines += ["", "p comes from a two-sided paired randomisation test. On dev it ignores that the best was chosen. The"]
+    lines += ["command's own p accounts for this and is one-sided: how often the best of the same number of settings"]
+    lines += ["would lead by as much if none were better. The command's RR@10 skips passages that are neither right"]
+    lines += ["nor wrong, as training does; `evaluate` counts them. Its last lines:"]
+    lines += ["", "```", *found["said"], "```", "", "## Trials", ""]
     names = list(dict.fromkeys(key for trial in trials for key in trial["settings"]))
     lines += [f"| trial | {' | '.join(names)} | dev RR@10 | seconds |", "|---|" + "---|" * (len(names) + 2)]
     for trial in trials:
@@ -147,7 +149,7 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
         dev = f"{trial['dev']:.4f}" if trial["finished"] else "given up early"
         number = f"**{trial['number']}**" if trial["number"] == best["number"] else trial["number"]
         lines.append(f"| {number} | {' | '.join(values)} | {dev} | {trial['seconds']:.0f} |")
-    lines += ["", "Trial 0 is the default; a cell without a value has the default's."]
+    lines += ["", "Trial 0 is the default. An empty cell has the default's value."]
     return [*lines, "", found["machine"]]
 
 

@@ -1,13 +1,13 @@
-"""Must an index be made again whenever its retriever is trained again?
+"""Must an index be rebuilt whenever its retriever is trained again?
 
     python benchmarks/upgrades.py --folder build/upgrades [--data ../shared/data] [--corpora medquad] [--minutes 8]
 
-Labels arrive in slices, and each release is trained on all that are there, from the release before. Release 1 is fully
-encoded; its index is the oldest. From then on four lines of releases go on from it: `fine_tune` trains both sides,
-`compatible` does the same with a term towards the oldest index, `query_only` trains the query tower alone, and `first`
-stays release 1. Of each release, new queries are asked of the oldest index and, where passages changed, of a full
-re-encode. What a release gave is written to upgrades.measured.json beside this when it is done, so that the command
-goes on where it was; the page upgrades.md is written from that file. Seconds are those of the processor, on one thread.
+Labels arrive in slices, and each release is trained from the one before it on all labels so far. Release 1 encodes all
+passages; its index is the oldest. Four lines of releases start from it: `fine_tune` trains both sides, `compatible`
+does the same with a term towards the oldest index, `query_only` trains only the query tower, and `first` stays release
+1. The new queries of each release search the oldest index and, if passages changed, a full re-encode. The results of a
+release are written to upgrades.measured.json beside this script, so a stopped run continues where it was; upgrades.md
+is written from that file. Seconds are processor time on one thread.
 """
 
 from __future__ import annotations

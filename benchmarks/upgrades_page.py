@@ -1,4 +1,4 @@
-"""The page of `upgrades.py`: of each corpus the lines of releases, asked of the oldest index and of their own."""
+"""The page of `upgrades.py`: each corpus's lines of releases, searching the oldest index and their own."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def page_lines(found: Found) -> list[str]:
 
 def about(shape: Mapping[str, Any]) -> str:
     return (
-        f"{shape['releases']} releases were asked for, {shape['slice']} new train questions each; about "
+        f"{shape['releases']} releases were requested, each with {shape['slice']} new train questions; about "
         f"{shape['passages']:,} passages{start(shape)}, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
-        "test questions in per cent. Release 1 is trained from the start and its index is the oldest. Every later "
-        "release is trained on all labels so far, from the release before it. *Old* = its queries are asked of the "
-        "oldest index, *new* = of one that it encoded itself. `fine_tune` on the oldest index is the naive swap. "
-        f"`compatible` is `fine_tune` with `compatibility_weight: {shape['weight']:g}` and the oldest index. Seconds "
-        "are of the processor, one thread; those of a training include its measurements on dev."
+        "test questions in per cent. Release 1 is trained from the start, and its index is the oldest. Every later "
+        "release is trained from the one before it, on all labels so far. *Old* searches the oldest index with the "
+        "release's queries; *new* searches an index that the release encoded itself. `fine_tune` on the oldest index "
+        f"is the naive swap. `compatible` is `fine_tune` with `compatibility_weight: {shape['weight']:g}` and the "
+        "oldest index. Seconds are processor time on one thread; those of training include its measurements on dev."
     )
 
 

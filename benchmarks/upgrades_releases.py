@@ -1,4 +1,4 @@
-"""The releases of `upgrades.py`: what each is trained on, from what, and how well its queries find in which index."""
+"""The releases of `upgrades.py`: their data, their start, and how well their queries search which index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long a training or an encoding waits for what it computes with: texts read, groups drawn, tokens, tensors.
+"""How long training or encoding waits for its data: reading texts, drawing groups, tokens, tensors.
 
-The methods that make these are timed while they are called as ever. Where another thread makes them ahead, and on a
-GPU, which may be computing meanwhile, this is more than what it waits for.
+The methods that produce these are timed during normal calls. If another thread works ahead, or a GPU computes
+meanwhile, the actual wait is shorter.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def of_reranker() -> list[tuple[type, str]]:
 
 
 def of_encoding() -> list[tuple[type, str]]:
-    """What encoding waits for: texts written aside and read again, tokens, tensors."""
+    """What encoding waits for: texts written to a temporary file and read back, tokens, tensors."""
     from stillhouse.corpus.text_file import TextFile
     from stillhouse.retrieval.models.encoder import BiEncoder, TokenizedTexts
 

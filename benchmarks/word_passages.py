@@ -1,7 +1,7 @@
 """Any number of passages of random words, written as JSON lines, with repeats at known places.
 
-A corpus of a size has the same passages on every machine. Ids and texts are repeated on purpose, near and far apart, so
-that what a step finds can be compared with what was put in.
+A corpus of one size has the same passages on every machine. Ids and texts are repeated on purpose, near and far apart,
+so that a step's results can be compared with the input.
 """
 
 from __future__ import annotations

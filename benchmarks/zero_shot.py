@@ -2,7 +2,7 @@
 
     python benchmarks/zero_shot.py --folder build/zero-shot [--data ../shared/data]
 
-Runs `stillhouse zero-shot`; what is done is skipped, and --page-only writes the page of a run that was made.
+Runs `stillhouse zero-shot` and skips finished parts. --page-only writes the page of an earlier run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def render(folder: Path) -> list[str]:
     lines += [f"- {name}: no figures, {reason}" for name, reason in metrics.get("failed", {}).items()]
     lines += [
         "",
-        "With 95 % bootstrap intervals over queries; the best of a row is bold. Every corpus counts the same.",
+        "Intervals are 95 % bootstrap intervals over queries. The best of a row is bold. Averages count every corpus",
+        "once.",
     ]
     systems = list(metrics["average"])
     for measure in MEASURES:

@@ -3,7 +3,7 @@
     pip install langchain-core requests
     python examples/langchain_retriever.py http://localhost:8000 "why do ships carry clocks"
 
-It is a `Runnable` like any retriever: `retriever | prompt | model` is a chain that answers from the passages.
+It is a `Runnable` like every retriever: `retriever | prompt | model` is a chain that answers from the passages.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from langchain_core.retrievers import BaseRetriever
 class StillhouseRetriever(BaseRetriever):
     """Passages of the service at `url`, best first. A document's metadata names the release that found it.
 
-    `bm25` is BM25's share of the ranking; None = as the release ranks best. `release` names a release that is open
-    there; "" = the one in use. Raises `ValueError` with the service's sentence where it refuses.
+    `bm25` is BM25's share of the ranking; None = the share that the release ranks best with. `release` names an open
+    release of the service; "" = the one in use. Raises `ValueError` with the service's message if it refuses.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""A server with OpenAI's chat API for tests, which answers as it is set to and keeps what it was asked."""
+"""A server with OpenAI's chat API for tests: it gives the configured answers and records the requests."""
 
 from __future__ import annotations
 

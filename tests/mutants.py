@@ -1,10 +1,10 @@
-"""Mutants: small wrong changes to the science, each of which a test has to notice. No part of `make test`.
+"""Mutants: small wrong changes to the science that a test has to notice. Not part of `make test`.
 
     python tests/mutants.py                    all of them, some minutes on one core
     python tests/mutants.py "no weight decay"  some of them, by name
 
-A mutant is made in a copy of the tree, one at a time, and the tests that should notice it run there on one thread. One
-that survives is a hole in the tests. Results of whole runs are in `tests/mutants.md`.
+Each mutant is made in a copy of the project, one at a time. The tests that should notice it run there on one thread.
+A mutant that survives shows a gap in the tests. Results of whole runs are in `tests/mutants.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PASSED, FAILED = 0, 1
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, which stands once in `file` of the package, becomes `new`; `tests` must notice it."""
+    """`old`, which occurs once in `file` of the package, becomes `new`; `tests` must notice it."""
 
     name: str
     file: str
@@ -319,7 +319,7 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> int | None:
 
 
 def verdict(tree: Path, mutant: Mutant) -> str:
-    """`caught` or `SURVIVED`; `BROKEN` where the text stands not once in the file, or the tests did not run."""
+    """`caught` or `SURVIVED`; `BROKEN` if the text does not occur once in the file, or the tests did not run."""
     path = tree / "stillhouse" / mutant.file
     whole = path.read_text(encoding="utf-8")
     if whole.count(mutant.old) != 1:

@@ -1,4 +1,4 @@
-"""Arrays are written as NumPy would, byte by byte."""
+"""Arrays are written exactly as NumPy writes them."""
 
 from __future__ import annotations
 

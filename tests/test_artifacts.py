@@ -1,4 +1,4 @@
-"""Folders appear whole or not at all, and say what they were made from."""
+"""Folders appear completely or not at all, and record what they were made from."""
 
 from __future__ import annotations
 

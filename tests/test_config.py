@@ -1,4 +1,4 @@
-"""Settings: what is taken, what is refused, and what the refusal says."""
+"""Settings: what is accepted, what is refused, and the message of a refusal."""
 
 from __future__ import annotations
 

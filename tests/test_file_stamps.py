@@ -1,4 +1,4 @@
-"""Digests that are remembered: a file that changed in any way is read again, one that did not is not."""
+"""Remembered digests: a file that changed in any way is read again, and an unchanged one is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A former name is an error that says the present one, wherever it can be given."""
+"""A former name is an error that gives the new one, wherever it can be given."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("old", "new"), STEPS)
 def test_a_manifest_of_an_earlier_version_has_the_present_name(old: str, new: str, tmp_path: Path) -> None:
-    """`evaluate` goes by it to tell BM25 from retrievers; the digest stays that of the file."""
+    """`evaluate` uses it to distinguish BM25 from retrievers; the digest stays that of the file."""
     write_manifest(tmp_path, old, {"depth": 3}, {}, {})
     manifest = read_manifest(tmp_path)
     assert manifest.step == new and manifest.digest == digest_file(tmp_path / MANIFEST)

@@ -1,4 +1,4 @@
-"""Imports go one way, down the layers of docs/architecture.md, and the science knows no platform."""
+"""Imports go one way, down the layers of docs/architecture.md, and the science does not depend on a platform."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def beside(name: str) -> Path:
 
 
 def test_code_that_shows_in_outputs_is_in_the_environment() -> None:
-    """A step whose code changed would else be taken from the run cache as it was."""
+    """Otherwise a step with changed code would be taken from the run cache."""
     found = set()
     for name in computing_imports():
         words = name.split(".")

@@ -1,4 +1,4 @@
-"""Prose in Markdown has lines of at most 100 characters (docs/style.md); tables and code are as wide as they are."""
+"""Prose in Markdown has lines of at most 100 characters (docs/style.md); tables and code may be wider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of mutants keeps up with the code: what a mutant changes is there, and so are the tests that notice it."""
+"""The table of mutants matches the code: the code that a mutant changes exists, and so do the tests that notice it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in folders that a user named: known as Stillhouse's by their bytes, whenever it was killed."""
+"""Files in folders that a user named: their bytes identify them as Stillhouse's, even after a kill."""
 
 from __future__ import annotations
 

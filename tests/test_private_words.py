@@ -1,4 +1,4 @@
-"""Words of our own that nobody would search for stay out of the tree (docs/style.md)."""
+"""Private words that nobody would search for do not appear in the project (docs/style.md)."""
 
 from __future__ import annotations
 

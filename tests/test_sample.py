@@ -1,4 +1,4 @@
-"""The built-in sample is what its README says: size, links, splits by article, questions in words of their own."""
+"""The built-in sample matches its README: size, links, splits by article, questions in words of their own."""
 
 from __future__ import annotations
 

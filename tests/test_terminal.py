@@ -1,6 +1,6 @@
-"""Text of others on the terminal: whatever it holds, nothing but letters and the program's own line breaks arrive.
+"""Foreign text on the terminal: whatever it contains, only letters and the program's own line breaks arrive.
 
-What is harmful is decided here by Unicode's own tables, character by character.
+Here Unicode's own tables decide, character by character, what is harmful.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""YAML is plain data or refused in one sentence: keys that stand twice, values that are none, any text at all."""
+"""YAML is plain data or refused in one sentence: duplicate keys, invalid values, any text at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A last layer for the first token alone gives it the state, score and gradients that a whole layer gives it."""
+"""A last layer that computes only the first token gives it the same state, score and gradients as a whole layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers that train by oneDNN, against the same in float64."""
+"""Linear layers that train with oneDNN, compared with the same layers in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed linear layers against plain ones."""
+"""Packed linear layers compared with plain ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which precision is faster, by the processor's maker and what it says that it can."""
+"""Which precision is faster, given the processor's maker and its reported features."""
 
 from __future__ import annotations
 

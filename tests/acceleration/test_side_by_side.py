@@ -1,4 +1,4 @@
-"""Batches computed side by side: their order, their bits, and what is left behind."""
+"""Batches computed side by side: their order, their exact bits, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in one row of tokens have the states, scores and gradients that they have one by one."""
+"""Texts joined in one row of tokens have the same states, scores and gradients as one by one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def texts_of(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
 
 
 def computed(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """What comes out at the texts' tokens, that of a middle layer too, and the gradients of all of it."""
+    """The outputs at the texts' tokens, including those of a middle layer, and the gradients of all of them."""
     types = {} if model.config.model_type == "distilbert" else {"token_type_ids": (torch.arange(17) > 5) * mask}
     if getattr(model.config, "type_vocab_size", 0) < 2:
         types = {}

@@ -1,4 +1,4 @@
-"""The functions write what the steps write from the same settings: whole runs of both, compared by digest."""
+"""The functions write the same files as the steps with the same settings: whole runs compared by digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus of texts and dicts is that of the same rows in files."""
+"""A corpus of texts and dicts equals the corpus of the same rows in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors and scores of texts in memory are those of sentence-transformers."""
+"""Vectors and scores of texts in memory equal those of sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import stillhouse` costs, which names it has, and what they say of themselves."""
+"""The cost of `import stillhouse`, its names, and their documentation."""
 
 from __future__ import annotations
 

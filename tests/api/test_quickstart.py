@@ -1,4 +1,4 @@
-"""The Python of README.md, docs/quickstart.md and the notebook runs as it stands, with a smaller model and corpus."""
+"""The Python of README.md, docs/quickstart.md and the notebook runs as written, with a smaller model and corpus."""
 
 from __future__ import annotations
 

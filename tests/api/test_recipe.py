@@ -1,4 +1,4 @@
-"""A whole recipe by functions is the run of the command line."""
+"""A whole recipe run by functions gives the same result as the command line."""
 
 from __future__ import annotations
 

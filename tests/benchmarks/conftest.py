@@ -1,4 +1,4 @@
-"""What a benchmark sets for its process stays with it."""
+"""Settings that a benchmark makes for its process do not affect later tests."""
 
 from __future__ import annotations
 

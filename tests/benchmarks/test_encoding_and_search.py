@@ -1,4 +1,4 @@
-"""The benchmarks of encoding and search at a size of seconds: every row is there, with figures that can be true."""
+"""The benchmarks of encoding and search, in seconds: every row is there, with plausible figures."""
 
 from __future__ import annotations
 

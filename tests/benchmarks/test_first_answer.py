@@ -1,4 +1,4 @@
-"""The benchmark of the first answer at a size of seconds: a row for each kind of start, with the right file known."""
+"""The benchmark of the first answer, in seconds: a row for each kind of start, with the right file known."""
 
 from __future__ import annotations
 

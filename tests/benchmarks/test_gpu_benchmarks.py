@@ -1,4 +1,4 @@
-"""The benchmarks that are for a GPU, tried on the CPU: they look at what was found, and say what was measured."""
+"""The GPU benchmarks, tried on the CPU: they check what they find and say what they measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of the steps that see every passage, at some hundred of them: its page has a row a step and size."""
+"""The benchmark of the steps that see every passage, with some hundred passages: one row for each step and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of memory at some hundred passages: every step runs for real, and growth is held against its bound."""
+"""The memory benchmark with some hundred passages: every step really runs, and growth is compared with its bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of mining: its side here gives what the step gives, and its part of a source is whole."""
+"""The mining benchmark: our side gives the same result as the step, and a part of a source is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of examples: which questions it measures on, its ranks, and that every row is a setting of a step."""
+"""The benchmark of examples: its questions, its ranks, and that every row is a setting of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic that the benchmark of training speed counts, against a formula, and its page on a tiny encoder."""
+"""The benchmark of training speed: its arithmetic compared with a formula, and its page with a tiny encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of quality: cells of a corpus ask the same test questions, and its page tells of hand-made figures."""
+"""The quality benchmark: cells of a corpus have the same test questions, and the page shows hand-made figures."""
 
 from __future__ import annotations
 

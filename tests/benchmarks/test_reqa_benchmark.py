@@ -1,4 +1,4 @@
-"""The benchmark of ReQA: its recall is that of other tools, ties count as expected, and a line is a line."""
+"""The ReQA benchmark: its recall equals that of other tools, ties count as their average, and the line is straight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run at scale, at ten thousand passages: every task checks itself, and the page says what held."""
+"""The scale benchmark with ten thousand passages: every task checks itself, and the page shows the results."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_memory_that_grows_beyond_its_bound_is_reported(monkeypatch: pytest.Monk
 def test_rates_of_steps_with_a_model_come_onto_the_page_that_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path
 ) -> None:
-    """The table on paper has them, all else stays, and a step whose data set is not here is left out."""
+    """The table on paper has them, everything else stays, and a step without its data set is left out."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import scale
     import scale_models

@@ -1,4 +1,4 @@
-"""The benchmark of the service at a size of seconds: real processes, and figures that can be true."""
+"""The serving benchmark, in seconds: real processes and plausible figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite: what is measured once stays measured, its ratios and values, and both sides of a row do the same."""
+"""The suite: results are kept, ratios and values are right, and both sides of a row do the same work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 @pytest.fixture
 def suite(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The suite with two parts whose sides take no time, measured in this process."""
+    """The suite with two parts that take no time, measured in this process."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import suite
     from suite_parts import Part, Row

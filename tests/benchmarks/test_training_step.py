@@ -1,4 +1,4 @@
-"""The benchmarks of trainings at a size of seconds: both sides have one loss, and the padding that they say."""
+"""The training benchmarks, in seconds: both sides have the same loss, and the padding that they report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of upgrades: labels arrive in slices of one corpus, and its page tells of hand-made figures."""
+"""The benchmark of upgrades: labels of one corpus arrive in slices, and the page shows hand-made figures."""
 
 from __future__ import annotations
 

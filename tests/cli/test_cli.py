@@ -1,4 +1,4 @@
-"""The command line: precedence of settings, errors with the nearest valid word, exit codes, help that teaches."""
+"""The command line: precedence of settings, errors with the nearest valid word, exit codes, helpful help."""
 
 from __future__ import annotations
 

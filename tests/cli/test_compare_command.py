@@ -1,4 +1,4 @@
-"""`stillhouse compare` on the command line: what it refuses and shows, DVC experiments, one whole comparison."""
+"""`stillhouse compare` on the command line: what it refuses and shows, DVC experiments, and one whole comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `stillhouse` command that README and docs show is one that the command line takes, flag by flag."""
+"""The command line accepts every `stillhouse` command in README and docs, flag by flag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No command replaces or removes in a folder that a user named what Stillhouse did not make there."""
+"""No command replaces or removes foreign files in a folder that a user named."""
 
 from __future__ import annotations
 

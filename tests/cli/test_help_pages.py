@@ -1,4 +1,4 @@
-"""What `--help` of every command shows."""
+"""What `--help` shows for every command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that take many folders by name: on the command line, in one folder for Kubeflow, and in the order given."""
+"""Ports with many named folders: on the command line, in one folder for Kubeflow, and in the given order."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def of_many(seen: list[Sequence[str]]) -> Step:
 
 
 def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report shows systems in the order given, so its outputs are not those of another order."""
+    """A report shows systems in the given order, so another order has other outputs."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     monkeypatch.setenv("STILLHOUSE_QUIET", "1")
     seen: list[Sequence[str]] = []
@@ -152,7 +152,7 @@ def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_task_is_reported_the_runs_of_its_stage_in_their_order() -> None:
-    """They stand in the stage's command, which is in the key of the run cache."""
+    """They are in the stage's command, which is part of the key of the run cache."""
     use = dataclasses.replace(
         find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}
     )

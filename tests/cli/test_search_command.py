@@ -1,4 +1,4 @@
-"""`stillhouse search` as a person sees it, with a stand-in for the retriever."""
+"""`stillhouse search` as a user sees it, with a fake retriever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command that writes where a user says: found from the parsers, and run in the cheapest way that writes."""
+"""Every command that writes to a path from the user, found from the parsers and run in the cheapest way that writes."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def compare_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def beir(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    """A corpus one of whose queries is a passage, so that `zero-shot` writes runs too."""
+    """A corpus in which one query is a passage, so that `zero-shot` writes runs too."""
     known_code(patch)
     folder = inputs / "colours"
     (folder / "qrels").mkdir(parents=True)
@@ -219,7 +219,7 @@ def clone_alone(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    """A release whose artifacts are in no remote, but in a folder here."""
+    """A release with its artifacts in a local folder and in no remote."""
     import contextlib
     import shutil
 

@@ -1,4 +1,4 @@
-"""The body of every component: arguments become settings and folders, the report becomes metrics, a page, metadata."""
+"""The body of every component: arguments become settings and folders; the report becomes metrics, page and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract for all surfaces: command line, dvc.yaml and Kubeflow use the names of the steps and of the graph."""
+"""One contract for all interfaces: command line, dvc.yaml and Kubeflow use the names of the steps and the graph."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_task_runs_the_use_with_the_settings_of_the_recipe(use: Use) -> None:
 
 @pytest.mark.parametrize("use", USE_CASES)
 def test_a_task_is_given_what_the_stage_reads(use: Use) -> None:
-    """Each input from the task whose use writes it, but for those that the task itself writes."""
+    """Each input comes from the task that writes it, except those that the task itself writes."""
     task = task_of(use)
     given = task["inputs"].get("artifacts", {})
     for source in use.inputs.values():

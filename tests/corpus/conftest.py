@@ -1,4 +1,4 @@
-"""Small sources written by hand, and what is read of them."""
+"""Small hand-written sources, and the rows that they give."""
 
 from __future__ import annotations
 

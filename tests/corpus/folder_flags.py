@@ -1,7 +1,7 @@
-"""What the fuzzer makes of a folder flag: a small tree of files of others, and an odd name of a folder in it.
+"""Turns the fuzzer's bytes into a folder flag: a small tree of foreign files, and an odd name of a folder in it.
 
-The bytes are, in this order: which command, which name, and for each entry of the tree its folder, name and kind. What
-a command does to the tree is compared with the tree as it was. All lies in a folder of its own, which no name leaves.
+The bytes give, in this order, the command, the name, and for each entry of the tree its folder, name and kind. After
+the command, the tree is compared with its former state. Everything is in a folder of its own, which no name leaves.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def write_artifact(path: Path) -> None:
 
 
 def make_tree(data: bytes) -> None:
-    """Makes the tree in the current folder; an entry that there can be none is left out."""
+    """Makes the tree in the current folder and leaves out impossible entries."""
     Path("others/folder").mkdir(parents=True)
     for path in (Path("others/file"), Path("others/folder/notes.txt"), Path("others/folder/manifest.json")):
         path.write_bytes(MINE)
@@ -187,7 +187,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def check_folder_flag(data: bytes, folder: Path) -> None:
-    """Runs a command on a tree of others: it may refuse, and it may add; it changes and removes nothing."""
+    """Runs a command on a tree of foreign files: it may refuse or add files, but never change or remove any."""
     name, rest = name_of(data[1:])
     with inside(folder):
         make_tree(rest)

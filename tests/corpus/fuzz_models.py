@@ -1,7 +1,7 @@
-"""A model folder with one file damaged: it is read and makes finite numbers of texts, or it is refused in a sentence.
+"""A model folder with one damaged file is read and gives finite numbers for texts, or is refused in one sentence.
 
-`damaged` changes a field of a JSON file, or of the header of safetensors, where a byte changed at random would nearly
-always leave no JSON at all.
+`damaged` changes a field of a JSON file or of the safetensors header, because a random byte would nearly always make
+the JSON invalid.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_pairs(model: CrossEncoder) -> None:
 
 
 def check_finite(model: nn.Module, made: Tensor) -> None:
-    """All weights are finite, and what was made of texts too, where no weight is so large that sums overflow."""
+    """All weights are finite, and so are the results for texts, unless a weight is so large that sums overflow."""
     for name, value in model.state_dict().items():
         assert value.isfinite().all(), name
     if all(value.abs().max() < LARGE for value in model.state_dict().values()):
@@ -88,7 +88,7 @@ def damaged(data: bytes, seed: int, otherwise: Callable[[bytes], bytes]) -> byte
 
 
 def with_a_field_changed(content: bytes, chance: random.Random) -> bytes:
-    """JSON in which one value is another, is gone, or stands under another name; any other content as it is."""
+    """JSON with one value changed, removed or renamed; any other content unchanged."""
     try:
         value = json.loads(content)
         places = list(fields(value))

@@ -2,12 +2,11 @@
 
     python tests/corpus/fuzz_readers.py beir --seconds 60
 
-A file of a small whole source (`sources_to_damage`), a recipe or a run file is what the fuzzer makes of it. It is
-read, and every row is what a slow and obvious reader makes of the same bytes (`held_against_slow`), or it is refused
-with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`. Of a model folder
-(`models_to_damage`) fields of JSON are changed as well, and the model that is read makes finite numbers.
-`folder-flags` makes a tree of files of others and a name in it instead (`folder_flags`), and looks whether any of them
-changed.
+The fuzzer rewrites a file of a small complete source (`sources_to_damage`), a recipe or a run file. Either every row is
+what a slow and obvious reader gives for the same bytes (`held_against_slow`), or the file is refused with `InputError`.
+Anything else stops the fuzzer, which then leaves the input as `crash-...`. In a model folder (`models_to_damage`) JSON
+fields are changed too, and a model that can be read must give finite numbers. `folder-flags` makes a tree of foreign
+files and a name in it instead (`folder_flags`), and checks that none of them changed.
 """
 
 from __future__ import annotations

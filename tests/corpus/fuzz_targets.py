@@ -1,4 +1,4 @@
-"""What the fuzzer of `fuzz_readers` feeds: every reader, as a function of bytes, and the bytes that it begins with."""
+"""The targets of the fuzzer `fuzz_readers`: every reader as a function of bytes, with the bytes to start from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source is read by its reader and by the slow one: what both make of it must be the same, row by row."""
+"""Reads a source with its reader and with the slow one, and compares the results row by row."""
 
 from __future__ import annotations
 

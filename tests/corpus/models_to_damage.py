@@ -1,4 +1,4 @@
-"""Small whole model folders written by hand, as files: what the fuzzer of model folders begins with."""
+"""Small complete model folders, written by hand: the fuzzer of model folders starts from them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Lines and cells of text files read slowly, by the words of `docs/formats.md` and character by character.
+"""Reads lines and cells of text files slowly, following `docs/formats.md`, character by character.
 
-Nothing of `stillhouse` is used here: it is what the readers are held against (`slow_readers`).
+Nothing of `stillhouse` is used here: the readers are compared with it (`slow_readers`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a corpus, as `stillhouse.corpus.cleaning` words them, applied slowly: the tables of rows of a source."""
+"""The rules of a corpus in `stillhouse.corpus.cleaning`, applied slowly: from a source's rows to tables."""
 
 from __future__ import annotations
 

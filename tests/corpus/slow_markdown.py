@@ -1,6 +1,6 @@
-"""Markdown files read slowly, by a strict grammar: of markup that every parser understands alike, the blocks it gives.
+"""Reads Markdown files slowly, by a strict grammar: gives the blocks of markup that every parser understands alike.
 
-Of all else `Unclear` is raised; `page_fault` of `slow_trees` then tells what must not be. Nothing of `stillhouse` and
+Anything else raises `Unclear`; `page_fault` of `slow_trees` then says what must not happen. Nothing of `stillhouse` and
 no parser is used here.
 """
 
@@ -274,6 +274,6 @@ def _after_comment(lines: list[str], at: int) -> int:
 
 
 def _unclosed(text: str) -> str:
-    """The words of a heading without the # that close it, which stand behind a space."""
+    """The words of a heading without the closing #, which follow a space."""
     bare = text.rstrip().rstrip("#")
     return bare.rstrip() if not bare or bare.endswith(" ") else text.rstrip()

@@ -1,7 +1,7 @@
-"""HTML pages read slowly, by a strict grammar: of markup that every parser understands alike, the rows it must give.
+"""Reads HTML pages slowly, by a strict grammar: gives the rows of markup that every parser understands alike.
 
-Of all else, whose damage every parser mends in its own way, `Unclear` is raised; `page_fault` of `slow_trees` then
-tells what must not be.
+Anything else, which every parser repairs in its own way, raises `Unclear`; `page_fault` of `slow_trees` then says what
+must not happen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every source read slowly and obviously, by the words of `docs/formats.md`: the rows that a reader must give.
+"""Reads every source slowly and obviously, following `docs/formats.md`: gives the rows that a reader must give.
 
-Nothing of `stillhouse` is used here. A row is a tuple of its kind and values; `("rejected",)` and `("left out",)` stand
-where a row is not taken. `Refused` says that the source must be refused as a whole.
+Nothing of `stillhouse` is used here. A row is a tuple of its kind and values; `("rejected",)` and `("left out",)` take
+the place of a row that is not accepted. `Refused` means that the whole source must be refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables read slowly, by the words of `docs/formats.md`: Parquet as a list of Python's values, CSV and TSV by hand."""
+"""Reads tables slowly, following `docs/formats.md`: Parquet as a list of Python values, CSV and TSV by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Articles in Markdown and text read slowly, and what every reading of a page, however damaged, must keep."""
+"""Reads Markdown and text articles slowly, and states what every reading of a damaged page must keep."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def joined(leaves: list[Leaf]) -> list[Leaf]:
 
 
 def _plain_leaves(lines: list[str]) -> list[Leaf]:
-    """The blocks of a text, which is no Markdown but for headings, fenced code and inline links."""
+    """The blocks of a text, whose only Markdown is headings, fenced code and inline links."""
     blocks: list[tuple[int, list[str]]] = []  # level of a heading, 0 of a paragraph, -1 of code; lines
     is_open, fence = False, ""
     for line in lines:
@@ -146,7 +146,7 @@ def _plain_leaves(lines: list[str]) -> list[Leaf]:
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """The level and words of a heading of CommonMark: # that close it stand behind a space."""
+    """The level and words of a CommonMark heading: closing # follow a space."""
     level = len(line) - len(line.lstrip("#"))
     if not 1 <= level <= 6 or not line[level : level + 1].isspace():
         return None

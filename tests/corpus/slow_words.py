@@ -1,4 +1,4 @@
-"""The words of Markdown's paragraphs read slowly, by a strict grammar: markup that every parser understands alike."""
+"""Reads the words of Markdown paragraphs slowly, by a strict grammar of markup that all parsers understand alike."""
 
 from __future__ import annotations
 

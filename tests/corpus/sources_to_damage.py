@@ -1,4 +1,4 @@
-"""A small whole source of every format, as files by name: what is damaged to see that readers survive it."""
+"""A small complete source in every format, as files by name, to damage and see that readers survive it."""
 
 from __future__ import annotations
 

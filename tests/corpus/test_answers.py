@@ -1,4 +1,4 @@
-"""Answers of queries: which are taken, and how they reach `answers.parquet`."""
+"""Answers of queries: which are accepted, and how they reach `answers.parquet`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way in which a source can be wrong: the row is rejected with its reason, or the source is refused by name."""
+"""Every way in which a source can be wrong: the row is rejected with a reason, or the source is refused by name."""
 
 from __future__ import annotations
 

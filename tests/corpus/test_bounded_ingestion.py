@@ -1,4 +1,4 @@
-"""Ingestion keeps no passage: its memory a passage, its digests, its blocks, and what a killed run leaves."""
+"""Ingestion keeps no passages in memory: its memory a passage, its digests, its blocks, and what a kill leaves."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_block_is_sound_where_no_passage_has_a_fault(rows: list[Passage]) -> N
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))
 def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tuple[str, str]], at_once: int) -> None:
-    """A passage may be an article of its own, and its id that of others' article too."""
+    """A passage may be an article of its own, and its id may also be the article of others."""
     taken, kept = TakenPassages(), dict[str, str]()
     for begin in range(0, len(given_ids), at_once):
         taken.add([Passage(id, "", "x", article, "", 0, "") for id, article in given_ids[begin : begin + at_once]])
@@ -110,7 +110,7 @@ def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tupl
 
 
 def test_rejects_stand_in_the_order_of_the_source() -> None:
-    """A query that is rejected between two passages stands between them, whatever is looked at together."""
+    """A query that is rejected between two passages is reported between them, however rows are grouped."""
     given: list[Row] = []
     for number in range(1500):
         given += [Passage("same", "", "x", "same", "", 0, f"p{number}"), Query("", "q", f"q{number}")]

@@ -1,4 +1,4 @@
-"""What is asked of every passage of a corpus is answered without holding their texts, titles or ids."""
+"""Queries about every passage of a corpus are answered without holding texts, titles or ids in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat server that limits rates, fails, hangs and answers nonsense, as real ones do."""
+"""A chat server that limits rates, fails, hangs and answers nonsense, like real ones."""
 
 from __future__ import annotations
 

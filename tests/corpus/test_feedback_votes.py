@@ -1,4 +1,4 @@
-"""What clicks come to: one client cannot make a train query, nor be more than a share of what counts."""
+"""Votes from clicks: one client cannot make a train query, and counts for at most its share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that `make fuzz` feeds take what they begin with: a fuzzer that stops there has looked at nothing."""
+"""The targets of `make fuzz` accept their first inputs: a fuzzer that stops there has tested nothing."""
 
 from __future__ import annotations
 

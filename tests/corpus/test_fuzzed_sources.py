@@ -1,6 +1,6 @@
-"""A source with random damage is read, or refused as bad input; it never crashes, and every row is what the file says.
+"""A source with random damage is read or refused as bad input; nothing crashes, and every row is what the file says.
 
-What a file says is said by readers of its own, slow and obvious ones (`slow_readers`).
+Separate slow and obvious readers decide what a file says (`slow_readers`).
 """
 
 from __future__ import annotations

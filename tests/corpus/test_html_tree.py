@@ -265,7 +265,7 @@ CLEAR = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(title=st.sampled_from(["", "<title> t \n u</title>"]), parts=st.lists(CLEAR, min_size=1, max_size=6))
 def test_every_row_of_a_clear_page_is_what_it_says(title: str, parts: list[str]) -> None:
-    """Against a reader of strict markup, character by character, which calls none of these pages unclear."""
+    """Compared with a strict reader, character by character, which finds none of these pages unclear."""
     pytest.importorskip("lxml")
     page = title + "".join(parts)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A line, article or document that is too long for the memory is refused by name, and never read whole."""
+"""A line, article or document that is too long for the memory is refused by name and never read whole."""
 
 from __future__ import annotations
 

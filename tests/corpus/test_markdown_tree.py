@@ -1,4 +1,4 @@
-"""Markdown as people write it: by hand, and against a strict reader of its own for files that bytes write."""
+"""Markdown as people write it: cases by hand, and random files compared with a strict reader."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_what_is_said(text: str, said: list[str], tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(min_size=1, max_size=80))
 def test_every_row_is_what_a_strict_reader_finds(data: bytes) -> None:
-    """It calls none of these files unclear."""
+    """It finds none of these files unclear."""
     content = written(data)
     with tempfile.TemporaryDirectory() as folder:
         found = [row_shown(row) for row in rows_of(Path(folder), content)]

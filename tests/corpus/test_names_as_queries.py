@@ -1,4 +1,4 @@
-"""Titles and headings as queries against a slow reading of the same rules, over random articles with few names."""
+"""Titles and headings as queries, compared with a slow reading of the same rules on random articles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pair queries against an enumeration of all that a task allows, written with plain loops over hand-made articles."""
+"""Pair queries, compared with an enumeration of all allowed ones with plain loops over hand-made articles."""
 
 from __future__ import annotations
 

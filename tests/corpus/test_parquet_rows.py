@@ -1,4 +1,4 @@
-"""The rows of a Parquet file are read whole in a bounded memory, whatever a few bytes of it stand for."""
+"""The rows of a Parquet file are read whole in bounded memory, even if a few bytes stand for very many."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_struct_is_no_text(tmp_path: Path) -> None:
 
 
 def test_damage_anywhere_is_seen_or_does_no_harm(tmp_path: Path) -> None:
-    """In the footer too, of which some accessors of pyarrow's end the process."""
+    """In the footer too, where some of pyarrow's accessors crash the process."""
     path = tmp_path / "passages.parquet"
     table = pa.table({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]})
     pq.write_table(table, path, row_group_size=2, store_schema=False)

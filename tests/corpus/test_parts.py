@@ -1,4 +1,4 @@
-"""A source that is read in parts gives the corpus of one reading, byte for byte, wherever it is divided."""
+"""A source that is read in parts gives the same corpus as one reading, byte for byte, wherever it is divided."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes
     SIZES,
 )
 def test_row_groups(rows: list[tuple[str, str | None, str]], group: int, part_bytes: int) -> None:
-    """Articles here are passages' own, others', and both."""
+    """Articles here are the passage itself, another, or both."""
     with tempfile.TemporaryDirectory() as folder:
         ids, texts, articles = (list(column) for column in zip(*rows)) if rows else ([], [], [])
         columns = {"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}

@@ -1,4 +1,4 @@
-"""Passage ids that stay in their file, against a list."""
+"""Passage ids that stay in their file, compared with a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans as queries: what may be drawn, that all of it is, and that a span says what no other passage says."""
+"""Spans as queries: what may be drawn, that all of it is, and that no other passage contains a span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes a question of what a model answers."""
+"""How a model's answer becomes a question."""
 
 from __future__ import annotations
 

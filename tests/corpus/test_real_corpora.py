@@ -1,4 +1,4 @@
-"""Ingest of real data, against the counts that came with it. Needs the data; skips where there is none."""
+"""Ingests real data and compares published counts. Skipped without the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReQA candidates, its divisions of the queries, and passages of another source as distractors."""
+"""ReQA candidates, its query splits, and passages of another source as distractors."""
 
 from __future__ import annotations
 

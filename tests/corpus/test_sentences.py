@@ -1,4 +1,4 @@
-"""Sentence spans: cases by hand, and properties of any text."""
+"""Sentence spans: cases by hand, and properties that hold for any text."""
 
 from __future__ import annotations
 

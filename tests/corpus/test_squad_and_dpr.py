@@ -1,4 +1,4 @@
-"""SQuAD JSON and the files of DPR: what becomes what, and what is rejected or left out."""
+"""SQuAD JSON and DPR's files: what each row becomes, and what is rejected or left out."""
 
 from __future__ import annotations
 

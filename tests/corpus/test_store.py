@@ -1,4 +1,4 @@
-"""The Parquet form: whatever text goes in comes out, and positives are what a slow look-up finds."""
+"""The Parquet form: texts come back unchanged, and positives equal those of a slow look-up."""
 
 from __future__ import annotations
 

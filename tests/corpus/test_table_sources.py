@@ -1,4 +1,4 @@
-"""Parquet, CSV and TSV tables, and a corpus read back as the source of another."""
+"""Parquet, CSV and TSV tables, and a corpus read back as a source."""
 
 from __future__ import annotations
 

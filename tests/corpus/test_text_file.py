@@ -46,7 +46,7 @@ def test_many_texts_are_read_without_being_held(tmp_path: Path) -> None:
 
 
 def anonymous_bytes() -> int:
-    """This process's memory that no file stands behind."""
+    """This process's memory without mapped files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 

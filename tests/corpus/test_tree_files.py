@@ -1,4 +1,4 @@
-"""Files of a tree that are not read: those of a name that is not UTF-8, and links that leave the source or loop."""
+"""Files of a tree that are not read: names that are not UTF-8, and links that leave the source or loop."""
 
 from __future__ import annotations
 

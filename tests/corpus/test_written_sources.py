@@ -1,4 +1,4 @@
-"""Known rows, written down in each format by other people's writers, are the rows that are read."""
+"""Known rows, written in each format by other libraries, are read back unchanged."""
 
 from __future__ import annotations
 

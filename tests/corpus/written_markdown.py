@@ -1,7 +1,7 @@
-"""Markdown written as bytes say: any bytes give a file that the strict reader (`slow_markdown`) finds clear.
+"""Writes Markdown from bytes: any bytes give a file that the strict reader (`slow_markdown`) finds clear.
 
-A fuzzer that changes bytes of Markdown itself breaks its markup more often than it finds another; this one puts blocks
-together: front matter, headings of both kinds, tables, lists, quotations, code, comments, HTML, links and notes.
+A fuzzer that changes bytes of Markdown breaks markup more often than it makes new markup. This one combines blocks:
+front matter, headings of both kinds, tables, lists, quotations, code, comments, HTML, links and notes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Writer:
         return " ".join(self.phrase() for _ in range(1 + self.number(3)))
 
     def text(self) -> list[str]:
-        """The lines of a paragraph, of which none begins as another block would."""
+        """The lines of a paragraph; none begins like another kind of block."""
         lines = [f"w {self.line()}" for _ in range(1 + self.number(3))]
         breaks = ("", "  ", "\\")
         return [line + breaks[self.number(3)] for line in lines[:-1]] + lines[-1:]

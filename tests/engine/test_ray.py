@@ -1,4 +1,4 @@
-"""Ray's processes write what one process writes, whatever befalls them; one of its own for all tests of this file."""
+"""Ray's processes write what one process writes, whatever happens to them; all tests of this file share one Ray."""
 
 from __future__ import annotations
 

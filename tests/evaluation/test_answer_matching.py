@@ -81,7 +81,7 @@ def matcher(answers: dict[str, list[tuple[str, str]]], passages: list[str]) -> A
 @settings(max_examples=800, deadline=None)
 @given(st.data())
 def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
-    """Some 10,000 pairs, most of whose answers are cut out of a passage so that matches are common."""
+    """About 10,000 pairs. Most answers are cut out of a passage, so matches are common."""
     passages = data.draw(st.lists(texts, min_size=1, max_size=4))
     answers = {}
     for query in ("a", "b", "c", "none"):

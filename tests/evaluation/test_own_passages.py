@@ -1,4 +1,4 @@
-"""Queries' own passages leave their rankings, as a slow version says, and nothing else does."""
+"""Queries' own passages are removed from their rankings, as in a slow version, and nothing else is."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def plots_with(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_shown_as_they_are(name: str) -> None:
-    r"""Matplotlib takes what stands between dollars for a formula, and raises `ValueError` for `$\frac$`."""
+    r"""Matplotlib reads text between dollars as a formula, and raises `ValueError` for `$\frac$`."""
     for plot, svg in plots_with(name).items():
         root = ElementTree.fromstring(svg)
         texts = ["".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")]

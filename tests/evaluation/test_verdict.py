@@ -1,4 +1,4 @@
-"""Who may be released: a table of made-up values, and the step on runs made by hand."""
+"""What may be released: a table of made-up values, and the step on hand-made runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a comparison puts what it makes: what is the same is made once, what differs is kept apart."""
+"""Where a comparison puts its results: shared work is done once, different work is kept apart."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **co
 
 
 def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
-    """Whether what both have lies in the same places, from the corpus to retriever 1."""
+    """Whether both share the same places, from the corpus to retriever 1."""
     both = first.keys() & second.keys()
     return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
 

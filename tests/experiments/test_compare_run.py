@@ -1,4 +1,4 @@
-"""A comparison runs what a plan says: once, again only what is missing, and on past a variant that fails."""
+"""A comparison runs its plan: each part once, again only what is missing, and past a variant that fails."""
 
 from __future__ import annotations
 

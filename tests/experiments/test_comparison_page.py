@@ -1,4 +1,4 @@
-"""What is read of a run, and the page: whole, self-contained, escaped, the same twice, plotted where values belong."""
+"""Reading a run, and its page: complete, self-contained, escaped, deterministic, with values plotted correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table's statistics against slow, obvious versions and scipy's."""
+"""The table's statistics, compared with slow, obvious versions and SciPy's."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_what_others_wrote_is_no_markup() -> None:
 
 
 def test_a_query_that_is_not_judged_for_a_measure_counts_for_the_others_alone() -> None:
-    """The figures of a measure are those of a table that has its judged queries alone."""
+    """The figures of a measure equal those of a table with only its judged queries."""
     found = outcomes()
     for outcome in found:
         outcome.test.iloc[[2, 5], 1] = np.nan

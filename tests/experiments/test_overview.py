@@ -1,4 +1,4 @@
-"""All conditions of a sweep in one table: each cell is its own condition's figure, beside its paper's."""
+"""All conditions of a sweep in one table: each cell has its own condition's figure, next to the paper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps as data: what a file may say, what flags make of it, and that every shipped one is well formed."""
+"""Sweeps as data: what a file may contain, what flags change, and that every shipped sweep is well formed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
 
 def beir(folder: Path, shift: int) -> Path:
-    """Nine passages, nine queries, of which `shift` ask for the next passage instead of their own."""
+    """Nine passages and nine queries; `shift` of them ask for the next passage instead of their own."""
     (folder / "qrels").mkdir(parents=True)
     texts = [f"the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
     passages = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
@@ -218,7 +218,7 @@ def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_sta
 def test_the_remains_of_a_corpus_have_no_figures(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Qrels of another corpus, and passages without a text: what is left would be measured as if it were all."""
+    """Qrels of another corpus, and passages without a text: otherwise the rest would be measured as if it were all."""
     folder = beir(tmp_path / "half", 0)
     if broken == "qrels":
         path = folder / "qrels" / "test.tsv"

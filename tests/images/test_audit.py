@@ -1,4 +1,4 @@
-"""The audit of the locks: what it says and how it ends, with a service and a pip-audit of the tests' own."""
+"""The audit of the locks: its output and exit code, with the tests' own service and pip-audit."""
 
 from __future__ import annotations
 

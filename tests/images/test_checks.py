@@ -1,4 +1,4 @@
-"""The checks that `images/try` makes inside an image hold for the code as it is, here in this environment."""
+"""The checks that `images/try` runs inside an image pass for the current code in this environment."""
 
 from __future__ import annotations
 

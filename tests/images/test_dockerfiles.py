@@ -1,4 +1,4 @@
-"""What the Dockerfiles promise, as far as their text tells; `make images-try` looks at what was built."""
+"""What the Dockerfiles promise, as far as their text shows; `make images-try` checks the built images."""
 
 from __future__ import annotations
 

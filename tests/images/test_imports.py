@@ -1,4 +1,4 @@
-"""What the code of an image imports is in the image's locks."""
+"""Everything that the code of an image imports is in the image's locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images' locks: every package by its hash, at the versions that the tests run with."""
+"""The images' locks: every package with its hash, at the versions that the tests use."""
 
 from __future__ import annotations
 

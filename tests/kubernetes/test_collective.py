@@ -1,4 +1,4 @@
-"""Processes that add up together, on the CPU by gloo: all of them, and with one that fails or never arrives."""
+"""Collective sums over processes on the CPU with gloo: with all of them, and with one that fails or never arrives."""
 
 from __future__ import annotations
 

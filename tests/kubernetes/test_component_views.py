@@ -1,4 +1,4 @@
-"""What Kubeflow shows of a step: curves against scikit-learn's definition, pages and tables against their files."""
+"""What Kubeflow shows for a step: curves by scikit-learn's definition, pages and tables equal to their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preflight: readings that will do, and a remedy for each that will not."""
+"""The preflight: readings that pass, and a remedy for each that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parallel step by several processes: how many, with which command, and the same vectors as by one."""
+"""A parallel step with several processes: their number, their command, and the same vectors as with one."""
 
 from __future__ import annotations
 

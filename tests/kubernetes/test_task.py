@@ -1,4 +1,4 @@
-"""The body of a Kubeflow task: its steps in order, each as by itself; what is done is not done again."""
+"""The body of a Kubeflow task: its steps run in order, each as if alone; finished steps do not run again."""
 
 from __future__ import annotations
 

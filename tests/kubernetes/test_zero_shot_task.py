@@ -1,4 +1,4 @@
-"""Where the task `zero-shot` keeps the work on a corpus, and who may use it."""
+"""Where the task `zero-shot` keeps its work on a corpus, and who may use it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a set of network policies lets through, by the rules of Kubernetes.
+"""Which connections a set of network policies allows, by the rules of Kubernetes.
 
-https://kubernetes.io/docs/concepts/services-networking/network-policies/: a pod that no policy of a direction selects
-is open in it; of those that do, any one may let a connection through; both ends have to. Ports are those of pods: a
-service's port is translated before a policy is asked.
+https://kubernetes.io/docs/concepts/services-networking/network-policies/: if no policy of a
+direction selects a pod, the pod is open in that direction; otherwise, one policy that allows a connection is enough.
+Both ends must allow it. Ports are those of pods: a service's port is translated before policies apply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the manifests' tests share: overlays as kustomize renders them, and programs that a machine may lack."""
+"""What the tests of manifests share: overlays rendered by kustomize, and programs that a machine may lack."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rendered(overlay: str) -> tuple[Resource, ...]:
 
 
 def with_component(folder: Path, overlay: str, *components: str, **more: Any) -> tuple[Resource, ...]:
-    """Every resource of an overlay of one's own in `folder`: one of ours with components, and `more` as it stands."""
+    """Every resource of a custom overlay in `folder`: one of ours with components, and `more` unchanged."""
     there = os.path.relpath(MANIFESTS, folder.resolve())
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -1,7 +1,7 @@
-"""Where `KUBECONFIG` names a cluster, its API server is asked whether it would take every resource of every overlay.
+"""If `KUBECONFIG` names a cluster, its API server must accept every resource of every overlay in a dry run.
 
-Nothing is applied but a namespace of the test's own, at the restricted level, which is deleted afterwards, and in it
-the `Pipeline` objects: Kubeflow takes a version only of a pipeline that it finds, and a dry run leaves none behind.
+The test only applies a namespace of its own, at the restricted level, and the `Pipeline` objects in it, and deletes it
+afterwards: Kubeflow accepts a version only if its pipeline exists, and a dry run creates none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def namespace() -> Iterator[str]:
 
 
 def moved(resource: Resource, namespace: str) -> Resource:
-    """The resource in another namespace; what is of the whole cluster stays unchanged."""
+    """The resource in another namespace; cluster-wide resources stay unchanged."""
     metadata = dict(resource["metadata"])
     if "namespace" in metadata:
         metadata["namespace"] = namespace
@@ -51,7 +51,7 @@ def is_pipeline(resource: Resource) -> bool:
 
 
 def ask(resources: Sequence[Resource], apply: Apply) -> set[str]:
-    """Hands every resource over, pipelines first and for good, all others in a dry run; returns the kinds it lacks."""
+    """Submits every resource, first the pipelines for real, all others in a dry run; returns the missing kinds."""
     absent = set()
     for resource in sorted(resources, key=is_pipeline, reverse=True):
         asked = apply(resource, not is_pipeline(resource))
@@ -77,7 +77,7 @@ def test_the_api_server_takes_every_resource(overlay: str, namespace: str) -> No
 
 @dataclass
 class Kubeflow:
-    """An API server whose webhook knows the pipelines that were applied for good; it lacks the kinds of `absent`."""
+    """An API server with a webhook that knows the applied pipelines; it lacks the kinds of `absent`."""
 
     absent: tuple[str, ...] = ()
     pipelines: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Images are by digest, so that what runs cannot change under a name; those built here get theirs when pushed."""
+"""Images have digests, so they cannot change under a name; images built here get theirs when pushed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who talks to whom: each connection that runs, Kubeflow and monitoring need comes about, and others do not.
+"""Who talks to whom: each connection that runs, Kubeflow and monitoring need is allowed, and others are not.
 
-Those of Kubeflow are as its repositories have them (kubeflow/pipelines: manifests/kustomize with the profile
+Those of Kubeflow come from its repositories (kubeflow/pipelines: manifests/kustomize with the profile
 controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/manifests: common/networkpolicies).
 """
 
@@ -149,7 +149,7 @@ def test_nothing_else_does(overlay: str) -> None:
 
 
 def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is(tmp_path: Path) -> None:
-    """One in Kubeflow's own namespace they reach as it is."""
+    """They reach one in Kubeflow's own namespace without a change."""
     component = with_component(tmp_path, "single-node", "model-registry", namespace="stillhouse")
     others = OTHERS | {"registry": REGISTRY, "Kubeflow's registry": Peer("kubeflow", REGISTRY.labels)}
     reached = [

@@ -1,4 +1,4 @@
-"""Every overlay renders, every resource has the fields of its kind, and what one names is there."""
+"""Every overlay renders, every resource has the fields of its kind, and everything it names exists."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ WITHOUT_PIPELINES = "cpu"
 
 
 def compiled(table: str) -> list[Resource]:
-    """Every resource of the compiled pipelines of a table; none of no table."""
+    """Every resource in the compiled pipelines of a table; none without a table."""
     paths = sorted((MANIFESTS / "pipelines" / table).glob("*.yaml")) if table else []
     found = [one for path in paths for one in yaml.load_all(path.read_text(encoding="utf-8"), Loader=Go)]
     return [one for one in found if one["kind"] != "Kustomization"]

@@ -1,4 +1,4 @@
-"""Kueue's queue is the one that placements name, hands out what they ask for, and orders by the classes they name."""
+"""Kueue's queue is the one in the placements, has the resources that they request, and orders by their classes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_queue_hands_out_what_placements_ask_for() -> None:
 
 
 def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path) -> None:
-    """They stand in the page as YAML, for an overlay of one's own."""
+    """The page shows them as YAML, for a custom overlay."""
     example = yaml.safe_load(SECTION.split("```yaml")[1].split("```")[0])
     resources = with_component(tmp_path, "gpu", **example)
     for resource in resources:

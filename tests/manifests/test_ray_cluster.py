@@ -1,4 +1,4 @@
-"""The component for Ray: its fields, what its pods may do, and who reaches them."""
+"""The component for Ray: its fields, what its pods may do, and who can reach them."""
 
 from __future__ import annotations
 

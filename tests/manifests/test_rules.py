@@ -1,4 +1,4 @@
-"""The alert rules, by promtool; and that rules and dashboard go by the metrics that the code has."""
+"""The alert rules, with promtool; rules and dashboard use metrics that the code has."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recorded() -> dict[str, str]:
 
 
 def expressions() -> dict[str, str]:
-    """Every expression of the rules and the dashboard, by where it stands."""
+    """Every expression of the rules and the dashboard, by its place."""
     found = {f"rule {rule.get('alert') or rule['record']}": rule["expr"] for rule in rules()}
     panels = json.loads((MANIFESTS / "components" / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))[
         "panels"

@@ -121,6 +121,6 @@ def test_nothing_is_let_in_or_out_that_no_policy_names(overlay: str) -> None:
 
 
 def test_a_shared_namespace_keeps_its_own_rules() -> None:
-    """No quota, policy or level of ours befalls other people's pods there."""
+    """No quota, policy or level of ours affects other people's pods there."""
     kinds = {one["kind"] for one in rendered("shared-namespace")}
     assert not kinds & {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"}

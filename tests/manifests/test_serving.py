@@ -1,4 +1,4 @@
-"""A search service on a cluster, by a Deployment and by KServe: its fields, its command's arguments, who reaches it."""
+"""A search service on a cluster, with a Deployment and with KServe: fields, arguments, and who can reach it."""
 
 from __future__ import annotations
 

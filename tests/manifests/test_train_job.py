@@ -1,4 +1,4 @@
-"""The job that a step starts has the fields of its kind, fits the runtimes, and its pods are as they must be."""
+"""The job that a step starts has the fields of its kind, fits the runtimes, and has correct pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway, as the pod of a run names it."""
+"""A gateway as named in the pod of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers in the place of a Pushgateway."""
+"""A fake Pushgateway."""
 
 from __future__ import annotations
 

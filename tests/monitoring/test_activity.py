@@ -1,4 +1,4 @@
-"""Progress in a log and on a terminal, and what is written when a step says nothing itself."""
+"""Progress in a log and on a terminal, and what is written while a step is silent."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_log_has_a_line_at_both_ends_of_counted_work(tmp_path: Path, capsys: p
 
 
 def test_time_left_goes_by_what_was_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: 20 of 40 new steps in 60 s leave 60 s; the 60 that an earlier run did took none of them."""
+    """By hand: 20 of 40 new steps in 60 s leave 60 s; the 60 steps of an earlier run took none of this time."""
     bar = LogBar("training", SILENT, 100, 60, "step", quiet=True)
     bar.n = 80
     bar.began = time.monotonic() - 60

@@ -1,4 +1,4 @@
-"""Live figures, read over HTTP as Prometheus reads them, from real trainings and bars."""
+"""Live figures from real trainings and progress bars, read over HTTP as Prometheus reads them."""
 
 from __future__ import annotations
 

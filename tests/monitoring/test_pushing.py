@@ -1,4 +1,4 @@
-"""What is pushed at a step's end, to a gateway that keeps what it got, and to gateways that fail."""
+"""What is pushed at the end of a step, to a gateway that records it and to gateways that fail."""
 
 from __future__ import annotations
 

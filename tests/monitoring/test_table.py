@@ -1,4 +1,4 @@
-"""The table of metrics, and the environment that asks for them."""
+"""The table of metrics, and the environment that requests them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks push that are no steps, or whose step works elsewhere: how they ended, and what was released."""
+"""What tasks push if they are not steps, or if their step runs elsewhere: how they ended, and what was released."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ CACHED = Report("was there", facts={"passed": True})
 def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It pushes as a step that ran does, once, in the place of what was pushed before."""
+    """It pushes once, like a step that ran, and replaces what was pushed before."""
 
     def taken(*given: Any) -> Report:
         with watch_step("pretrain", print) as watched:
@@ -131,7 +131,7 @@ def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
 
 
 def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
-    """Runs the promotion's component, whose release ends so."""
+    """Runs the promotion's component with a release that ends like this."""
 
     def release(*_: Any) -> Outcome:
         if isinstance(outcome, Exception):
@@ -215,7 +215,7 @@ def test_the_end_of_a_run_is_one_group_a_pipeline(
 def test_a_run_whose_end_kubeflow_leaves_open_is_neither_a_success_nor_a_failure(
     state: str, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """The group is replaced, so that an alert for the run before does not stand for this one."""
+    """The group is replaced, so an alert for the previous run does not apply to this one."""
     assert end(tmp_path, state) is None
     assert json.loads((tmp_path / "metrics").read_text()) == {}
     page = (tmp_path / "summary").read_text()

@@ -1,4 +1,4 @@
-"""A cluster in memory that keeps Kubeflow's rules of recurring runs, and a schedule for it."""
+"""A cluster in memory that follows Kubeflow's rules for recurring runs, and a schedule for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Memory:
         return number
 
     def terminate(self, run: str, minutes_ago: float | None = 0.0) -> None:
-        """Kubeflow notes the moment a little later (`None`: not yet), and Argo may leave the run as it is for good."""
+        """Kubeflow records the moment a little later (`None`: not yet), and Argo may never change the run."""
         old = self.started[run]
         moment = None if minutes_ago is None else datetime.now(UTC) - timedelta(minutes=minutes_ago)
         self.started[run] = Run(old.id, old.name, "CANCELING", old.recurring, moment)

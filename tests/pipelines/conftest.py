@@ -1,4 +1,4 @@
-"""The run that whole runs through DVC and Kubeflow are held to."""
+"""The run with which whole runs through DVC and Kubeflow are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does in a folder of `stillhouse new`: `dvc repro`, a change of a setting, a look at what came out."""
+"""What a user does in a folder of `stillhouse new`: `dvc repro`, a changed setting, a look at the results."""
 
 from __future__ import annotations
 

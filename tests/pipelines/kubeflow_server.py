@@ -1,4 +1,4 @@
-"""A small server on this machine that answers kfp's own client as Kubeflow's API does."""
+"""A small local server that answers kfp's own client as Kubeflow's API does."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Api:
         return {}
 
     def terminate(self, path: str) -> dict[str, Any]:
-        """Terminates a run, as long as its record is of one that goes on."""
+        """Terminates a run if its record says that it is running."""
         run = path.rpartition("/")[2].partition(":")[0]
         if self.states[min(self.asked, len(self.states) - 1)]["state"] not in ("PENDING", "RUNNING", "PAUSED"):
             raise Refusal(400, 3, f"Invalid input error: Failed to terminate a run {run}. Row not found")

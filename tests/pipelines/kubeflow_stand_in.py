@@ -1,4 +1,4 @@
-"""What answers in the place of Kubeflow's client, and how the API server refuses."""
+"""A fake Kubeflow client, and how the API server refuses."""
 
 from __future__ import annotations
 

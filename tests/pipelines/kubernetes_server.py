@@ -1,4 +1,4 @@
-"""A small server on this machine that answers the real Kubernetes client as an API server does: reads alone."""
+"""A small local server that answers the real Kubernetes client as an API server does, for reads only."""
 
 from __future__ import annotations
 

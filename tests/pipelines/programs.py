@@ -1,4 +1,4 @@
-"""Programs of this environment, as a person types them."""
+"""Programs of this environment, run as a user types them."""
 
 from __future__ import annotations
 

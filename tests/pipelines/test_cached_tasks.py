@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline are logged, so that they find themselves in DVC's run cache."""
+"""What the tasks of a pipeline receive to find themselves in DVC's run cache."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_use_is_reported_its_own_stage() -> None:
 
 
 def test_the_tasks_of_other_pipelines_are_reported_the_recipes_words_too() -> None:
-    """Else the same step would have another key there: `micro` names settings that are defaults."""
+    """Otherwise the same step would have another key there: `micro` names settings that are defaults."""
     recipe = load_recipe(find_recipe("micro"))
     cached = table("cpu", "s3://bucket/c")
     plan = make_plan(sweep_of_flags("none,bow", [], "o"), recipe, "micro")

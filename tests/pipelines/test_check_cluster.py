@@ -1,4 +1,4 @@
-"""A run's first task in the compiled pipelines: what it is logged, and that nothing can keep it waiting."""
+"""A run's first task in the compiled pipelines: what it receives, and that nothing can make it wait."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_runs_own_values_reach_the_look(pipeline: Compiled) -> None:
 
 
 def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> None:
-    """The amounts that any task of the pipeline asks for, and those of the steps, are the ones that are looked for."""
+    """It checks the amounts that the tasks of the pipeline request, and those of the steps."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
     wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
     asked = {(kind.cpu, kind.cpu_limit, kind.memory, kind.memory_limit, kind.accelerator) for kind in wanted.pods}

@@ -1,4 +1,4 @@
-"""What is chosen when a run is started reaches the pods: counts and addresses that a process reads, images, secrets."""
+"""Choices at the start of a run reach the pods: counts and addresses that a process reads, images, secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison's pipeline: what all variants share stands once, what differs is an item's, one task does them all."""
+"""The comparison's pipeline: shared work is there once, each variant is an item, and one task runs them all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_shared_is_done_once_before_the_variants(compiled: dict[str, Any
 
 
 def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, Any]) -> None:
-    """As the pod puts them together, they are those of a comparison on one machine."""
+    """Combined by the pod, they equal those of a comparison on one machine."""
     task = tasks_of(compiled)["comparison"]
     uses, items = logged(task, "uses"), logged(task, "items")
     jobs = {job.name: job for job in plan().jobs}

@@ -1,4 +1,4 @@
-"""The last task of a run, given what Kubeflow's own backend hands it, through kfp's own executor."""
+"""The last task of a run, with the input of Kubeflow's own backend, through kfp's own executor."""
 
 from __future__ import annotations
 

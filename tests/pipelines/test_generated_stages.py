@@ -1,4 +1,4 @@
-"""A recipe whose corpus gets its questions from a chat model: one source, ingested before and after they are made."""
+"""A recipe whose questions come from a chat model: one source, ingested before and after they are generated."""
 
 from __future__ import annotations
 

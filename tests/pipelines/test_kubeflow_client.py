@@ -1,4 +1,4 @@
-"""What Kubeflow's API server is asked and logged, and what it refuses in a sentence."""
+"""The requests to Kubeflow's API server, and its refusals in one sentence."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_the_server_refuses_is_reported_in_a_sentence(
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:
-    """By kfp's own signatures, since the stand-in above takes whatever it is given."""
+    """With kfp's own signatures, because the fake client above accepts anything."""
     import inspect
 
     from kfp import Client as Real

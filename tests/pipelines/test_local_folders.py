@@ -1,4 +1,4 @@
-"""What a local run of a pipeline removes and replaces: its own folders, and nothing of others."""
+"""What a local run of a pipeline removes and replaces: its own folders, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.exampl
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The work roots of runs, none of which takes time: each leaves a checkpoint and the result's page."""
+    """The work roots of runs that take no time: each leaves a checkpoint and the result's page."""
     monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
     found: list[str] = []
 

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""Whole runs through kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
+"""Whole runs with kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
 
 import builtins
 import json

@@ -1,4 +1,4 @@
-"""What a run's first task says of a cluster: the real client against an API server on this machine."""
+"""What a run's first task reports about a cluster: the real client with a local API server."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ CHOSEN = {
 def test_what_a_person_chose_is_what_is_looked_for(
     parameter: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of the user interface whose parameters name what is not there ends with the sentence, and exit code 2."""
+    """A run from the user interface that names missing resources ends with the sentence and exit code 2."""
     value, words = CHOSEN[parameter]
     assert look(monkeypatch, **{parameter: value}) == 2
     logged = capsys.readouterr().err

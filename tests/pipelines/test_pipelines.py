@@ -1,4 +1,4 @@
-"""What holds for every pipeline: its parameters, what hands them down, its size, and the files under manifests/."""
+"""What holds for every pipeline: its parameters and how they are passed on, its size, and the files in manifests/."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_settings_that_a_recipe_could_not_have_are_refused_before_anything_is_co
 
 
 def test_a_setting_takes_the_place_of_the_recipe_s_and_of_nothing_else() -> None:
-    """As if it stood in the recipe: on the use that it names, and in the words that DVC's run cache goes by."""
+    """As if it were in the recipe: for the use that it names, and in the form that DVC's run cache compares."""
     chosen = Request("train", "simlm", settings=("retriever_1.batch_size=7", "pretraining.objective=mlm"))
     before, after = (configs(*request._recipe()) for request in (Request("train", "simlm"), chosen))
     assert (after["retriever_1"].batch_size, after["pretraining"].objective) == (7, "mlm")

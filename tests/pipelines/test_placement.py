@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""Placements: what is refused, what tables say, and what becomes of one in the compiled pipeline."""
+"""Placements: what is refused, what tables show, and the result in the compiled pipeline."""
 
 import inspect
 import json
@@ -188,7 +188,7 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
 
 
 def test_parameters_reach_a_task_inside_a_loop(tmp_path: Path) -> None:
-    """Every group that lies between the pipeline and the task declares what it hands down."""
+    """Every group between the pipeline and the task declares what it passes on."""
     _, pod = compiled(find_table("gpu").of("pretrain"), folder=tmp_path)
     for name, component in pod["spec"]["components"].items():
         if "dag" in component:

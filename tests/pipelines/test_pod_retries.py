@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""The first process of a task's pod starts the task's own again after a crash, as kfp's retries cannot."""
+"""The first process of a task's pod restarts the task's own process after a crash, which kfp's retries cannot do."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`submit --wait` says why pods do not begin and why they failed: real clients, Kubeflow and Kubernetes on loopback."""
+"""`submit --wait` says why pods do not start and why they fail: real clients, Kubeflow and Kubernetes on loopback."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ LAUNCHER = 'exec: "/kfp-launcher/launch": stat /kfp-launcher/launch: permission 
 
 
 def never_started(name: str, task: str) -> Plain:
-    """A pod whose init container could not be started: the step's own waits for ever."""
+    """A pod with an init container that could not start: the step's own waits forever."""
     ended = {
         "terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}
     }
@@ -164,7 +164,7 @@ def never_started(name: str, task: str) -> Plain:
 def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its log is HTTP 400, which is no lack of a right; that of a pod that is gone by now is 404."""
+    """Its log gives HTTP 400, which is not a missing permission; the log of a deleted pod gives 404."""
     failed = [never_started("p1", "ingest"), never_started("p2", "ingest"), pod("p3", "mine", phase="Failed")]
     kubernetes.objects[f"{HERE}/pods"] = failed
     kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}

@@ -1,11 +1,11 @@
-"""Where a cluster is given, its Kubeflow Pipelines is handed the pipeline `train`, and must take it as it is.
+"""If a cluster is given, its Kubeflow Pipelines must accept the pipeline `train` unchanged.
 
-`KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (a port-forward, say). The overlay
-`single-node` must be installed there before, and its watcher have looked once (docs/cluster.md, step 3), or for
-Kubeflow of one user `shared-namespace`: the run mounts its claims. `STILLHOUSE_NAMESPACE` is that overlay's namespace,
+`KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (for example, a port-forward). First
+install the overlay `single-node` and let its watcher check once (docs/cluster.md, step 3), or for single-user Kubeflow
+`shared-namespace`: the run mounts its claims. `STILLHOUSE_NAMESPACE` is the namespace of that overlay, and
 `STILLHOUSE_SERVICE_ACCOUNT` the account of the run's pods, `stillhouse-steps`. With `STILLHOUSE_IMAGE`, an image by
-digest that the cluster can pull, the run has to succeed; without one it is terminated once the backend has compiled it.
-The run is deleted in the end.
+digest that the cluster can pull, the run must succeed; without it, the run is terminated once the backend has compiled
+it. The run is deleted at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN_SECONDS = 3 * 3600
 
 
 def installed() -> list[str]:
-    """The flags that say where the claims are, and whose the pods; a skip where nobody says."""
+    """The flags for the claims and the pods' account; skips if they are not given."""
     missing = [variable for variable in INSTALLED.values() if not os.environ.get(variable)]
     if missing:
         pytest.skip(

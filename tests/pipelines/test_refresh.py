@@ -1,4 +1,4 @@
-"""The refresh as a pipeline: its parameters, its rungs, and what its last task is handed."""
+"""The refresh as a pipeline: its parameters, its rungs, and the input of its last task."""
 
 from __future__ import annotations
 

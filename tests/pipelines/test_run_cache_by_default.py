@@ -1,7 +1,7 @@
-"""A step that was done in one run is not done again in the next, with the placements as they are shipped.
+"""A step that ran in one run does not run again in the next, with the shipped placements.
 
-Runs go through kfp's local runner, whose tasks get the variables of the placement and the parameters of the run as on a
-cluster; the volumes are folders.
+Runs use kfp's local runner. Its tasks get the variables of the placement and the parameters of the run as on a cluster;
+the volumes are folders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Kubeflow's form shows of each pipeline: few fields, in its order, and pictures of what is compiled."""
+"""What Kubeflow's form shows for each pipeline: few fields in order, and pictures of the compiled pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of schedules: what of it is refused before the cluster is asked."""
+"""The file of schedules: what is refused before the cluster is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedules and the watcher send to Kubeflow's API through kfp's own client, to a server on this machine."""
+"""What schedules and the watcher send to Kubeflow's API through kfp's own client, with a local server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_recurring_run_is_reported_its_account_and_version(
 def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_runs(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose run shows only after a moment stays; the other goes, and leaves what it may have begun."""
+    """One with a run that shows only after a moment stays; the other is removed, but not what it may have started."""
     for name in ("r8", "r9"):
         entry = {"recurring_run_id": name, "display_name": f"old-{name}", "description": f"{MARK} old"}
         api.kept.append(entry | {"status": "ENABLED"})

@@ -1,4 +1,4 @@
-"""One look of the watcher, against a cluster in memory."""
+"""One check by the watcher, with a cluster in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stillhouse.remote.dvc_source import Found
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A watch whose repository and champion the test sets."""
+    """A watcher with a repository and champion that the test sets."""
     state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, refused=False, more=(), cluster=Memory())
     state.watch = Watch(name="articles", pipeline="refresh", releases="r.git", repo="a.git", path="corpus")
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, state.commit, state.digest))
@@ -109,7 +109,7 @@ def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
 
 
 def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: SimpleNamespace) -> None:
-    """The recipe is in the pipeline, whose newest version is taken."""
+    """The recipe is in the pipeline, and its newest version is used."""
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
     watched.cluster.newest = "v2"
     assert look(watched.watch, watched.cluster).kind == "started"

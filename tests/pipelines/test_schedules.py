@@ -1,4 +1,4 @@
-"""Schedules against a cluster in memory: what `apply` does to it, and what it never does."""
+"""Schedules with a cluster in memory: what `apply` does to it, and what it never does."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_one_that_somebody_enables_again_is_not_deleted() -> None:
 
 
 def test_what_has_no_successor_yet_stays_in_use() -> None:
-    """The cluster refuses one of three: its predecessor goes on, the others are replaced as ever."""
+    """The cluster refuses one of three: its predecessor stays, the others are replaced as usual."""
     cluster = Memory()
     apply([schedule(), schedule("weekly"), schedule("yearly")], cluster)
     cluster.refused = {"nightly"}

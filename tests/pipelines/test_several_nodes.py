@@ -1,4 +1,4 @@
-"""Placements on several nodes: what is refused, and what a step's pod gets in the compiled pipeline."""
+"""Placements on several nodes: what is refused, and what a step's pod receives in the compiled pipeline."""
 
 from __future__ import annotations
 

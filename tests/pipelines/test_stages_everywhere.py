@@ -1,6 +1,6 @@
-"""A recipe that leaves stages out and adds one, by `stillhouse run`, `dvc repro` and Kubeflow's local runner.
+"""A recipe that leaves stages out and adds one, with `stillhouse run`, `dvc repro` and Kubeflow's local runner.
 
-DVC's part goes on: only what changed runs again, and what was pushed comes back.
+With DVC also: only what changed runs again, and pushed outputs can be pulled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs on a cluster, against a small server that answers as Kubeflow's API does."""
+"""Runs on a cluster, with a small server that answers as Kubeflow's API does."""
 
 from __future__ import annotations
 

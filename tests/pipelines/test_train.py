@@ -1,4 +1,4 @@
-"""The pipeline of a recipe: what it refuses, what a person can set when a run is started, and where it is written."""
+"""The pipeline of a recipe: what it refuses, what a user can set at the start of a run, and where it is written."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_compile_writes_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_local_run_never_takes_a_folder_that_is_not_its_own(here: Path) -> None:
-    """kfp removes its workspace after a run, with whatever lies in it."""
+    """kfp removes its workspace after a run, with everything in it."""
     (here / WORKSPACE).mkdir()
     (here / WORKSPACE / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="another local run"):

@@ -1,4 +1,4 @@
-"""Uploading a pipeline to a cluster in memory: once for each content, and under the name that schedules look for."""
+"""Uploading a pipeline to a cluster in memory: once for each content, under the name that schedules look for."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_content_is_uploaded_once() -> None:
 
 
 def test_a_namespace_has_its_own() -> None:
-    """One that all share, and those of other namespaces, are left as they are."""
+    """A shared one, and those of other namespaces, stay unchanged."""
     client = Memory()
     for namespace in ("", "one", "two"):
         for text in ("one", "one", "two"):
@@ -96,7 +96,7 @@ def test_a_refusal_is_reported() -> None:
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:
-    """By kfp's own signatures, since the stand-in above takes whatever it is given."""
+    """With kfp's own signatures, because the fake client above accepts anything."""
     from kfp import Client
 
     for name in ("list_pipelines", "upload_pipeline", "upload_pipeline_version", "list_pipeline_versions"):

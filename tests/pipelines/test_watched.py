@@ -1,4 +1,4 @@
-"""What a task's pod is given for Prometheus, as it stands in the compiled pipeline."""
+"""What a task's pod receives for Prometheus in the compiled pipeline."""
 
 # No `from __future__ import annotations` here: kfp reads the types of a signature as they stand.
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_pod_says_who_it_is_and_where_it_is_scraped(tmp_path: Path) -> None:
 
 
 def test_the_manifests_look_where_pods_listen(tmp_path: Path) -> None:
-    """The monitor goes by the annotation, the policy lets that port in, and the gateway has the name that pods use."""
+    """The monitor uses the annotation, the policy allows that port, and the gateway has the name that pods use."""
     _, pod = compiled(tmp_path, {"STILLHOUSE_METRICS_PORT": "9464"})
     [monitor] = [one for one in read("monitors.yaml") if one["metadata"]["name"] == "stillhouse-steps"]
     labels = {

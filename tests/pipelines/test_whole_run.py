@@ -1,6 +1,6 @@
-"""The micro recipe end to end through DVC: the figures of a run in one process, and a second run does nothing.
+"""The micro recipe end to end with DVC: the same figures as a run in one process, and a second run does nothing.
 
-That only what changed runs again is shown on a shorter graph, in `test_stages_everywhere.py`.
+`test_stages_everywhere.py` shows on a shorter graph that only what changed runs again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The micro recipe end to end through Kubeflow's local runner: the figures of a run in one process."""
+"""The micro recipe end to end with Kubeflow's local runner: the same figures as a run in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reckoned size of a run against what was measured on a cluster (docs/reference/kubeflow-facts.md)."""
+"""The computed size of a run, compared with a measurement on a cluster (docs/reference/kubeflow-facts.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masked language models as formulas, on one passage without padding: what losses and gradients are held against.
+"""Masked language models as formulas, on one passage without padding: the reference for losses and gradients.
 
 Shapes: l tokens, D width. All in float64.
 """

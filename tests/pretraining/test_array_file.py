@@ -1,4 +1,4 @@
-"""A file written piece by piece against `np.save` of the whole."""
+"""A file written piece by piece, compared with `np.save` of the whole."""
 
 from __future__ import annotations
 

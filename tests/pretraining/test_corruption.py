@@ -1,4 +1,4 @@
-"""Masks: rates, nesting, whole words, and the positions that are never drawn."""
+"""Masks: rates, nesting, whole words, and positions that are never drawn."""
 
 from __future__ import annotations
 

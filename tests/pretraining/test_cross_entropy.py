@@ -1,4 +1,4 @@
-"""The chunked losses against plain PyTorch on the whole table of logits, forward and gradient, in float64."""
+"""The chunked losses compared with plain PyTorch on the full logits, values and gradients, in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator samples from its softmax, at masked positions alone, and the same for the same seed."""
+"""The generator samples from its softmax, only at masked positions, and gives the same result for the same seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of every model family, put together again, give the model's own hidden states and logits."""
+"""The parts of every model family, combined again, give the model's own hidden states and logits."""
 
 from __future__ import annotations
 

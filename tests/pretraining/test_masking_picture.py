@@ -1,4 +1,4 @@
-"""The picture of what gets masked: its numbers on passages where they are known beforehand."""
+"""The picture of masked tokens: its numbers on passages with a known result."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ PASSAGES = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=6)
     size=st.integers(1, 1 << 13),
 )
 def test_shards_add_up(shards: list[Passages], longest: int, unit: str, size: int, tmp_path: Path) -> None:
-    """Merged counts are, byte for byte, those of all passages in one corpus."""
+    """Merged counts equal, byte for byte, those of all passages in one corpus."""
     folders = [write(shard, tmp_path / f"{number}", longest, unit) for number, shard in enumerate(shards)]
     whole = write([passage for shard in shards for passage in shard], tmp_path / "whole", longest, unit)
     merge_counts(folders, tmp_path / "sum", tmp_path / "work", Memory(size))

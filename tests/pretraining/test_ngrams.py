@@ -1,4 +1,4 @@
-"""Out-of-core counting: against dictionaries, at any memory size and number of threads, for every key layout."""
+"""Out-of-core counting compared with dictionaries, for any memory size, number of threads and key layout."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_equals_dictionaries(vocabulary: int, longest: int, memory: Memory, tmp_
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """A million tokens, nearly all of whose n-grams are distinct: tables of some 48 MiB, from 4 MiB of memory."""
+    """A million tokens with nearly all n-grams distinct: tables of about 48 MiB, from 4 MiB of memory."""
     np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(0, 30_000, 1_000_000).astype(np.int32))
     ids, offsets = np.load(tmp_path / "ids.npy", mmap_mode="r"), np.arange(0, 1_000_001, 100)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Every objective's loss against a slow float64 version of its paper's formula, forward and gradient."""
+"""Every objective's loss, compared with a slow float64 version of its paper's formula, values and gradients."""
 
 from __future__ import annotations
 

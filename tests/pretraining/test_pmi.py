@@ -1,4 +1,4 @@
-"""Counts, PMI and AMI against a corpus worked out by hand and against a slow version with dictionaries."""
+"""Counts, PMI and AMI, compared with a corpus worked out by hand and a slow version with dictionaries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""For every row of the objective table: what share of the tokens is corrupted, which, and what stands there instead.
+"""For every row of the objective table: the share of corrupted tokens, which ones, and what replaces them.
 
-The rates, nesting and replacements are written out here once more, by name, as the papers state them.
+The rates, nesting and replacements are written out here again by name, as in the papers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RATES = [(0.3, 0.5), (0.15, 0.45)]
 
 @dataclass(frozen=True)
 class Stated:
-    """What a paper says of a row: how positions are drawn and what stands there, for the encoder and the decoder."""
+    """What a paper says about a row: how positions are drawn and what replaces them, for encoder and decoder."""
 
     encoder: tuple[str, str]
     decoder: tuple[str, str] | None = None

@@ -1,4 +1,4 @@
-"""The signals against slow versions, and cases worked out by hand."""
+"""The signals, compared with slow versions and with cases worked out by hand."""
 
 from __future__ import annotations
 

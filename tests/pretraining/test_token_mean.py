@@ -1,4 +1,4 @@
-"""`loss_mean: token` over parts of any sizes: the loss and gradient of one mean over all predicted tokens."""
+"""`loss_mean: token` over parts of any size: loss and gradient of one mean over all predicted tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token cache against the tokenizer's own padded batches."""
+"""The token cache compared with the tokenizer's own padded batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole words from word pieces, against Python tuples."""
+"""Whole words from word pieces, compared with Python tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of versions share: a name for commits, a laptop that ran the first stages, servers of S3 and SSH."""
+"""What the tests of releases share: a name for commits, a laptop that ran the first stages, S3 and SSH servers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A Model Registry in memory that answers as its published API does, as v1, as v1alpha3, or as both.
+"""A Model Registry in memory that follows its published API: v1, v1alpha3, or both.
 
-Names are unique among siblings (409), what is not there is 404, lists come in pages with an opaque token that is empty
-at the end, and a change leaves alone what it does not name. A body with an unknown field is 400.
+Names are unique among siblings (409), missing resources give 404, lists have pages with an opaque token that is empty
+at the end, and a change affects only the fields that it names. A body with an unknown field gives 400.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Steps as pods run them: each as a task of its own in an empty folder, with a run cache; artifacts lie in folders."""
+"""Steps as pods run them: each as a task of its own in an empty folder, with a run cache and artifacts in folders."""
 
 from __future__ import annotations
 

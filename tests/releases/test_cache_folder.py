@@ -1,4 +1,4 @@
-"""The run cache of the work area: what goes when it is full, what stays, and which folders are never touched."""
+"""The run cache of the work area: what is removed when it is full, what stays, and which folders are never touched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Disk = namedtuple("Disk", "total used free")
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A work area on a disk of 1,000 bytes, of which 500 are free."""
+    """A work area on a disk of 1,000 bytes with 500 free."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Disk(1000, 500, 500))
     return tmp_path

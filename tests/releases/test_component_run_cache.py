@@ -1,4 +1,4 @@
-"""Components and laptops share one run cache: what one did the other takes, and nothing that is not the same."""
+"""Components and laptops share one run cache: each reuses the other's work, but only if it is the same."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_a_pod_that_is_reported_wrongly_works_without(
 
 @dataclasses.dataclass
 class _Fixed:
-    """Sets variables, but for some that stay unchanged here."""
+    """Sets variables, except some that stay unchanged here."""
 
     patch: pytest.MonkeyPatch
     variables: dict[str, str]

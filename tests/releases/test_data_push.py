@@ -1,5 +1,4 @@
-"""A push of data is cut off anywhere and repeated, or finds that a file is lost: the remote has all, or it is
-reported."""
+"""A data push is interrupted and repeated, or finds a lost file: the remote has everything, or an error says so."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ HARMS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
 @pytest.mark.parametrize("suffix", ["", ".dir"])
 @pytest.mark.parametrize("harm", HARMS)
 def test_what_was_lost_or_damaged_is_sent_whole(harm: str, suffix: str, workspace: Path) -> None:
-    """DVC goes by the list of a folder on its remote, and by the mode of a file in its cache."""
+    """DVC trusts the list of a folder on its remote, and the mode of a file in its cache."""
     place, damage = HARMS[harm]
     whole = {path.name: path.read_bytes() for path in in_cache(workspace).rglob("*") if path.is_file()}
     if place is on_shelf:

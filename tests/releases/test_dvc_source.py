@@ -1,4 +1,4 @@
-"""Data of a DVC repository at a revision: `ingest` reads it and says what it was."""
+"""Data of a DVC repository at a revision: `ingest` reads it and records the revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of DVC's remotes as pods have them: files of secrets, mounted where DVC's libraries look, or not there."""
+"""Keys of DVC's remotes in pods: secret files mounted where DVC's libraries look, or missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mount(secret: dict[str, Path], path: Path) -> None:
 def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
     ssh: dict[str, str], home: Path, tmp_path: Path
 ) -> None:
-    """The repository names the remote's address alone, and the pod's key lies where DVC looks in its home."""
+    """The repository has only the remote's address, and the pod's key is where DVC looks in its home."""
     pytest.importorskip("dvc_ssh", reason="the extra `ssh` is not installed")
     folder = make_repository(tmp_path / "articles", ssh["url"])
     dvc(folder, "remote", "modify", "--local", "shelf", "keyfile", ssh["keyfile"])
@@ -82,7 +82,7 @@ def account_of_gcs() -> str:
 def test_a_pod_reaches_gcs_with_the_key_of_its_secret(
     google_key: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the secret is absent nothing is complained of, and Google's other ways are left, as the pod's identity."""
+    """A missing secret is not an error, and Google's other ways remain, such as the pod's identity."""
     pytest.importorskip("gcsfs", reason="the extra `gcs` is not installed")
     monkeypatch.setenv("NO_GCE_CHECK", "true")  # this machine is none of Google's
     place = tmp_path / "stillhouse-gcs"

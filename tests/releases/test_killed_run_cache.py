@@ -1,6 +1,6 @@
-"""A task that brings its work to the run cache, or takes it from there, is killed; a file there is damaged.
+"""A task is killed while it writes to the run cache or reads from it, or a file there is damaged.
 
-Either way the run cache never serves anything but what a calm task made.
+In every case the run cache only serves what an undisturbed task made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Releases in a Model Registry: what is registered, what follows a rollback, and what goes wrong on the way."""
+"""Releases in a Model Registry: what is registered, what follows a rollback, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_the_figures_are_those_of_the_released_system(tmp_path: Path) -> None:
 
 
 def test_there_is_always_a_live_one(server: RegistryServer, work: Path) -> None:
-    """Whoever looks while what is in use moves finds the new one or the old one."""
+    """A reader during the change of the release in use finds the new one or the old one."""
     registered(work)
     roll_back(Git.of(work))
     seen: list[int] = []
@@ -335,7 +335,7 @@ def test_a_pod_s_own_token_goes_nowhere_in_clear(tmp_path: Path, monkeypatch: py
 
 
 def test_of_two_that_register_at_once_both_do(server: RegistryServer, work: Path) -> None:
-    """Both find nothing there and go on to make the same model: one gets 409, and goes on with what there is."""
+    """Both find nothing and make the same model: one gets 409 and continues with the existing model."""
     together, waited = threading.Barrier(2), threading.local()
 
     def before(request: str) -> None:

@@ -1,4 +1,4 @@
-"""A step whose outputs record one another, as the winner's index records the winner, is taken from the run cache."""
+"""A step whose outputs record each other, like the winner and its index, is taken from the run cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promotions and rollbacks in real git and DVC repositories: races, cut-off pushes, repetitions."""
+"""Promotions and rollbacks in real git and DVC repositories: races, interrupted pushes, repetitions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> 
 
 @pytest.mark.usefixtures("git_alone")
 def test_rollbacks_go_back_and_back(place: Path) -> None:
-    """1, 2, 3 in use; back from 3 is 2, back again 1, then there is nothing; a new release goes on from there."""
+    """1, 2, 3 in use; back from 3 is 2, back again 1, then nothing is left; a new release continues from there."""
     folder = place / "work"
     for number in range(1, 4):
         release(folder, 2 + number, str(number), bump="major")
@@ -180,7 +180,7 @@ def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("git_alone")
 def test_two_that_push_at_the_same_moment_do_not_both_win(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both stand before the push to git with the same next tags; whichever comes second gets none of its refs in."""
+    """Both are about to push the same next tags to git; the second one gets none of its refs in."""
     release(place / "work")
     before = len(refs(place))
     barrier, push = threading.Barrier(2), Git.push

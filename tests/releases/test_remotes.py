@@ -1,4 +1,4 @@
-"""Releases over real remotes: SSH with an sshd on loopback, S3 and GCS with servers; what a wrong one says."""
+"""Releases over real remotes: SSH with an sshd on loopback, S3 and GCS with servers, and errors of wrong ones."""
 
 from __future__ import annotations
 

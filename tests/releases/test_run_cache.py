@@ -1,4 +1,4 @@
-"""DVC's run cache between checkouts: a step that was done anywhere is not done again, unless something changed."""
+"""DVC's run cache between checkouts: a step that ran anywhere does not run again, unless something changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DVC repository over SSH, opened in the environment of the watcher's and the steps' pods, with a real sshd."""
+"""A DVC repository over SSH with a real sshd, opened in the environment of the watcher's and the steps' pods."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_steps_reach_git_as_the_watcher_does() -> None:
 def test_the_command_goes_before_the_user_s_own_whose_other_settings_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As git does it: asked of git itself, and of dulwich."""
+    """As git does it: checked with git itself and with dulwich."""
     from dulwich.config import StackedConfig
 
     (tmp_path / ".gitconfig").write_text('[core]\n\tsshCommand = false\n[user]\n\tname = "A. Person"\n')
@@ -119,7 +119,7 @@ def stranger(folder: Path, name: str) -> str:
 def test_a_server_that_hangs_up_stops_no_other_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DVC hands on dulwich's error as it is when a server hangs up after the clone."""
+    """DVC passes on dulwich's error unchanged when a server hangs up after the clone."""
     from dulwich.errors import HangupException
     from dvc.repo import Repo
 

@@ -1,4 +1,4 @@
-"""The key of a component's stage in DVC's run cache is that of the stage in a workspace, for every use of the graph."""
+"""The key of a component's stage in DVC's run cache equals that of the workspace's stage, for each use of the graph."""
 
 from __future__ import annotations
 

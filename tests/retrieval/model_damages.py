@@ -1,4 +1,4 @@
-"""Ways in which a model folder can be wrong: what is done to a whole one, and the file that a refusal has to name."""
+"""Ways to damage a complete model folder, and the file that the refusal has to name."""
 
 from __future__ import annotations
 

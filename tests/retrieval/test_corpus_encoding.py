@@ -1,4 +1,4 @@
-"""Encoding a corpus: bits that do not depend on company, resumption, and what makes a kept vector stale."""
+"""Encoding a corpus: bits that do not depend on other texts, resumption, and when a kept vector is stale."""
 
 from __future__ import annotations
 

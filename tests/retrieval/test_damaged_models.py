@@ -1,4 +1,4 @@
-"""A wrong model folder is bad input for every command that reads one: exit code 2, a sentence that names the file."""
+"""A wrong model folder is bad input for every command that reads one: exit code 2 and a sentence with the file."""
 
 from __future__ import annotations
 

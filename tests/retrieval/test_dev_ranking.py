@@ -1,4 +1,4 @@
-"""How dev queries' candidates are ranked by a model, and what a training keeps and stops by it."""
+"""How a model ranks the candidates of dev queries, and which checkpoint and stop a training chooses by it."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_measurements_are_as_many_as_their_share_allows(
     moments: int,
     queries: int,
 ) -> None:
-    """The held-out loss and the ranking are of the same queries."""
+    """The held-out loss and the ranking use the same queries."""
     ranked = []
     real = DevCandidates.measured
     monkeypatch.setattr(DevCandidates, "measured", lambda self, scores: ranked.append(len(self)) or real(self, scores))

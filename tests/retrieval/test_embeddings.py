@@ -68,7 +68,7 @@ def test_missing_texts_are_named_once_in_order(tmp_path: Path) -> None:
 def test_texts_are_found_as_in_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, segments: list[list[str]], asked: list[str], at_once: int
 ) -> None:
-    """Texts stand in several segments, twice in one, and in several rows of what is asked for."""
+    """Texts are in several segments, twice in one, and in several requested rows."""
     folder, known = tmp_path_factory.mktemp("found"), set[str]()
     for number, texts in enumerate(segments):
         # Equal texts have equal vectors, whichever segment they are read from.
@@ -275,7 +275,7 @@ def test_what_another_run_is_writing_counts_and_stays(tmp_path: Path, part: str)
 
 
 def test_vectors_that_were_written_long_ago_are_moved_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a run that makes room removes those of which another one is just about to move the texts."""
+    """Otherwise a run that makes room removes those whose texts another run is about to move."""
     segment(tmp_path / "new", ["a"])
     for path in (tmp_path / "new").iterdir():
         os.utime(path, (1000, 1000))

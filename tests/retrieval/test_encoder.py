@@ -1,4 +1,4 @@
-"""The bi-encoder and the cross-encoder against transformers and sentence-transformers."""
+"""The bi-encoder and the cross-encoder, compared with transformers and sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Towers by role: each reads its own texts, learns, and comes back from its folder; beside sentence-transformers."""
+"""Towers by role: each reads its own texts, learns, and is restored from its folder, as in sentence-transformers."""
 
 from __future__ import annotations
 

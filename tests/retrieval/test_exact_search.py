@@ -1,4 +1,4 @@
-"""Exact search against sorting all scores, with ties everywhere."""
+"""Exact search compared with sorting all scores, with many ties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 def as_on_a_gpu(queries: np.ndarray, found: list[tuple[int, np.ndarray]], depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """`gpu_search` where there is none: PyTorch computes the same on any device."""
+    """`gpu_search` without a GPU: PyTorch computes the same on any device."""
     return gpu_search(queries, [(start, torch.from_numpy(block)) for start, block in found], depth, CPU)
 
 
@@ -134,7 +134,7 @@ def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where oneDNN does not compute them, which autocast leaves alone."""
+    """Without oneDNN, which autocast does not affect, the products are in fp32 too."""
     monkeypatch.setattr("stillhouse.retrieval.index.exact_search.can_pack", lambda *_: False)
     queries, vectors = np.random.default_rng(4).standard_normal((2, 40, 16)).astype(np.float32)
     with torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,4 @@
-"""The loss against vectors that an index holds: its equation in float64, by hand, and what gradients reach."""
+"""The loss against an index's vectors: its equation in float64, cases by hand, and where gradients flow."""
 
 from __future__ import annotations
 

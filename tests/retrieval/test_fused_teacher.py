@@ -1,4 +1,4 @@
-"""The teacher that is chosen on dev queries: figures by hand, and the best of what is at hand."""
+"""The teacher chosen on dev queries: figures by hand, and the best of the available ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion of scores: weights against a slow optimiser, ranks against a table computed by hand."""
+"""Fusion of scores: weights compared with a slow optimiser, ranks with a table computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillhouse.retrieval.search.fusion import RIDGE, convex_combination, fit_we
 
 
 def made(seed: int, queries: int = 40, candidates: int = 7, kinds: int = 2) -> tuple[np.ndarray, ...]:
-    """Scores of which the first kind says much about the positives and the others little."""
+    """Scores of several kinds: the first says much about the positives, the others little."""
     rng = np.random.default_rng(seed)
     positive_QK = np.zeros((queries, candidates), dtype=bool)
     positive_QK[np.arange(queries), rng.integers(candidates, size=queries)] = True

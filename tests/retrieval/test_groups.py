@@ -1,4 +1,4 @@
-"""Groups: a positive and distinct negatives by turns, the same whoever draws them; wrong negatives are refused."""
+"""Groups: a positive and distinct negatives in turn, the same for every caller; wrong negatives are refused."""
 
 from __future__ import annotations
 

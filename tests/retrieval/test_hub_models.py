@@ -1,4 +1,4 @@
-"""A name on the Hugging Face hub is read as the same files in a folder are, from the hub's own cache."""
+"""A name on the Hugging Face hub is read like the same files in a folder, from the hub's own cache."""
 
 from __future__ import annotations
 

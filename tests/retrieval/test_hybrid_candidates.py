@@ -1,4 +1,4 @@
-"""The candidates of many queries are those of each query alone."""
+"""The candidates of many queries equal those of each query alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of index: files that faiss reads, the same bytes, inner products, recall, and what they refuse."""
+"""The kinds of index: files that faiss reads, identical bytes, inner products, recall, and what they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The likelihood of right answers: against sums written out, and as what a winner is chosen by."""
+"""The likelihood of right answers: compared with written-out sums, and as the criterion that chooses a winner."""
 
 from __future__ import annotations
 

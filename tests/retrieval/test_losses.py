@@ -1,4 +1,4 @@
-"""Each loss against a slow version of the paper's formula in float64, values and gradients."""
+"""Each loss, compared with a slow version of the paper's formula in float64, values and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mining against loops over queries: never a right answer, never twice, best first, filtered and mixed by rule."""
+"""Mining compared with loops over queries: no right answer, nothing twice, best first, filtered and mixed by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`titles: sep`: a passage's tokens against what its tokenizer says of the pair (title, text), in every reader."""
+"""`titles: sep`: every reader gives the tokens of the pair (title, text) from the tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The longest text of a model is what it can be given: one token more fails in the model itself."""
+"""The longest text of a model is its real limit: with one token more, the model itself fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts before queries and passages, beside sentence-transformers' own: read, fetched, kept, and part of vectors."""
+"""Prompts before queries and passages, compared with sentence-transformers: read, fetched, kept, part of vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells of its cost: the size of the index always, a time only when it is asked for."""
+"""What a run reports about its cost: the index size always, a time only if requested."""
 
 from __future__ import annotations
 

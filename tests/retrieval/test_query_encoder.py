@@ -1,4 +1,4 @@
-"""Vectors of questions by PyTorch's own layers, beside those of `BiEncoder`; who is read how; what a start imports."""
+"""Query vectors from PyTorch's own layers, compared with `BiEncoder`; which models use them; what a start imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A random start has a model's configuration and tokenizer, and parameters that its own initialisation draws."""
+"""A random start has a model's configuration and tokenizer, and parameters drawn by its own initialisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may never be a negative: by hand, for texts that repeat."""
+"""What may never be a negative: cases by hand, for repeated texts."""
 
 from __future__ import annotations
 

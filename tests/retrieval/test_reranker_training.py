@@ -1,4 +1,4 @@
-"""Training the cross-encoder: R-Drop, forward many and backward few, parts of a batch, the models to start from."""
+"""Training the cross-encoder: R-Drop, many forward and few backward, parts of a batch, the models to start from."""
 
 from __future__ import annotations
 

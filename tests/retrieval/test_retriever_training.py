@@ -1,4 +1,4 @@
-"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths change no gradient.
+"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths do not change gradients.
 
 Run by torchrun, this file computes the gradients of `CASES` in several processes: `python FILE FOLDER`.
 """
@@ -238,7 +238,7 @@ def test_a_step_has_the_gradient_of_the_whole_loss(folder: Path, name: str, way:
 
 
 def test_an_old_index_moves_queries_alone(folder: Path) -> None:
-    """What the term adds to the gradient of separate towers is all in that of the queries."""
+    """With separate towers, the term only changes the gradient of the query tower."""
     case = {"towers": "separate", "precision": "fp32"}
     without, with_old = (
         gradients(*open_loss(folder, case | more), EXAMPLES) for more in ({}, {"compatibility_weight": 2.0})

@@ -1,4 +1,4 @@
-"""Turns: nothing comes again before everything came, whatever is seen when, and whoever asks."""
+"""Turns: nothing comes again before everything came once, in any order and for any caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scoring pairs: a kill changes no bit, a text that is too long is cut, a score that is no number is refused."""
+"""Scoring pairs: a kill changes no bit, a text that is too long is cut, a score that is not a number is refused."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_no_bit_and_no_length_of_a_log_gives_another_score(
 
 
 class Measured(io.BufferedRandom):
-    """A file that says how much was asked of it at once, and refuses more than it has."""
+    """A file that records how much was read at once, and refuses more than it has."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         assert size is not None and 0 <= size <= os.fstat(self.fileno()).st_size, f"{size:,} bytes at once"

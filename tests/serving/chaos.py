@@ -1,10 +1,10 @@
-"""Clients ask without a pause while releases are swapped, taken back, damaged, half-copied and the process is killed.
+"""Clients ask without a pause while releases are swapped, rolled back, damaged, half-copied and the process is killed.
 
     python tests/serving/chaos.py --times 10000        as many times, or as --minutes allow; prints what happened
     TMPDIR=/dev/shm python tests/serving/chaos.py --times 10000 --pause 0.05        more changes in the same time
 
-Every answer is compared with what the library finds offline in the release that the answer names. A request may fail
-only where the process was killed while it was in flight, or was not there. `test_chaos.py` does this for seconds.
+Every answer is compared with the library's offline result for the release that the answer names. A request may fail
+only if the process was killed during the request, or was not running. `test_chaos.py` does this for some seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS = {"swap": 12, "back": 4, "damaged": 2, "half": 2}
 
 
 class Chaos:
-    """One service over `work/in-use`, a link that leads to copies of `releases`, and what was seen of it."""
+    """One service over `work/in-use`, a link to copies of `releases`, and the observations."""
 
     def __init__(
         self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0

@@ -1,4 +1,4 @@
-"""A git repository with DVC whose releases are the tests' small ones."""
+"""A git repository with DVC that contains the tests' small releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small releases of the tests' tiny model, and services that answer from them in a thread of their own."""
+"""Small releases of the tests' tiny model, and services for them in threads."""
 
 from __future__ import annotations
 

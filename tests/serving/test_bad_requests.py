@@ -1,4 +1,4 @@
-"""Every bad request gets its code and a sentence, and nothing that a client sends makes the service fail."""
+"""Every bad request gets its code and a sentence, and no request makes the service fail."""
 
 from __future__ import annotations
 

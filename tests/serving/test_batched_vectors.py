@@ -19,7 +19,7 @@ LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> PlainBert:
-    """Of a width at which products of one row are rounded otherwise than those of eight."""
+    """Of a width at which products of one row round differently from those of eight."""
     tmp_path = tmp_path_factory.mktemp("plain")
     save_tokenizer(tmp_path, [*SPECIAL, *(f"w{n}" for n in range(90))])
     torch.manual_seed(0)
@@ -61,7 +61,7 @@ def test_in_bf16_others_change_a_vector_by_rounding_alone(plain: PlainBert) -> N
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9999)])
 def test_vectors_are_those_of_the_plain_model(plain: PlainBert, dtype: torch.dtype, least: float) -> None:
-    """In fp32 but for rounding; in bf16 within what eight bits of a number leave, and not the same."""
+    """In fp32 equal up to rounding; in bf16 within the precision of eight bits, but not equal."""
     ids = some_ids()
     plain.tokens = GivenTokens(ids)
     expected_QD = plain.vectors([""] * len(ids))

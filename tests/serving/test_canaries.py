@@ -1,4 +1,4 @@
-"""A release whose model ranks its own queries otherwise than its run does is refused, and the one before answers."""
+"""A release whose model ranks its own queries differently from its run is refused; the previous one still answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request fails and no answer is of a mixed pair, whatever is done to the folder. `chaos.py` runs it at length."""
+"""No request fails and no answer mixes releases, whatever happens to the folder. `chaos.py` runs longer."""
 
 from __future__ import annotations
 

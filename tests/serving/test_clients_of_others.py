@@ -1,4 +1,4 @@
-"""Programs that know nothing of Stillhouse ask it: Triton's client, LangChain, and what watches an image."""
+"""Clients that do not know Stillhouse: Triton's client, LangChain, and checks of an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer costs does not grow with other passages, the client's pace, or threads."""
+"""The cost of an answer does not grow with other passages, the client's pace, or threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift is seldom seen where there is none, and found where others ask of other things."""
+"""Drift is seldom reported if there is none, and found if users ask about other topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def questions(random: np.random.Generator, count: int, topics: Sequence[int]) ->
 
 
 def test_false_alarms_are_as_seldom_as_the_p_value_says() -> None:
-    """150 samples of one population: a right test calls at most 5 % of them different at 0.05, but for chance."""
+    """150 samples of one population: up to chance, a correct test finds at most 5 % of them different at 0.05."""
     random = np.random.default_rng(1)
     queries = scores = 0
     for seed in range(150):

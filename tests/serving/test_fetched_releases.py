@@ -1,4 +1,4 @@
-"""A service of a git repository's releases: what is in use there is fetched and answers, and nothing by halves."""
+"""A service for a git repository's releases: it fetches the release in use and answers from it, never half of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests made from the service's own OpenAPI page, to every address: none crashes, and each refusal is a sentence."""
+"""Requests generated from the service's own OpenAPI page, to every address: no crashes; each refusal is a sentence."""
 
 from __future__ import annotations
 

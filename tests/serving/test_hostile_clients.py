@@ -1,4 +1,4 @@
-"""Clients that dawdle, and requests that no client library would send."""
+"""Slow clients, and requests that no client library would send."""
 
 from __future__ import annotations
 

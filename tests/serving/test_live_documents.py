@@ -1,4 +1,4 @@
-"""Documents are found from the next request on, survive what a log has to survive, and never mix two models."""
+"""Documents are found from the next request on, survive kills and damage like a log, and never mix two models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked is kept where that is wanted, whole and bounded, and feedback on it becomes train queries."""
+"""Queries are kept if wanted, completely and within bounds, and feedback on them becomes train queries."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_a_key_that_a_kill_left_empty_is_no_key(tmp_path: Path) -> None:
 def test_a_new_file_of_feedback_has_its_name_on_the_disk_before_it_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose folder is not synced can be gone after a power cut, whatever was synced of its content."""
+    """A file can be lost in a power cut if its folder is not synced, even if its content is."""
     log = QueryLog(tmp_path, LogChoices(), Limits())
     id = log.note("r", "c", QUERY, [("p", 1.0)])
     asked = log.find(id or "")

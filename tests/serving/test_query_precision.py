@@ -1,4 +1,4 @@
-"""Queries in int8: their vectors beside the library's, who gets them, and what is said of it."""
+"""Queries in int8: their vectors compared with the library's, when they are used, and what is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bert_of(folder: Path) -> PlainBert:
 def minilm(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]], tmp_path_factory: pytest.TempPathFactory
 ) -> PlainBert:
-    """A real model, whose inputs have outliers as those of random weights do not."""
+    """A real model: its inputs have outliers, unlike those of random weights."""
     root = tmp_path_factory.mktemp("minilm")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(root / "work"))
@@ -151,7 +151,7 @@ def test_a_model_of_another_kind_is_computed_as_before(two_releases: list[Path],
 
 
 def test_ndcg_is_that_of_the_formula() -> None:
-    """Worked out by hand: the relevant passages stand at ranks 1 and 3, of three; and nowhere."""
+    """Worked out by hand: the relevant passages have ranks 1 and 3 of three, or are missing."""
     import pandas as pd
 
     qrels = pd.DataFrame({"query_id": ["a", "a", "a", "b"], "passage_id": [4, 7, 9, 4], "relevance": [1, 1, 1, 1]})

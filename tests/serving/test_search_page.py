@@ -1,4 +1,4 @@
-"""The page for people: passages are text and nothing else, matches are marked, two releases stand side by side."""
+"""The search page: passages are only text, matches are marked, and two releases are shown side by side."""
 
 from __future__ import annotations
 

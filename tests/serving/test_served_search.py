@@ -1,4 +1,4 @@
-"""What a service answers is what the library finds in the same folders, however many ask at once."""
+"""A service's answers equal the library's on the same folders, with any number of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are shortened in place under a service end it nowhere, and give no wrong answer."""
+"""Files that are truncated in place never stop a service and never cause a wrong answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder is replaced while clients ask: every answer is of the release that it names; a damaged one is refused."""
+"""A folder is replaced while clients ask: every answer is from the release that it names; a damaged one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retriever whose indexes the tests of steps build and search, and a corpus of passages of many lengths."""
+"""The retriever whose indexes the tests of steps build and search, and a corpus of passages with many lengths."""
 
 from __future__ import annotations
 

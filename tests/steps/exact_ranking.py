@@ -1,4 +1,4 @@
-"""Holds what the steps find with a retriever against all scores of sentence-transformers' model of the same folder."""
+"""Compares a retriever's results in the steps with all scores of sentence-transformers' model of the same folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corpora that are indexed by tests, changed ones too, and the bytes of what a step wrote."""
+"""Corpora that tests index, including changed ones, and the bytes that a step wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train queries from a folder of their own join the corpus, and nothing is trained on that is measured."""
+"""Train queries from a separate folder join the corpus, and nothing that is measured is trained on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_dev_is_drawn_of_labels_and_never_of_added_queries(
 
 
 def test_articles_that_made_queries_are_measured_on_are_not_trained_on(tmp_path: Path) -> None:
-    """Where the source has no labels its sentences are queries, of other articles in dev and test than in train."""
+    """If the source has no labels, its sentences are queries; dev and test use other articles than train."""
     step = find_step("ingest")
     plain = {"source": "sample", "queries": "pairs", "max_articles": 40}
     execute(step, step.config(**plain), {}, {"corpus": tmp_path / "before"})

@@ -1,4 +1,4 @@
-"""An older index may be asked by a newer retriever where dev shows that it finds as well; any other pair is refused."""
+"""A newer retriever may use an older index if dev shows that it finds as much; any other pair is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of docs/steps.md has every step with the inputs and outputs that it has."""
+"""The table in docs/steps.md has every step with its inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `execute` refuses before any work is done, and which work is the same."""
+"""What `execute` refuses before any work, and which work counts as the same."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_own_output_an_empty_folder_and_a_new_one_are_fine(tmp_path: Path) ->
 
 
 def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:
-    """Else ingests of two corpora would wait for each other, and one revision go on with another's files."""
+    """Otherwise ingests of two corpora would wait for each other, and one revision would use another's files."""
     step = find_step("ingest")
 
     def name(digests: dict[str, str], **settings: object) -> str:
@@ -129,7 +129,7 @@ def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
 
 
 def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the processes of one training must, each of which has its own GPU."""
+    """As the processes of one training must, because each has its own GPU."""
     found = set()
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)
     for number in (0, 1):

@@ -1,4 +1,4 @@
-"""Where no generator or no model for the re-ranker is fetched, the model that all else starts from takes its place."""
+"""If no generator or no re-ranker model is fetched, the starting model takes its place."""
 
 from __future__ import annotations
 

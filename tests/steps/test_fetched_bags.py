@@ -1,4 +1,4 @@
-"""`fetch-model` takes a bag of words whole, or draws one of its sizes, as a start for every step that needs vectors."""
+"""`fetch-model` takes a complete bag of words, or draws one of its sizes, as a start for every step with vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step that scores for distillation, where BM25 and the student make the teacher, and the gate behind it."""
+"""The scores for distillation if BM25 and the student form the teacher, and the gate after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of a chat model: kept answers, the round trip, and their way into a corpus and a training."""
+"""Questions from a chat model: cached answers, the round trip, and their way into a corpus and training."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_half_a_kept_answer_is_asked_for_again(small_corpus: Path, run_step: Run
 
 
 def test_a_rate_limit_holds_up_every_request(small_corpus: Path, run_step: RunStep) -> None:
-    """While the server asks to wait, none of the requests side by side comes."""
+    """While the server asks to wait, none of the parallel requests is sent."""
     seen: list[float] = []
 
     def limited(request: dict[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""Hybrid search and the choice of the winner, on a tiny model, beside every passage scored by other libraries."""
+"""Hybrid search and the choice of the winner with a tiny model, compared with other libraries' scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step `importance`: the files of docs/formats.md, counts of other passages, pruning, whole words and the picture."""
+"""Step `importance`: the files of docs/formats.md, counts from other passages, pruning, whole words, the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step `ingest` as a user runs it: facts, the log, determinism, the built-in sample."""
+"""The step `ingest` as a user runs it: facts, log, determinism, the built-in sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps that make negatives: what a margin, a re-ranker and other sources do, on a tiny model."""
+"""The steps that mine negatives: the effect of a margin, a re-ranker and other sources, with a tiny model."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
 
 
 def test_a_margin_may_leave_the_dev_ranking_whole(run_step: Run, small_corpus: Path, dense: dict[str, Path]) -> None:
-    """Where a margin took out what is above the positive, every ranking of the candidates would be perfect."""
+    """If a margin removed everything above the positive, every ranking of the candidates would be perfect."""
     settings = {"negatives_depth": 10, "margin": "absolute", "absolute_margin": 0.01}
     plain = run_step("mine", dense, "plain", negatives_depth=10)
     both, train = (run_step("mine", dense, on, **settings, margin_on=on) for on in ("train+dev", "train"))

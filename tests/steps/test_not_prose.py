@@ -1,4 +1,4 @@
-"""Tables and code of Markdown from `ingest` through `tokenize` to pair tasks: they are found, and they ask nothing."""
+"""Tables and code in Markdown from `ingest` to pair tasks: they can be found, but make no questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step `pretrain` on a tiny corpus: what it writes, what it refuses, and that a killed run ends where it would have."""
+"""Step `pretrain` on a tiny corpus: its outputs, its refusals, and that a killed run ends with the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pretrain` refuses before any training, what it skips and counts, and losses that are not finite."""
+"""What `pretrain` refuses before training, what it skips and counts, and losses that are not finite."""
 
 from __future__ import annotations
 

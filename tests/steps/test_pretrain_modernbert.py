@@ -1,4 +1,4 @@
-"""Step `pretrain` on a ModernBERT: every objective learns, and what it writes is read by other libraries."""
+"""Step `pretrain` on a ModernBERT: every objective learns, and other libraries read the result."""
 
 from __future__ import annotations
 

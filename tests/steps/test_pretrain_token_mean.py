@@ -1,4 +1,4 @@
-"""`loss_mean: token` is the mean over all predicted tokens of a batch, whatever the parts it is computed in."""
+"""`loss_mean: token` is the mean over all predicted tokens of a batch, however it is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured during a pre-training, and how often it is killed, leave what it learns as it is."""
+"""Measurements during pre-training, and any number of kills, do not change what it learns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Negatives from files of others: every format gives the same lists, right answers go, and what is wrong is said."""
+"""Negatives from other files: every format gives the same lists, right answers are removed, errors are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def as_triples(lists: Lists) -> str:
 
 
 def as_systems(lists: Lists) -> str:
-    """Two systems, the first of which has every other passage: taken in turn they are the list."""
+    """Two systems; the first has every other passage. Taken in turn, they give the list."""
     rows = [{"qid": q, "pos": [], "neg": {"bm25": own[::2], "dense": own[1::2]}} for q, own in lists.items()]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -74,7 +74,7 @@ def test_every_format_gives_the_lists_without_right_answers(
 def test_dpr_names_its_questions_as_ingest_does(
     run_step: Callable[..., dict[str, Path]], tmp_path: Path, tiny_model: Path
 ) -> None:
-    """A training goes on from them."""
+    """A training continues from them."""
     source = tmp_path / "nq"
     source.mkdir()
     passages = [f'{n}\t"the {n} birds sing"\tBird {n}' for n in range(1, 13)]

@@ -1,4 +1,4 @@
-"""The steps of retrieval in a chain, on a tiny model: outputs, refusals of inputs that do not belong together."""
+"""The retrieval steps in a chain, with a tiny model: outputs, and refusals of inputs that do not match."""
 
 from __future__ import annotations
 

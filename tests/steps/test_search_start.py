@@ -1,4 +1,4 @@
-"""Starting `stillhouse search` again: what was checked before is not read again, what changed since is refused."""
+"""Restarting `stillhouse search`: files checked before are not read again, and changed files are refused."""
 
 from __future__ import annotations
 

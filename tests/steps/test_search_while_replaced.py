@@ -1,6 +1,6 @@
-"""Whole runs replace corpus, retriever and index while a search is open: every answer is of one version alone.
+"""Whole runs replace corpus, retriever and index while a search is open: every answer is from one version.
 
-The versions have the same passage ids and other texts and vectors, so that a mixture would be noticed by nothing else.
+The versions have the same passage ids but other texts and vectors, so no other check would notice a mixture.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUESTIONS = ("where does the red bird one sing", "which tree grows", "two green 
 
 @dataclasses.dataclass
 class Place:
-    """Where a run writes: `install(0)` and `install(1)` put one of two versions there, as a run again does."""
+    """Where a run writes: `install(0)` and `install(1)` put one of two versions there, as a repeated run does."""
 
     folder: Path
     versions: list[Path]

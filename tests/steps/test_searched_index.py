@@ -1,4 +1,4 @@
-"""Indexes of every kind, searched by every step: what they have to find, bad questions, foreign indexes."""
+"""Indexes of every kind, searched by every step: what they must find, bad questions, foreign indexes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_model_of_another_width_is_refused_before_the_search(
 def test_a_query_tower_of_no_numbers_is_refused(
     run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
 ) -> None:
-    """Else the recall of such an index would be 0, a figure like any other."""
+    """Otherwise the recall of such an index would be 0, which looks like a valid figure."""
     encoder = BiEncoder.load(tiny_model, towers="separate")
     with torch.no_grad():
         encoder.tower("query").encoder.get_input_embeddings().weight.fill_(float("nan"))  # type: ignore[union-attr, operator]

@@ -1,4 +1,4 @@
-"""`titles` of `ingest`: set once, recorded in the corpus, and what every reader of passages goes by."""
+"""`titles` of `ingest`: set once, recorded in the corpus, and followed by every reader of passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus with `titles: sep` through every step that reads passages, and the retriever that says so."""
+"""A corpus with `titles: sep` in every step that reads passages, and a retriever that records it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query tower trained alone: the vectors of passages stay, and what comes out is searched with the old index."""
+"""The query tower trained alone: passage vectors stay, and the result searches the old index."""
 
 from __future__ import annotations
 

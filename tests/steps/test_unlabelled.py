@@ -1,4 +1,4 @@
-"""The path without labelled queries as a user walks it: `ingest`, `validate`, `bm25`, `evaluate`; what they say."""
+"""Training without labelled queries, as a user runs it: `ingest`, `validate`, `bm25`, `evaluate` and their output."""
 
 from __future__ import annotations
 

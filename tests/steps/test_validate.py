@@ -44,7 +44,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def run(corpus: Path, **thresholds: Any) -> tuple[bool, dict[str, Any]]:
-    """Whether the step lets the run go on, and the failed checks by name."""
+    """Whether the step lets the run continue, and the failed checks by name."""
     output = corpus.parent / "validation"
     try:
         execute(validate.STEP, validate.Config(**thresholds), {"corpus": corpus}, {"validation": output})

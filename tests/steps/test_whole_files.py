@@ -1,4 +1,4 @@
-"""Single files that steps and components write appear whole or not at all, as their folders do."""
+"""Single files that steps and components write appear completely or not at all, like their folders."""
 
 from __future__ import annotations
 

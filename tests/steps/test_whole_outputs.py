@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all: a killed process, a full disk, a file that changed afterwards."""
+"""Outputs appear completely or not at all: a killed process, a full disk, a file that changed afterwards."""
 
 from __future__ import annotations
 

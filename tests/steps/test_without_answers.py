@@ -1,4 +1,4 @@
-"""Negatives that hold none of the query's answers (SimLM Appendix B), from every source that mining mixes."""
+"""Negatives without any of the query's answers (SimLM Appendix B), from every source that mining mixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of survival begin with: artifacts, and a disk that is too small."""
+"""What the survival tests start from: artifacts, and a disk that is too small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from start_model import make_start_model
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
-    """The artifacts of a run that nobody disturbs, and the seconds that each use takes. Tests change none of them."""
+    """The artifacts of an undisturbed run, and the seconds of each use. Tests do not change them."""
     folder, seconds = made_once(tmp_path_factory, "calm", run_calmly)
     return folder / "artifacts", seconds
 

@@ -1,7 +1,7 @@
-"""When tests kill: at random moments, until enough kills have met a process at work.
+"""When tests kill: at random moments, until enough kills hit a process at work.
 
-`STILLHOUSE_KILLS` says how many (`make test-kill` raises it). Moments are drawn from a seed that is printed and that
-`STILLHOUSE_KILL_SEED` repeats; what the system makes of them differs all the same.
+`STILLHOUSE_KILLS` sets the number of kills (`make test-kill` raises it). The moments come from a printed seed, which
+`STILLHOUSE_KILL_SEED` repeats; the timing of the system differs all the same.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def settings_of(use: Use, root: Path) -> Any:
 
 
 def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
-    """Runs a use on what lies below `root`; training keeps a checkpoint after every step."""
+    """Runs a use with the files below `root`; training keeps a checkpoint after every step."""
     os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(work), "1"
     from stillhouse.steps.execute import execute
     from stillhouse.training import loop

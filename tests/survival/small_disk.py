@@ -1,4 +1,4 @@
-"""A file system of a chosen size, in memory; only root may make one."""
+"""A file system of a chosen size in memory; only root can make one."""
 
 from __future__ import annotations
 

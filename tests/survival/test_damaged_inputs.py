@@ -1,4 +1,4 @@
-"""A bit or byte of each file that a step reads is changed, manifests too: the step names it and does not begin."""
+"""Changes a bit or byte of each file that a step reads, including manifests: the step names it and does not start."""
 
 from __future__ import annotations
 

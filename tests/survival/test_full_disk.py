@@ -1,7 +1,7 @@
-"""Every step runs on a real file system that is too small for it, by its command line, until that has room.
+"""Every step runs from its command line on a real file system that is too small, until it has enough room.
 
-A step that finds no room says so in a sentence and ends; the outputs that were there stay as they were, and what it
-kept of its work serves the next run. The file systems are of memory, and only root may make them.
+A step without room says so in one sentence and ends. Existing outputs stay unchanged, and the next run uses the work
+that the step kept. The file systems are in memory, and only root can make them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Run:
     begins: str = ""
 
     def words(self, root: Path, outputs: Path) -> list[str]:
-        """Its command line, on what lies below `root`."""
+        """Its command line, with the files below `root`."""
         step = find_step(self.step)
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
         words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
@@ -131,7 +131,7 @@ KEEPS_WORK = (
 
 
 def beir(folder: Path) -> Path:
-    """300 passages, of which each split has some queries."""
+    """300 passages; each split has some queries about them."""
     chance = random.Random(0)
     (folder / "qrels").mkdir(parents=True)
     texts = [" ".join(chance.choices(WORDS, k=14)) for _ in range(300)]

@@ -1,6 +1,6 @@
-"""What writes a file by another library's hand, on a disk with room for some of its pages: it is whole, or says so.
+"""Files written by other libraries on a disk with too little room: the file is complete, or there is an error.
 
-What C's files are given last they write when they are closed, and libraries do not ask them how that went.
+C's files write their last bytes when they are closed, and libraries do not check the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A corpus that tries to run code in whoever opens a page made of it: every page shows its texts as texts.
+"""A corpus that tries to run code when a page made from it is opened: every page shows its texts as text.
 
-Pages are read twice: as HTML, and, where Debian's Chromium is installed, in a real browser. What components write in
-Markdown is rendered, HTML in it and all.
+Pages are checked twice: as HTML and, if Debian's Chromium is installed, in a real browser. Markdown from components is
+rendered, including HTML in it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ctrl-C ends every step within ten seconds, whatever it is doing, with exit code 130 and a sentence.
+"""Ctrl-C ends every step within ten seconds, whatever it is doing, with exit code 130 and one sentence.
 
-What it leaves behind is what a kill leaves: outputs that are whole or absent, and work that the next run goes on with.
+It leaves the same as a kill: outputs that are complete or absent, and work that the next run continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every step is killed at random moments and run again on what the micro recipe makes: its outputs are a calm run's."""
+"""Every step is killed at random moments and run again on the micro recipe: its outputs equal an undisturbed run's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that is read can execute: no `eval`, no pickles, no code of a hub's, no shell, no archive that escapes."""
+"""Nothing that is read can execute: no `eval`, no pickles, no code from a hub, no shell, no archive that escapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unfinished work that nobody goes on with goes after a while, and never that of a process that is there."""
+"""Abandoned unfinished work is removed after a while, but never that of a running process."""
 
 from __future__ import annotations
 

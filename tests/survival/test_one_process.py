@@ -1,4 +1,4 @@
-"""Two processes on one folder: the first works, the other says so; nobody is kept out by one that was killed."""
+"""Two processes on one folder: the first works, the second reports it; a killed process keeps nobody out."""
 
 from __future__ import annotations
 

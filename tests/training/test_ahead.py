@@ -1,4 +1,4 @@
-"""What is made ahead is what would be made in its turn, one step ahead and no more."""
+"""Batches made ahead equal those made in turn, one step ahead and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches are a function of the step alone."""
+"""Batches depend only on the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Freed memory is taken again while a block wants it, counted by the pages that the system had to fill."""
+"""Freed memory is reused while a block needs it, counted by the pages that the system had to fill."""
 
 import ctypes
 import json

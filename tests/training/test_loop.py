@@ -1,4 +1,4 @@
-"""The training loop: the optimiser's arithmetic, the best parameters, and a resume that is exact."""
+"""The training loop: the optimiser's arithmetic, the best parameters, and an exact resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many measurements a training has and on how many queries: within a share of what it reads, by counts alone."""
+"""How many measurements a training makes and on how many queries: at most a share of what it reads."""
 
 from __future__ import annotations
 

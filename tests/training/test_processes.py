@@ -1,4 +1,4 @@
-"""Two processes on one training make the same model as one that computes the same parts; tokens are counted in both."""
+"""Two processes train the same model as one that computes the same parts; tokens of both are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three processes pre-train the encoder that one does, by every kind of objective: the same curves and parameters.
+"""Three processes pre-train the same encoder as one, with every kind of objective: same curves and parameters.
 
 Run by torchrun, this file trains the `CASES` in several processes: `python FILE FOLDER`.
 """
@@ -113,7 +113,7 @@ def pretrain_all(folder: Path, into: Path) -> None:
 
 
 def test_three_processes_train_the_encoders_of_one(folder: Path, tmp_path: Path) -> None:
-    """Losses to 1e-4, parameters to 2e-5, but for key biases: they have no slope but what rounding leaves."""
+    """Losses to 1e-4, parameters to 2e-5, except key biases: their gradient is only rounding error."""
     pretrain_all(folder, tmp_path / "alone")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_DEVICE": "cpu"}

@@ -1,4 +1,4 @@
-"""Weight decay shrinks weights alone, and leaves the rest of the optimiser as it is."""
+"""Weight decay shrinks only weights, and does not change the rest of the optimiser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches over stand-in steps, in a folder of their own."""
+"""Searches over fake steps, in a folder of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that take no time, for searches: what a training gains is a known function of its settings."""
+"""Fake steps that take no time, for searches: the gain of a training is a known function of its settings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Steps:
 
 
 def install(patch: pytest.MonkeyPatch) -> Steps:
-    """Puts stand-ins in the place of all steps, and a figure that is what the training was worth."""
+    """Replaces all steps with fake ones, and reports the known gain of the training as their figure."""
     steps = Steps()
 
     def measure(corpus: Path, retriever: Path, index: Path, context: Any) -> dev_figure.DevFigure:

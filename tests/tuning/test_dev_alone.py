@@ -1,4 +1,4 @@
-"""A real trial on a corpus of a few passages: it sees the dev questions, never those of test."""
+"""A real trial on a corpus of a few passages: it sees the dev questions, never the test questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Experiment as Katib takes it, the pods of its trials, and the file that its collector reads."""
+"""The Experiment for Katib, the pods of its trials, and the file that its collector reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(graph: TrialGraph) -> dict[str, Any]:
 
 
 def substituted(made: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
-    """The trial's object with values in the place of its parameters, as Katib's controller makes it."""
+    """The trial's object with values instead of its parameters, as Katib's controller makes it."""
     template = made["spec"]["trialTemplate"]
     text = yaml.safe_dump(template["trialSpec"])
     for parameter in template["trialParameters"]:

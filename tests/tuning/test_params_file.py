@@ -1,4 +1,4 @@
-"""What is written into params.yaml: the new values and nothing else."""
+"""What is written to params.yaml: the new values and nothing else."""
 
 from __future__ import annotations
 

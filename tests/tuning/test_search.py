@@ -1,4 +1,4 @@
-"""A search: what it tries, what it gives up, what it makes and leaves alone, and how it goes on after a kill."""
+"""A search: what it tries, stops early, writes and leaves alone, and how it continues after a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Open = Callable[..., Search]
 
 
 def tried(search: Search) -> list[dict[str, object]]:
-    """The settings of all trials that came to an end or were given up, in their order."""
+    """The settings of all trials that finished or were stopped early, in order."""
     return [trial.user_attrs["settings"] for trial in search.study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
 
 

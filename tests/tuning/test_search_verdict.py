@@ -1,4 +1,4 @@
-"""How certain a search is of what it found."""
+"""How certain a search is of its result."""
 
 from __future__ import annotations
 

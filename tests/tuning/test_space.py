@@ -1,4 +1,4 @@
-"""A space file: what it may say, and what is said of one that cannot be searched."""
+"""A space file: what it may contain, and the errors of one that cannot be searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of steps that never ran here: by hand, beside transformers' weights, and for every use of every recipe."""
+"""Times of steps that never ran here: by hand, with transformers' weights, and for every use of every recipe."""
 
 from __future__ import annotations
 

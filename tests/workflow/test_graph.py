@@ -42,7 +42,7 @@ def test_evaluation_reads_every_run_and_training() -> None:
 
 
 def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
-    """SimLM §3.2 and CDMAE §3.4: no stage goes on from the one before."""
+    """SimLM §3.2 and CDMAE §3.4: no stage continues from the one before."""
     starts = {name: find_uses()[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
     assert set(starts.values()) == {"pretraining/encoder"}
     assert find_uses()["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"

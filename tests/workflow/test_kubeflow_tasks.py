@@ -1,4 +1,4 @@
-"""Which steps one Kubeflow task runs: every use once, nothing before what it reads, and few tasks."""
+"""Which steps one Kubeflow task runs: every use once, nothing before its inputs, and few tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stillhouse new` looks at a source: the recipe that fits, and passages read to their end."""
+"""`stillhouse new` inspects a source: the recipe that fits, and passages read to their end."""
 
 from __future__ import annotations
 

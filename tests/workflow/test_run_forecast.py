@@ -1,4 +1,4 @@
-"""The time of a run before it starts: queries as `ingest` makes them; a run that fits into the hours it is given."""
+"""The time of a run before it starts: queries as `ingest` makes them, and a run that fits into the given hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step of how many, and how long the rest will take: the same in one process and in stages of DVC."""
+"""Which step of how many is running, and the remaining time: the same in one process and in DVC stages."""
 
 from __future__ import annotations
 

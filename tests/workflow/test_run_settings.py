@@ -1,4 +1,4 @@
-"""The field `settings` of a run's form: JSON that goes before all other fields, checked before anything is trained."""
+"""The field `settings` of a run's form: JSON that overrides all other fields and is checked before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe's `stages`: what is left out, read otherwise and added, and the graph that comes of it."""
+"""A recipe's `stages`: what is left out, read differently and added, and the resulting graph."""
 
 from __future__ import annotations
 

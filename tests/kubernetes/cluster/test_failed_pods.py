@@ -1,4 +1,4 @@
-"""Why a pod failed that said nothing itself, from what Kubernetes keeps of it."""
+"""Why a pod failed without a message of its own, from what Kubernetes keeps of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kubernetes, Kueue and Argo say of a pod that does not begin, and what a person reads about it."""
+"""What Kubernetes, Kueue and Argo report about a pod that does not start, and what the user sees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGE = "registry.example/stillhouse@sha256:" + "0" * 64
 
 
 def pod(waiting: Plain | None = None, **more: Any) -> Plain:
-    """A pod of a run that has a node, and whose container `main` waits."""
+    """A pod of a run that has a node; its container `main` waits."""
     status: Plain = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
     if waiting:
         status["containerStatuses"] = [{"name": "main", "image": IMAGE, "state": {"waiting": waiting}}]
@@ -130,7 +130,7 @@ def test_why_a_container_is_not_made(logged: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("words", MOUNTS)
 def test_why_a_volume_is_not_mounted(words: str) -> None:
-    """That stands in an event alone, and those of other pods and other kinds are passed over."""
+    """Only an event says so, and events of other pods and other kinds are ignored."""
 
     def event(uid: str, reason: str, words: str, moment: str) -> Plain:
         return {

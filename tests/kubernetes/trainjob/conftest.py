@@ -1,4 +1,4 @@
-"""The cluster that the tests of several nodes talk to, through the real client."""
+"""The cluster for the tests of several nodes, through the real client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kubernetes API server on loopback that knows a few kinds, and lets a test play Trainer, kubelet and bad weather."""
+"""A Kubernetes API server on loopback with a few kinds; a test can play Trainer and kubelet, and cause failures."""
 
 from __future__ import annotations
 

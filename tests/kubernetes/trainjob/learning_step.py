@@ -1,4 +1,4 @@
-"""A step that learns on nodes, and what its nodes do on the cluster that the tests play."""
+"""A step that trains on nodes, and what its nodes do on the fake cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster a step talks to: that of its pod, by the pod's token."""
+"""Which cluster a step uses: the one of its pod, with the pod's token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that starts nodes, against an API server on loopback: how a job begins, is found again, ends and is named."""
+"""A step that starts nodes, with an API server on loopback: how a job starts, is found again, ends and is named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_retry_follows_the_job_that_it_finds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The pod is killed while the job runs: the job goes on, and the next try tells what is left to tell."""
+    """The pod is killed while the job runs: the job continues, and the next try reports the rest."""
     course = good_course(fake)
     fake.script = [*course[:4], lambda: os.kill(os.getpid(), signal.SIGTERM)]
     before = signal.getsignal(signal.SIGTERM)
@@ -212,7 +212,7 @@ def test_wrong_inputs_are_refused_before_a_node_is_asked_for(
 def test_the_name_is_that_of_the_task_of_the_run(
     change: dict[str, Any], same: bool, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
-    """The same for a retry, whose pod is another; another for another task, run or setting."""
+    """The same for a retry in another pod; another for another task, run or setting."""
     fake.refusal = (422, "stop here")
     names = []
     create = cluster.create

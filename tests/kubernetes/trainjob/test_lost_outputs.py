@@ -1,4 +1,4 @@
-"""A job that has ended well and whose outputs are not there: lost ones are made again, once; others never came."""
+"""A job that succeeded but has no outputs: lost ones are made again, once; others never arrived."""
 
 from __future__ import annotations
 

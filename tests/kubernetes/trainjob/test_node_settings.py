@@ -1,4 +1,4 @@
-"""What a step's pod gets about its nodes, and what they take over from it."""
+"""What a step's pod learns about its nodes, and what they take over from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed job is said to have failed for, from what Kubernetes tells of the job and its pods."""
+"""The reported reason of a failed job, from what Kubernetes says about the job and its pods."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_pod_that_is_left_says_how_it_ended_and_its_lines_why() -> None:
 
 
 def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
-    """What was seen of a node stays when its pod is gone, until it has another."""
+    """Observations of a node stay after its pod is deleted, until it has a new one."""
     seen: dict[str, NodeEnd] = {}
     note_ends(seen, [pod(0, 1), pod(1, 143, second=4, **DISRUPTED)])
     note_ends(seen, [pod(0, 1)])

@@ -1,4 +1,4 @@
-"""A step's pod that has to end: its job outlives a preemption and a silent API server, not the end of its run."""
+"""A step's pod that must stop: its job survives a preemption and a silent API server, but not the end of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE_SECONDS = 30
 
 
 def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
-    """The pod has to end while its job runs; `workflow` is what is then said of its run."""
+    """The pod must stop while its job runs; `workflow` is then the record of its run."""
 
     def end() -> None:
         if fake.workflow is not None:

@@ -1,4 +1,4 @@
-"""A corpus that nodes share: what a step makes of it is, byte for byte, what one process makes."""
+"""A corpus shared by nodes: a step's result equals, byte for byte, that of one process."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_try_does_its_own_part_again_and_no_other(
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The processes that are started, each of which sleeps in the place of its work."""
+    """The started processes, which sleep instead of working."""
     found: list[subprocess.Popen[bytes]] = []
 
     def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:

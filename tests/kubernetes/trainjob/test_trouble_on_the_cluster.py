@@ -1,4 +1,4 @@
-"""A step whose nodes are followed, while the cluster takes them away, does not answer, or refuses them."""
+"""A step watches its nodes while the cluster removes them, does not answer, or refuses them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command of a real job, run by two local processes with the environment that Trainer gives its nodes.
+"""The command of a real job, run by two local processes with the environment that Trainer gives to nodes.
 
-They meet on loopback through gloo, on the CPU, and share a folder as nodes share a volume.
+They connect on loopback with gloo, on the CPU, and share a folder as nodes share a volume.
 """
 
 from __future__ import annotations

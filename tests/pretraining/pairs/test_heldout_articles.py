@@ -1,4 +1,4 @@
-"""The split by articles: how many, whole, within the limit, and by the seed."""
+"""The split by articles: its size, whole articles, the limit, and the seed."""
 
 from __future__ import annotations
 

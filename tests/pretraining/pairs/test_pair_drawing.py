@@ -1,4 +1,4 @@
-"""Pairs drawn from a hand-made corpus against a list of every pair that its texts allow, with its probability."""
+"""Pairs drawn from a hand-made corpus, compared with a list of all allowed pairs and their probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of pair tasks: parts, gradient caching and several processes change neither the loss nor a gradient.
+"""The loss of pair tasks: parts, gradient caching and several processes change neither loss nor gradients.
 
 Run by torchrun, this file computes the gradients of `shared_cases` in several processes: `python FILE MODEL FOLDER`.
 """
@@ -65,7 +65,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 
 
 class GivenPairs:
-    """Stands where a `PairMaker` is: its pairs are those of `rows`, whatever the random numbers."""
+    """Takes the place of a `PairMaker`: its pairs are those of `rows`, for any random numbers."""
 
     def draw(self, rows_B: np.ndarray, rng: np.random.Generator) -> PairBatch:
         random = np.random.default_rng(0)
@@ -270,7 +270,7 @@ def test_gradient_caching_without_parts_is_refused() -> None:
 
 
 def test_a_hand_computed_step(tiny_model: Path) -> None:
-    """Towers whose vectors are all the same: the loss is that of the sampling probabilities alone."""
+    """If all vectors are the same, the loss depends only on the sampling probabilities."""
     loss, towers, _ = open_loss(tiny_model, {"projection": 3, "pairs": 2}, **CACHED)
     assert towers.passage_tower.projection is not None  # type: ignore[union-attr]
     for values in towers.passage_tower.projection.parameters():  # type: ignore[union-attr]

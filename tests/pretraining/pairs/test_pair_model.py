@@ -1,4 +1,4 @@
-"""The two towers: what is shared, what is trained, and the bag of words against NumPy."""
+"""The two towers: what is shared, what is trained, and the bag of words compared with NumPy."""
 
 from __future__ import annotations
 

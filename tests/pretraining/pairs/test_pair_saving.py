@@ -1,4 +1,4 @@
-"""Saved towers: sentence-transformers, AutoModel and the bi-encoder give the vectors that were trained."""
+"""Saved towers: sentence-transformers, AutoModel and the bi-encoder give the trained vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences against the tokenizer's own map from characters to tokens; articles and links against tables by hand."""
+"""Sentences compared with the tokenizer's map from characters to tokens; articles and links with tables by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampled softmax against its formula, written out in float64, and against the full softmax that it estimates."""
+"""The sampled softmax compared with its formula in float64, and with the full softmax that it estimates."""
 
 from __future__ import annotations
 

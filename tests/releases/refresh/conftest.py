@@ -1,4 +1,4 @@
-"""What all tests of refreshes need: a name for commits."""
+"""What all refresh tests need: a name for commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus in a DVC repository, to be edited, and a repository of releases made from it: what refreshes begin from."""
+"""A corpus in a DVC repository to edit, and a repository of its releases: refreshes start from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refresh is killed at random moments and run again: it releases once, and what it releases is a calm refresh's."""
+"""A refresh that is killed at random moments and run again releases once, with the result of an undisturbed refresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the refresh's own tasks say of a repository, branch, revision, bucket, credential or disk that is not there."""
+"""What refresh tasks report if a repository, branch, revision, bucket, credential or disk is missing."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_corpus_that_did_not_pass_is_not_compared(
 def test_a_secret_that_is_missing_is_named(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The release's data lie in a bucket, and the pod has no credentials for it."""
+    """The release's data are in a bucket, and the pod has no credentials for it."""
     pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -187,7 +187,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the run or while it went on; the task's clone has it already."""
+    """Before the run or during it; the task's clone already has it."""
 
     def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
         made = replace(candidate(git.folder, 4, "two"), base=base)

@@ -1,6 +1,6 @@
-"""The pipeline `refresh` itself, run by kfp's local runner upon real git and DVC repositories.
+"""The pipeline `refresh`, run with kfp's local runner on real git and DVC repositories.
 
-What is run is the compiled pipeline, conditions and exit handler included, each task in a process of its own.
+This runs the compiled pipeline, including conditions and exit handler, with each task in a process of its own.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    """The starting model as it is, released with its index."""
+    """The unchanged starting model, released with its index."""
     yield from make(tmp_path_factory.mktemp("light"), LIGHT)
 
 

@@ -1,4 +1,4 @@
-"""The rung `query_only` by the command: kept where dev shows that it is enough, else the retriever is trained."""
+"""The rung `query_only` with the command: kept if dev shows that it is enough; otherwise the retriever is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clone that a refresh works in: made by itself, brought up to date, and never somebody's own."""
+"""The clone that a refresh works in: it makes and updates its own, and never uses a user's."""
 
 from __future__ import annotations
 

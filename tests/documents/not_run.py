@@ -1,0 +1,20 @@
+"""The documented commands that these tests do not run: the beginning of each, why, and what checks it instead."""
+
+from __future__ import annotations
+
+from documented_commands import Command
+
+NOT_RUN: dict[str, tuple[str, str]] = {
+    ". .venv/bin/activate": ("the tests' environment stands in its place", "every test"),
+    "make ": ("sets up environments, runs all tests, takes hours or needs root", "test_targets_of_make_exist; CI"),
+    "VARIABLE make ": ("", ""),
+    "apt-get install": ("installs programs as root", "images/build, which needs them"),
+    "pip install": ("needs a network", "test_packages_are_those_of_the_extras"),
+    "kubectl ": ("", ""),
+    "pytest ": ("these are tests themselves", "test_documented_tests_exist"),
+}
+
+
+def why_not(command: Command) -> str:
+    """The entry of the table that a command is of, or nothing if it is run."""
+    return next((start for start in NOT_RUN if command.text.startswith(start)), "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-for name in ("pipelines", "releases", "releases/refresh", "monitoring"):
+for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests"):
     sys.path.append(str(Path(__file__).resolve().parents[1] / name))
 from kubeflow_server import Api, serve
 

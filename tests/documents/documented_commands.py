@@ -15,6 +15,9 @@ PROGRAMS = {"stillhouse", "kubectl", "make", "dvc", "git", "curl", "python", "pi
 PROGRAMS |= {".", "cd", "export", "rm", "kfp", "kustomize", "apt-get", "npm", "docker", "helm"}
 SHELLS = {"sh", "bash", "console"}
 VARIABLE = re.compile(r"[A-Z_]+=")
+GROUPS = "documents|pipeline|queries|release|schedule"
+"""Commands of Stillhouse that have actions, which have names too."""
+NAMED = re.compile(rf"stillhouse (({GROUPS}) )?[a-z-]+|(dvc|git)( [a-z-]+)+|make [a-z-]+")
 INLINE = re.compile(r"`([^`]+)`")
 HEADING = re.compile(r"#+ (.*)")
 
@@ -28,6 +31,11 @@ class Command:
     line: int
     text: str
     inline: bool
+
+    @property
+    def only_named(self) -> bool:
+        """Whether the text only names a command, like `dvc repro`, and gives it nothing."""
+        return self.inline and NAMED.fullmatch(self.text) is not None
 
     @property
     def place(self) -> str:

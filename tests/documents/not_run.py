@@ -8,9 +8,16 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     ". .venv/bin/activate": ("the tests' environment stands in its place", "every test"),
     "make ": ("sets up environments, runs all tests, takes hours or needs root", "test_targets_of_make_exist; CI"),
     "VARIABLE make ": ("", ""),
-    "apt-get install": ("installs programs as root", "images/build, which needs them"),
+    "apt-get ": ("installs programs as root", "images/build, which needs them"),
     "pip install": ("needs a network", "test_packages_are_those_of_the_extras"),
-    "kubectl ": ("", ""),
+    "kubectl api-resources ": ("asks a cluster", "nothing"),
+    "kubectl apply --server-side --dry-run=server -k": ("the beginning of a command", "test_overlays_of_the_page"),
+    "kubectl -n stillhouse create job ": ("needs a cluster", "test_names_in_commands_for_a_cluster"),
+    "kubectl -n stillhouse wait ": ("needs a cluster", ""),
+    "kubectl -n stillhouse logs ": ("needs a cluster", ""),
+    "kubectl delete trainjob ": ("needs a cluster", ""),
+    "kubectl describe nodes": ("needs a cluster", ""),
+    "kubectl label namespace ": ("needs a cluster", ""),
     "pytest ": ("these are tests themselves", "test_documented_tests_exist"),
 }
 
@@ -18,3 +25,8 @@ NOT_RUN: dict[str, tuple[str, str]] = {
 def why_not(command: Command) -> str:
     """The entry of the table that a command is of, or nothing if it is run."""
     return next((start for start in NOT_RUN if command.text.startswith(start)), "")
+
+
+def runs(command: Command) -> bool:
+    """Whether a test types the command."""
+    return not command.only_named and not why_not(command)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from documented_commands import VARIABLE, Command
-from not_run import why_not
+from not_run import runs
 
 from stillhouse import cli
 
@@ -49,7 +49,7 @@ class Terminal:
 
     def type_all(self, commands: Iterable[Command]) -> dict[str, str]:
         """Types what can be run here; what each command printed, by its text."""
-        return {command.text: self.type(command) for command in commands if not why_not(command)}
+        return {command.text: self.type(command) for command in commands if runs(command)}
 
     def type(self, command: Command) -> str:
         text = command.text

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 from stillhouse.steps.spec import Port
 from stillhouse.workflow.uses import Use, used
@@ -137,7 +137,7 @@ class _Groups:
     def _new(self, name: str) -> str:
         """The name of a new task for the use `name`; another use may have begun a task of that name, or may join it."""
         taken = {*self.members, *self.rows.values()}
-        return next(found for found in (name, *(f"{name}_{number}" for number in count(2))) if found not in taken)
+        return next(found for found in chain([name], (f"{name}_{number}" for number in count(2))) if found not in taken)
 
     def _before(self, name: str) -> set[str]:
         """The tasks that a task waits for, directly or indirectly."""

@@ -38,6 +38,10 @@ class Command:
         return self.inline and NAMED.fullmatch(self.text) is not None
 
     @property
+    def program(self) -> str:
+        return program_of(self.text)
+
+    @property
     def place(self) -> str:
         return f"{self.page}:{self.line}"
 

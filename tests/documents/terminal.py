@@ -41,6 +41,8 @@ class Terminal:
         self.replaced, self.programs = dict(replaced or {}), dict(programs or {})
         self.home.mkdir(parents=True, exist_ok=True)
         self.ran: list[Command] = []
+        # Of an answer like 404 curl says nothing by itself.
+        (self.home / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\nnoproxy = *\n")
         patch.setenv("HOME", str(self.home))
         patch.setenv("DVC_NO_ANALYTICS", "1")
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

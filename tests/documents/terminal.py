@@ -26,7 +26,7 @@ Program = Callable[[list[str]], int]
 class Terminal:
     """`replaced` says which words of the documents are typed otherwise. `programs` answer in the place of others.
 
-    `before` is called with each command's words before it runs, to prepare what the documents take for granted.
+    `after` is called with the words of each command that has ended, to make what it left small.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Terminal:
         patch: pytest.MonkeyPatch,
         replaced: Mapping[str, str] | None = None,
         programs: Mapping[str, Program] | None = None,
-        before: Callable[[list[str]], None] = lambda words: None,
+        after: Callable[[list[str]], None] = lambda words: None,
     ) -> None:
-        self.home, self.patch, self.before = folder / "home", patch, before
+        self.home, self.patch, self.after = folder / "home", patch, after
         self.replaced, self.programs = dict(replaced or {}), dict(programs or {})
         self.home.mkdir(parents=True, exist_ok=True)
         self.ran: list[Command] = []
@@ -61,11 +61,11 @@ class Terminal:
         said = ""
         for words, stdin, into in parts(text):
             given = stdin.read_text() if isinstance(stdin, Path) else said if stdin == "|" else ""
-            self.before(words)
             code, said = self._run(words, given)
             assert code == 0, f"{command.place}: {text}: exit code {code}\n{said[-3000:]}"
             if into:
                 into.write_text(said)
+            self.after(words)
         return said
 
     def _run(self, words: list[str], stdin: str) -> tuple[int, str]:

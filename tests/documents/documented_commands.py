@@ -17,7 +17,7 @@ SHELLS = {"sh", "bash", "console"}
 VARIABLE = re.compile(r"[A-Z_]+=")
 GROUPS = "documents|pipeline|queries|release|schedule"
 """Commands of Stillhouse that have actions, which have names too."""
-NAMED = re.compile(rf"stillhouse (({GROUPS}) )?[a-z-]+|(dvc|git)( [a-z-]+)+|make [a-z-]+")
+NAMED = re.compile(rf"stillhouse (({GROUPS}) )?[a-z][a-z-]*|(dvc|git)( [a-z][a-z-]*)+|make [a-z][a-z-]*")
 INLINE = re.compile(r"`([^`]+)`")
 HEADING = re.compile(r"#+ (.*)")
 

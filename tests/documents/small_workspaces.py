@@ -43,6 +43,17 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
+def write_beir(folder: Path, words: tuple[str, ...]) -> None:
+    """A passage and a test question for each of the words."""
+    (folder / "qrels").mkdir(parents=True)
+    passages = [{"_id": f"p{n}", "title": "", "text": f"the {word} sings"} for n, word in enumerate(words)]
+    queries = [{"_id": f"q{n}", "text": f"which {word}"} for n, word in enumerate(words)]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = "".join(f"q{n}\tp{n}\t1\n" for n in range(len(words)))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+
+
 def shrink(workspace: Path) -> None:
     """Caps the sizes in params.yaml as `run --small` does: the stages, objectives and the source stay as they are."""
     path = workspace / "params.yaml"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from chat_server import serving
 from documented_commands import section
+from small_workspaces import write_beir
 from terminal import Terminal
 
 from stillhouse.artifacts import read_manifest
@@ -71,19 +72,9 @@ def test_bm25_and_a_retriever_are_fused_and_weights_averaged(terminal: Terminal)
     assert Path("artifacts/average/choices/choices.csv").read_text().count("\n") == 5, "a row for each alpha"
 
 
-def beir(folder: Path, words: tuple[str, ...]) -> None:
-    (folder / "qrels").mkdir(parents=True)
-    passages = [{"_id": f"p{n}", "title": "", "text": f"the {word} sings"} for n, word in enumerate(words)]
-    queries = [{"_id": f"q{n}", "text": f"which {word}"} for n, word in enumerate(words)]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    qrels = "".join(f"q{n}\tp{n}\t1\n" for n in range(len(words)))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
-
-
 def test_a_retriever_is_measured_on_every_corpus_of_a_folder(terminal: Terminal) -> None:
     for name, words in (("one", ("bird", "fish", "tree")), ("two", ("red bird", "green fish"))):
-        beir(Path("path/to/beir") / name, words)
+        write_beir(Path("path/to/beir") / name, words)
     terminal.type_all(section("docs/evaluate.md", "On other corpora"))
     metrics = json.loads(Path("zero-shot/metrics.json").read_text())
     assert list(metrics["corpora"]) == ["one", "two"] and list(metrics["average"]) == ["bm25", "mine"]

@@ -10,6 +10,7 @@ import yaml
 from documented_commands import section
 from model_registry_server import model_registry
 from repositories import call
+from served_commands import Served
 from small_workspaces import shrink, write_corpus
 from terminal import Terminal
 
@@ -31,7 +32,8 @@ def test_releases_are_made_listed_rolled_back_fetched_and_registered(
         "s3://bucket/search": str(tmp_path / "shelf"),
         "retriever@v1.1.0": "retriever@v2.0.0",
     }
-    terminal = Terminal(tmp_path, monkeypatch, replaced, after=make_small)
+    served = Served(monkeypatch)
+    served.terminal = terminal = Terminal(tmp_path, monkeypatch, replaced, {"stillhouse": served}, make_small)
     write_corpus(terminal.home / "articles")
     commands = section(PAGE, "The first release")
     end = [one.text for one in commands].index("stillhouse release promote") + 1
@@ -47,8 +49,10 @@ def test_releases_are_made_listed_rolled_back_fetched_and_registered(
         [command] = [one for one in commands[:end] if one.text == text]
         terminal.type(command)
     said = terminal.type_all(commands[end:])
+    served.end()
+    assert served.started == [["in-use"]]
     listed = next(text for command, text in said.items() if "release list" in command)
-    assert "* v2.0.0" in listed or "v2.0.0" in listed
+    assert [line.split()[:2] for line in listed.splitlines() if line.startswith("*")] == [["*", "v2.0.0"]]
     assert call(Path(), "git", "tag", "--list", "retriever#champion#*").split()[-1] == "retriever#champion#3"
 
     with model_registry() as server:

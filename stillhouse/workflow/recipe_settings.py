@@ -14,8 +14,8 @@ from typing import Any
 from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.setting_kinds import from_text, plain
-from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.graph import REFRESHED, known_uses
+from stillhouse.workflow.recipes import Recipe, configs, sections
 
 EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as in params.yaml'
 
@@ -35,10 +35,12 @@ def add_set_flag(parser: ArgumentParser) -> None:
 def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:
     """The recipe with the settings in `words`, each `USE.SETTING=VALUE`; `where` names the recipe in messages.
 
-    Raises `InputError` with the nearest use, setting or value, and for settings that do not go together.
+    Raises `InputError` with the nearest use, setting or value, for a stage that the recipe leaves out, and for settings
+    that do not go together.
     """
     changed = {name: dict(values) for name, values in recipe.items()}
     uses = known_uses(recipe, where)
+    read = {*sections(recipe), *(use.section for use in REFRESHED)}
     given: set[str] = set()
     for word in words:
         place, equals, text = word.partition("=")
@@ -48,6 +50,8 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         given.add(place)
         if name not in uses:
             raise InputError(f"--set {word}: {where} has no use {name!r}; {nearest(name, uses)}")
+        if uses[name].section not in read:
+            raise InputError(f"--set {word}: {where} leaves {name!r} out; name a recipe that has it with --recipe")
         kinds = field_types(uses[name].step.config)
         if setting not in kinds:
             raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")

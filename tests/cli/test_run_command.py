@@ -10,6 +10,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.cli import main
 from stillhouse.lock import only_process
 from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs
 from stillhouse.workflow.small import small
 
@@ -66,6 +67,16 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     assert main([*MICRO, *flags, "--folder", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_setting_of_a_stage_that_the_recipe_leaves_out_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would change nothing. The settings of a refresh, which no run reads, may be set for the pipeline `refresh`."""
+    words = ["run", "--recipe", "labelled", "--until", "ingest", "--folder", str(tmp_path), "--set"]
+    assert main([*words, "pretraining.max_steps=2"]) == 2
+    assert "labelled.yaml leaves 'pretraining' out" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert with_settings({"stages": {"pretraining": "none"}}, ["query_tower.max_steps=2"], "recipe")["query_tower"]
 
 
 def test_small_caps_how_much_and_leaves_what() -> None:

@@ -11,7 +11,7 @@ Samples = dict[tuple[str, str], float]
 
 
 class Gateway:
-    """Takes pushes as a Pushgateway does, and remembers them: (method, path, samples)."""
+    """Takes pushes and deletions as a Pushgateway does, and remembers them: (method, path, samples)."""
 
     def __init__(self, status: int = 202) -> None:
         self.pushes: list[tuple[str, str, Samples]] = []
@@ -30,6 +30,11 @@ class Gateway:
                 self.end_headers()
 
             do_PUT = do_POST = take
+
+            def do_DELETE(self) -> None:
+                pushes.append((self.command, self.path, {}))
+                self.send_response(status)
+                self.end_headers()
 
             def log_message(self, *_: object) -> None:
                 pass

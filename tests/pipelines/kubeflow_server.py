@@ -53,6 +53,8 @@ class Api:
     refuse: int = 0
     asked: int = 0
     host: str = ""
+    uploaded: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """The paths and queries of uploads, of a pipeline or of another version."""
 
     def keep(self, identifier: str, namespace: str = "", name: str = "refresh") -> None:
         self.pipelines.append({"pipeline_id": identifier, "display_name": name, "namespace": namespace})
@@ -100,6 +102,12 @@ class Api:
             self.kept.remove(entry)
         return {}
 
+    def upload(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        self.uploaded.append((path, query))
+        if path.endswith("/upload"):
+            self.keep("uploaded", query.get("namespace", ""), query["name"])
+        return {"pipeline_id": "uploaded", "pipeline_version_id": "uploaded version"}
+
     def terminate(self, path: str) -> dict[str, Any]:
         """Terminates a run if its record says that it is running."""
         run = path.rpartition("/")[2].partition(":")[0]
@@ -127,7 +135,13 @@ def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
             self.answer(lambda: known.get(asked.path, query))
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")
+            sent = self.rfile.read(int(self.headers.get("content-length") or 0))
+            asked = urlparse(self.path)
+            if "/upload" in asked.path:
+                query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+                self.answer(lambda: known.upload(asked.path, query))
+                return
+            body = json.loads(sent or "{}")
             if self.path.endswith(":terminate"):
                 self.answer(lambda: known.terminate(self.path))
             elif ":" in self.path:

@@ -1,0 +1,39 @@
+"""What the tests of documented commands share: a name for commits, fake clusters, corpora under documented names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving"):
+    sys.path.append(str(Path(__file__).resolve().parents[1] / name))
+from kubeflow_server import Api, serve
+from released_repositories import released
+from serving_releases import two_releases
+
+__all__ = ["released", "two_releases"]
+
+ENDPOINT = "KF_PIPELINES_ENDPOINT"
+
+
+@pytest.fixture(autouse=True)
+def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name for commits, and nothing of the configuration of who runs the tests."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
+
+
+@pytest.fixture
+def kubeflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    """Kubeflow's API on this machine, where the environment of a pod says that it is."""
+    with serve(monkeypatch, tmp_path) as api:
+        monkeypatch.setenv(ENDPOINT, api.host)
+        api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]
+        yield api

@@ -1,0 +1,55 @@
+"""The documented commands that no test types: how each begins, why, and what checks it instead."""
+
+from __future__ import annotations
+
+from documented_commands import Command
+
+ITSELF = "tests/documents/test_every_command.py"
+CLUSTER = "needs a cluster"
+NAMES = "tests/documents/test_kubectl_commands.py: what it names is in the manifests"
+
+NOT_RUN: dict[str, tuple[str, str]] = {
+    ". .venv/bin/activate": ("the tests' own environment stands in its place", "every test here"),
+    "make ": ("installs, builds images as root, runs all tests, or takes hours", f"{ITSELF}: `make --dry-run`; CI"),
+    "VARIANT=cpu IMAGES=gpu make ": ("builds an image as root", f"{ITSELF}: `make --dry-run`, its variables"),
+    "pip install ": ("needs a network", f"{ITSELF}: the extra or package is in pyproject.toml"),
+    "python tests/": ("takes hours", "tests/test_mutants.py, tests/serving/test_chaos.py: with fewer changes"),
+    "pytest ": ("is a test itself", f"{ITSELF}: its files exist"),
+    "KUBECONFIG=": ("tests of a person's own cluster", f"{ITSELF}: its files exist"),
+    "STILLHOUSE_ENGINE=ray://": (f"{CLUSTER} with KubeRay", "tests/manifests/test_ray_cluster.py: the address"),
+    "kubectl apply --server-side --dry-run=server -k": ("begins a command", "tests/manifests/test_overlays.py"),
+    "kubectl apply --server-side": ("begins a command", "tests/manifests/test_overlays.py"),
+    "kubectl api-resources ": (CLUSTER, NAMES),
+    "kubectl -n stillhouse create job ": (CLUSTER, NAMES),
+    "kubectl -n stillhouse wait ": (CLUSTER, NAMES),
+    "kubectl -n stillhouse logs ": (CLUSTER, NAMES),
+    "kubectl -n NAMESPACE create token ": (CLUSTER, "tests/pipelines/test_submit.py: the token that it writes"),
+    "kubectl create token ": (CLUSTER, "tests/pipelines/test_submit.py: the token that it writes"),
+    "kubectl -n kubeflow port-forward ": (CLUSTER, "tests/documents/test_kubeflow_page.py: what uses the port"),
+    "kubectl port-forward ": (CLUSTER, "tests/documents/test_kubeflow_page.py: what uses the port"),
+    "kubectl delete trainjob ": (CLUSTER, NAMES),
+    "kubectl describe nodes": (CLUSTER, "nothing: it is Kubernetes' own"),
+    "kubectl label namespace ": (CLUSTER, NAMES),
+    "kubectl create -n stillhouse -f experiment.yaml": (CLUSTER, "tests/tuning/test_katib.py: Katib's own models"),
+    "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
+    "dvc queue start": ("starts workers in the background", "tests/cli/test_compare_command.py: what is queued"),
+    "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),
+    "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
+    "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
+    "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
+}
+EXACTLY = ("kubectl apply --server-side", "kubectl apply --server-side --dry-run=server -k", "dvc remote modify --local")
+"""Of these only the whole text."""
+
+
+def why_not(command: Command) -> str:
+    """The entry of the table that a command is of, or nothing if it is typed."""
+    text = command.text
+    return next(
+        (start for start in NOT_RUN if text == start or (start not in EXACTLY and text.startswith(start))), ""
+    )
+
+
+def runs(command: Command) -> bool:
+    """Whether a test types the command."""
+    return not command.only_named and not why_not(command)

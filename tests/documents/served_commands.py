@@ -1,0 +1,73 @@
+"""`stillhouse serve` as documented commands start it: in a thread of the tests' process, at a free port."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from terminal import Terminal
+
+from stillhouse import cli
+from stillhouse.cli import serve
+from stillhouse.serving import server
+
+ADDRESS = "localhost:8000"
+"""Where the documents ask a service."""
+
+
+class Served:
+    """The service that was started last. A new one takes its place, at another address."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.terminal: Terminal | None = None
+        self.address = ""
+        self.started: list[list[str]] = []
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        own, real = self, server.listen
+
+        class Server(server._Server):
+            """Handles no signals, which is for the main thread alone, and can be asked to end."""
+
+            def __init__(self, config: Any) -> None:
+                super().__init__(config)
+                own._server = self
+
+            @contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                yield
+
+        def listen(host: str, port: int) -> Any:
+            found = real(host, 0)
+            own.address = f"{host}:{found.getsockname()[1]}"
+            return found
+
+        patch.setattr(server, "_Server", Server)
+        patch.setattr(server, "listen", listen)
+
+    def __call__(self, words: list[str]) -> int:
+        """What `stillhouse` does; of `serve` it comes back once the service answers."""
+        if words[0] != "serve":
+            return cli.main(words)
+        self.end()
+        self.started.append(words[1:])
+        codes: list[int] = []
+        self._thread = threading.Thread(target=lambda: codes.append(serve.main(words[1:])), daemon=True)
+        self._thread.start()
+        while not (self._server and self._server.started):
+            assert self._thread.is_alive(), f"the service of {words} did not start"
+            time.sleep(0.01)
+        assert self.terminal is not None
+        self.terminal.replaced[ADDRESS] = self.address
+        return 0
+
+    def end(self) -> None:
+        if self._server and self._thread:
+            self._server.should_exit = True
+            self._thread.join(timeout=60)
+            assert not self._thread.is_alive()
+        self._server = self._thread = None

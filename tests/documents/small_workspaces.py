@@ -1,0 +1,69 @@
+"""Corpora under the names that the documents give, and workspaces made so small that a whole run takes seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import yaml
+
+from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import configs, load_recipe
+from stillhouse.workflow.small import small
+
+ARTICLES = 11
+OWN = ("source", "format", "max_articles")
+"""Settings of `ingest` that stay as the workspace has them."""
+
+
+def write_articles(folder: Path) -> Path:
+    """The first articles of the sample, without questions."""
+    folder.mkdir(parents=True)
+    for path in sorted((sample_folder() / "articles").glob("*.md"))[:ARTICLES]:
+        shutil.copy(path, folder)
+    return folder
+
+
+def write_corpus(folder: Path) -> Path:
+    """The first articles of the sample, with the questions about them."""
+    names = tuple(path.stem for path in write_articles(folder / "articles").iterdir())
+    (folder / "qrels").mkdir()
+    kept = set()
+    for path in (sample_folder() / "qrels").glob("*.tsv"):
+        head, *rows = path.read_text().splitlines()
+        rows = [row for row in rows if row.split("\t")[1].startswith(names)]
+        kept |= {row.split("\t")[0] for row in rows}
+        (folder / "qrels" / path.name).write_text("\n".join([head, *rows]) + "\n")
+    lines = (sample_folder() / "queries.jsonl").read_text().splitlines()
+    queries = [line for line in lines if json.loads(line)["_id"] in kept]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    return folder
+
+
+def write_beir(folder: Path, words: tuple[str, ...]) -> None:
+    """A passage and a test question for each of the words."""
+    (folder / "qrels").mkdir(parents=True)
+    passages = [{"_id": f"p{n}", "title": "", "text": f"the {word} sings"} for n, word in enumerate(words)]
+    queries = [{"_id": f"q{n}", "text": f"which {word}"} for n, word in enumerate(words)]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = "".join(f"q{n}\tp{n}\t1\n" for n in range(len(words)))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+
+
+def shrink(workspace: Path) -> None:
+    """Caps the sizes in params.yaml as `run --small` does: the stages, objectives and the source stay as they are."""
+    path = workspace / "params.yaml"
+    recipe = load_recipe(path)
+    given = configs(recipe, str(path))
+    content = yaml.safe_load(path.read_text())
+    for use in graph_of(recipe):
+        before, after = given[use.name], small(use, given[use.name])
+        for field in dataclasses.fields(after):
+            value = getattr(after, field.name)
+            if value != getattr(before, field.name) and (use.step_name, field.name) not in {("ingest", own) for own in OWN}:
+                content[use.section] = (content.get(use.section) or {}) | {field.name: value}
+    path.write_text(yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False))

@@ -1,0 +1,111 @@
+"""The commands that compare pre-trainings, at the size of `--small`: all that they ask for is planned, a part is run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from documented_commands import ROOT, section
+from small_workspaces import write_corpus
+from terminal import Terminal
+
+from stillhouse.cli import compare
+from stillhouse.experiments.comparison.plan import Plan, plans
+from stillhouse.experiments.comparison.run import Runner
+from stillhouse.experiments.comparison.sweep import Sweep
+from stillhouse.workflow.small import small
+from stillhouse.workflow.timed_step import execute_timed
+
+PAGE = "docs/compare.md"
+Planned = dict[str, set[tuple[str, int]]]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """The variants and seeds that each sweep asks for. The first and the last variant are run, with one seed.
+
+    They are pre-trained in this process: one of its own, to measure its memory, would start for several seconds.
+    """
+    found: Planned = {}
+    asked: list[Sweep] = []
+    chosen = compare.chosen_sweep
+
+    def cut(arguments: Any) -> Sweep:
+        asked.append(chosen(arguments))
+        sweep = asked[-1]
+        ends = sweep.variants[:1] + sweep.variants[1:][-1:]
+        return replace(sweep, variants=ends, seeds=sweep.seeds[:1], conditions=sweep.conditions[:1])
+
+    def planned(sweep: Sweep, recipe: Any, where: str, adjust: Any) -> Mapping[str, Plan]:
+        whole = [job for plan in plans(asked[-1], recipe, where, small).values() for job in plan.jobs]
+        found[sweep.name] = {(job.variant, job.seed) for job in whole}
+        return plans(sweep, recipe, where, small)
+
+    monkeypatch.setattr(compare, "chosen_sweep", cut)
+    monkeypatch.setattr(compare, "plans", planned)
+    monkeypatch.setattr(compare, "Runner", partial(Runner, timed=execute_timed))
+    return found
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(tmp_path, monkeypatch)
+
+
+def compared(folder: str) -> set[str]:
+    """The variants of a comparison, all of which were measured."""
+    variants = json.loads(Path(folder, "comparison.json").read_text())["variants"]
+    assert not any(variant.get("failures") for variant in variants.values())
+    assert all("test" in variant for variant in variants.values()) and Path(folder, "comparison.html").is_file()
+    return set(variants)
+
+
+@pytest.mark.long
+def test_objectives_settings_and_sweeps_are_compared(terminal: Terminal, planned: Planned) -> None:
+    for heading in ("Comparing pre-trainings", "Any setting", "Sweeps", "The papers' tables"):
+        terminal.type_all(section("docs/compare.md", heading))
+    assert planned.pop("simlm-table8") == {(variant, seed) for variant in ("15-15", "30-50") for seed in (1, 2)}
+    assert planned["objectives"] == {(one, seed) for one in ("none", "mlm", "simlm", "bow") for seed in (1, 2, 3)}
+    assert len(planned["masks"]) == 3 and len(compared("compare/masks")) == 2
+    assert compared("compare/objectives") == {"none", "bow"}
+    assert compared("compare/simlm-table8") == {"15-15", "30-50"}
+    assert "bm25" in compared("try-table/1-99")
+
+
+@pytest.mark.long
+def test_a_recipe_of_one_s_own_is_compared(terminal: Terminal, planned: Planned) -> None:
+    shutil.copy(ROOT / "stillhouse" / "recipes" / "simlm.yaml", "params.yaml")
+    terminal.type_all(section("docs/pretraining.md", "Is it working, and when to stop"))
+    assert compared("compare/mine") == {"none", "simlm"} and len(planned["mine"]) == 12
+    assert compared("compare/all-objectives") == {"none", "cdmae_bow"} and len(planned["all-objectives"]) == 10
+
+
+@pytest.mark.long
+def test_objectives_are_compared_in_a_workspace(terminal: Terminal, planned: Planned) -> None:
+    """The page's workspace has the recipe `labelled`, which does not pre-train."""
+    shutil.copy(ROOT / "stillhouse" / "recipes" / "labelled.yaml", "params.yaml")
+    write_corpus(Path("path/to/corpus"))
+    terminal.type_all(section("docs/train.md", "Which pre-training helps on my corpus?"))
+    assert compared("compare") == {"none", "cdmae"} and len(planned["compare"]) == 10
+
+
+def test_a_pipeline_is_written(terminal: Terminal) -> None:
+    terminal.type_all(section(PAGE, "As a Kubeflow pipeline"))
+    written = yaml.safe_load(Path("compare.yaml").read_text().split("---")[0])
+    assert written["pipelineInfo"]["name"] == "compare-objectives"
+
+
+@pytest.mark.long
+def test_experiments_are_queued(terminal: Terminal) -> None:
+    new, *others = section(PAGE, "As DVC experiments")
+    terminal.type(new)
+    terminal.patch.chdir("work")
+    shown = terminal.type_all(others)["dvc exp show"]
+    assert shown.count("simlm-table7") == shown.count("Queued") == 14, "seven variants, two seeds"

@@ -1,0 +1,122 @@
+"""Every command of README and docs is typed by a test, or stands in the table of those that are not, with the reason."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from documented_commands import ROOT, Command, every_command
+from not_run import NOT_RUN, runs, why_not
+
+from stillhouse import cli
+
+TYPED = re.compile(r'section\(\s*(PAGE|"[^"]+"),\s*"([^"]+)"')
+"""How a test takes the commands below a heading of a page."""
+HEADINGS = re.compile(r"for heading in \(([^)]*)\):\s+[\w.]+\(section\(\"([^\"]+)\", heading\)")
+
+
+def sections_that_tests_type() -> set[tuple[str, str]]:
+    """Pages and headings whose commands a test of this folder takes, by its own text."""
+    found = set()
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        named = re.search(r'^PAGE = "([^"]+)"', text, re.MULTILINE)
+        for page, heading in TYPED.findall(text):
+            assert page != "PAGE" or named, f"{path.name} has no PAGE"
+            found.add((named[1] if page == "PAGE" and named else page.strip('"'), heading))
+        for headings, page in HEADINGS.findall(text):
+            found |= {(page, heading) for heading in re.findall(r'"([^"]+)"', headings)}
+    return found
+
+
+def test_every_command_is_typed_or_in_the_table() -> None:
+    typed = sections_that_tests_type()
+    left = [f"{one.place}: {one.text}" for one in every_command() if runs(one) and (one.page, one.heading) not in typed]
+    assert not left, "no test types these, and tests/documents/not_run.py does not say why:\n" + "\n".join(left)
+
+
+@pytest.mark.parametrize("start", NOT_RUN)
+def test_the_table_names_what_the_documents_still_have(start: str) -> None:
+    assert any(why_not(one) == start for one in every_command()), f"no document has {start!r} any more"
+    reason, checked_by = NOT_RUN[start]
+    assert reason and checked_by
+    for name in re.findall(r"tests/[\w/.]+\.py", checked_by):
+        assert (ROOT / name).is_file(), name
+
+
+def test_headings_are_one_of_a_kind() -> None:
+    """A test names a page's commands by their heading, so two may not have the same."""
+    places: dict[tuple[str, str], set[int]] = {}
+    for one in every_command():
+        headings = [n for n, line in enumerate((ROOT / one.page).read_text().splitlines()) if heading_of(line) == one.heading]
+        places[one.page, one.heading] = set(headings)
+    assert not [place for place, lines in places.items() if len(lines) > 1]
+
+
+def heading_of(line: str) -> str:
+    found = re.match("#+ (.*)", line)
+    return found[1] if found else ""
+
+
+def named(program: str) -> list[str]:
+    return sorted({one.text for one in every_command() if one.only_named and one.program == program})
+
+
+@pytest.mark.parametrize("text", named("stillhouse"))
+def test_commands_that_are_only_named_exist(text: str) -> None:
+    assert cli.main([*text.split()[1:], "--help"]) == 0
+
+
+@pytest.mark.parametrize("text", named("dvc"))
+def test_commands_of_dvc_that_are_only_named_exist(text: str) -> None:
+    from dvc.cli.parser import get_main_parser
+
+    with pytest.raises(SystemExit) as ended:
+        get_main_parser().parse_args([*text.split()[1:], "--help"])
+    assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("text", named("git"))
+def test_commands_of_git_that_are_only_named_exist(text: str) -> None:
+    done = subprocess.run([*text.split(), "-h"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 129 and "usage: " in done.stdout + done.stderr
+
+
+def of_make() -> list[Command]:
+    return [one for one in every_command() if one.program == "make"]
+
+
+@pytest.mark.parametrize("text", sorted({one.text for one in of_make()}))
+def test_targets_and_variables_of_make_exist(text: str) -> None:
+    words = text.split("#")[0].split()
+    makefile = (ROOT / "Makefile").read_text()
+    scripts = "".join((ROOT / "images" / name).read_text() for name in ("build", "try"))
+    for variable in (word.split("=")[0] for word in words if "=" in word):
+        assert re.search(rf"\b{variable}\b", makefile + scripts), variable
+    target = next(word for word in words if "=" not in word and word != "make")
+    done = subprocess.run(["make", "--dry-run", target], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_packages_to_install_are_extras_and_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    known = {re.split(r"[\[<>=]", line)[0] for lines in extras.values() for line in lines}
+    found = [one.text.split()[2:] for one in every_command() if one.program == "pip"]
+    assert found
+    for words in found:
+        for word in (word.strip("'\"") for word in words if not word.startswith("-")):
+            extra = re.fullmatch(r"stillhouse\[(\w+)\]", word)
+            assert extra[1] in extras if extra else re.split("[<>=]", word)[0] in known, word
+            if "==" in word:
+                assert word in [line for lines in extras.values() for line in lines], word
+
+
+def test_tests_to_run_exist() -> None:
+    found = [word for one in every_command() for word in one.text.split() if re.fullmatch(r"tests/[\w/.]+\.py", word)]
+    assert found
+    for name in found:
+        assert (ROOT / name).is_file(), name

@@ -1,0 +1,43 @@
+"""The commands that refresh a release: of a new revision of its corpus, and with what people clicked in a service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from documented_commands import section
+from release_repositories import LIGHT, Source, first_release
+from repositories import call
+from terminal import Terminal
+
+from stillhouse.releases.git import Git
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.tags import read_history
+
+pytestmark = pytest.mark.long
+RELEASES = "https://git.example/search/releases.git"
+FEW = {"max_steps": 2, "batch_size": 8}
+
+
+def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(tmp_path / "source", tmp_path / "source-shelf")
+    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT, stages={"best": "none"}, query_tower=FEW)
+    source.rewrite(1, "as was found later")
+    call(source.folder, "git", "tag", "v8")
+    call(source.folder, "git", "push", "--quiet", "origin", "v8")
+    terminal = Terminal(tmp_path, monkeypatch, {RELEASES: str(tmp_path / "work.git")})
+    refreshes = [*section("docs/releases.md", "Refresh"), *section("docs/serve.md", "Feedback becomes train queries")]
+    by_revision, by_clicks = (one for one in refreshes if one.text.startswith("stillhouse refresh "))
+
+    terminal.type(by_revision)
+    champion = read_history(Git.of(work)).champion
+    assert champion.record["rung"] == Rung.INDEX and champion.name == "v1.0.1"
+
+    clicked = Path("clicked/qrels")
+    clicked.mkdir(parents=True)
+    passage = (source.folder / "corpus" / "qrels" / "train.tsv").read_text().splitlines()[1].split("\t")[1]
+    clicked.with_name("queries.jsonl").write_text(json.dumps({"_id": "click-1", "text": "what was clicked here"}) + "\n")
+    (clicked / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\nclick-1\t{passage}\t1\n")
+    said = terminal.type(by_clicks)
+    assert "fine_tune" in said

@@ -1,0 +1,116 @@
+"""The commands of docs/serve.md: services are started as they say and asked with curl."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from documented_commands import Command, section
+from not_run import runs
+from released_repositories import Repository
+from served_commands import Served
+from terminal import Terminal
+
+REPLACED = {
+    "git+https://git.example/search/releases.git": "",  # the address of the tests' repository
+    "v1.2.0": "v1.0.0",
+    "http://retriever.stillhouse.example.com": "http://localhost:8000",
+}
+PAGE = "docs/serve.md"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    made = Served(monkeypatch)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def terminal(
+    released: Repository, two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Served
+) -> Terminal:
+    """In a clone of a repository with two releases, which is a workspace too: its run's winner is in artifacts/best."""
+    folder = tmp_path / "search"
+    shutil.copytree(released.work, folder, symlinks=True)
+    shutil.rmtree(folder / "artifacts")
+    shutil.copytree(two_releases[0], folder / "artifacts" / "best")
+    (folder / "artifacts" / "ingest").mkdir()
+    (folder / "artifacts" / "best" / "corpus").rename(folder / "artifacts" / "ingest" / "corpus")
+    shutil.copytree(two_releases[1], folder / "in-use")
+    replaced = REPLACED | {"git+https://git.example/search/releases.git": f"git+{released.address}"}
+    served.terminal = Terminal(folder, monkeypatch, replaced, {"stillhouse": served})
+    return served.terminal
+
+
+def asked(served: Served, path: str) -> dict[str, Any]:
+    with httpx2.Client(trust_env=False) as client:
+        answer = client.get(f"http://{served.address}{path}")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def is_curl(command: Command) -> bool:
+    return command.text.startswith("curl ")
+
+
+def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
+    terminal: Terminal, served: Served
+) -> None:
+    shutil.rmtree("in-use")
+    questions = [*section(PAGE, "Search"), *filter(is_curl, section("docs/cluster.md", "With KServe"))]
+    versions = []
+    for start in [*section(PAGE, "Serve: search over HTTP"), *section(PAGE, "Releases of a git repository")]:
+        if start.program != "stillhouse" or not runs(start):
+            continue
+        terminal.type(start)
+        said, inferred = (json.loads(text) for text in terminal.type_all(questions).values())
+        assert len(said["answers"][0]["hits"]) == 3 and said["release"]
+        [output] = inferred["outputs"]
+        assert (output["name"], output["shape"]) == ("embedding", [1, 32])
+        versions.append(asked(served, "/info").get("version"))
+    assert [words[:1] for words in served.started[:2]] == [[], ["in-use"]]
+    assert versions == [None, None, "v1.1.0", "v1.1.0", "v1.0.0"]
+
+
+def test_documents_are_added_deleted_and_exported(terminal: Terminal, served: Served) -> None:
+    start, add, delete, hide, export = section(PAGE, "Add documents without a new release")
+    terminal.replaced["longitude-3"] = "x/p0"
+    terminal.type(start)
+    counts = []
+    for command in (add, delete, hide):
+        terminal.type(command)
+        live = asked(served, "/info")["live"]
+        counts.append((live["documents"], live["deleted"]))
+    assert counts == [(1, 0), (0, 1), (0, 2)]
+    terminal.type(add)
+    terminal.type(export)
+    assert "Ships carry clocks" in "".join(path.read_text() for path in Path("new-documents").glob("*.jsonl"))
+
+
+def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:
+    """The vote of the page's client and those of two others, of whom three are needed, make a train query."""
+    start, feedback = section(PAGE, "Keep what is asked")
+    terminal.type(start)
+    found: dict[str, Any] = {}
+    while not found.get("query_id"):  # of ten queries one is kept
+        with httpx2.Client(trust_env=False) as client:
+            answer = client.post(f"http://{served.address}/search", json={"query": "where does the red bird sing"})
+        [found] = answer.json()["answers"]
+    passage = found["hits"][0]["passage_id"]
+    terminal.replaced |= {"5f0c…": found["query_id"], "longitude-3": passage}
+    terminal.type(feedback)
+    vote = {"query_id": found["query_id"], "passage_id": passage, "kind": "click"}
+    for place in ("127.0.0.2", "127.0.0.3"):
+        with httpx2.Client(transport=httpx2.HTTPTransport(local_address=place), trust_env=False) as client:
+            assert client.post(f"http://{served.address}/feedback", json=vote).status_code == 200
+    terminal.type_all(one for one in section(PAGE, "Feedback becomes train queries") if " export " in one.text)
+    [query] = map(json.loads, Path("clicked/queries.jsonl").read_text().splitlines())
+    assert query["text"] == "where does the red bird sing"
+    assert Path("clicked/qrels/train.tsv").read_text().splitlines()[1].split("\t")[1] == passage

@@ -1,0 +1,83 @@
+"""Commands that take a moment: pages of help, a remote, a corpus of a repository, a machine that is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from documented_commands import section
+from release_repositories import Source
+from repositories import call
+from terminal import Terminal
+
+from stillhouse.cli import preflight
+from stillhouse.corpus.store import Corpus
+from stillhouse.kubernetes.preflight import Readings
+from stillhouse.pretraining.objectives import NAMES
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(tmp_path, monkeypatch)
+
+
+def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
+    [said] = terminal.type_all(section("docs/fine-tuning.md", "Fine-tuning a retriever")).values()
+    assert "--temperature" in said
+    [said] = terminal.type_all(section("docs/pretraining.md", "Pre-training")).values()
+    assert [name for name in NAMES if name not in said] == []
+    [said] = terminal.type_all(section("docs/reference/commands.md", "Commands")).values()
+    assert "train-retriever" in said and "serve" in said
+
+
+def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:
+    from stillhouse import cli
+
+    assert cli.main(["new", "search", "--recipe", "micro"]) == 0
+    terminal.patch.chdir("search")
+    terminal.type_all(section("docs/cluster.md", "A remote in a folder"))
+    assert "url = /store/search" in Path(".dvc/config").read_text()
+    assert "FOLDER" in Path(".dvc/config.local").read_text()
+
+
+def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) -> None:
+    source = Source(tmp_path / "articles", tmp_path / "shelf")
+    call(source.folder, "git", "tag", "v7")
+    call(source.folder, "git", "push", "--quiet", "origin", "v7")
+    terminal.replaced["https://git.example/search/articles.git"] = str(tmp_path / "articles.git")
+    terminal.type_all(section("docs/releases.md", "What every artifact carries"))
+    assert Corpus.open(Path("artifacts/ingest/corpus")).passage_count > 20
+
+
+def test_a_machine_is_checked(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one with eight GPUs, which stands in for this one."""
+    good = Readings(
+        shared_memory_gib=16.0,
+        free_gib=200.0,
+        writable=True,
+        work="/volume",
+        cuda_build="12.8",
+        driver="570.86.15",
+        gpus=8,
+        names=("A",) * 8,
+        nccl="2.27.3",
+    )
+    monkeypatch.setattr(preflight, "take_readings", lambda *given, **named: good)
+    [said] = terminal.type_all(section("docs/kubeflow.md", "Placements: where tasks run")).values()
+    assert "8" in said
+
+
+def test_a_search_for_settings_is_written_for_katib(terminal: Terminal) -> None:
+    from stillhouse.workflow.recipes import find_recipe
+
+    Path("params.yaml").write_text(find_recipe("labelled").read_text())
+    show, write = (
+        one
+        for heading in ("Searching for settings", "On a cluster")
+        for one in section("docs/tune.md", heading)
+        if "--show-space" in one.text or "--katib" in one.text
+    )
+    terminal.type_all((show, write))
+    assert "retriever_1.learning_rate" in Path("my-space.yaml").read_text()
+    assert yaml.safe_load(Path("experiment.yaml").read_text())["kind"] == "Experiment"

@@ -1,0 +1,85 @@
+"""A workspace as README and the pages after it use one: made, run through DVC, asked, tuned, changed, run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from documented_commands import blocks, section
+from small_workspaces import shrink, write_articles, write_corpus
+from terminal import Terminal
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
+from stillhouse.tuning import clock
+
+pytestmark = pytest.mark.long
+
+
+def make_small(words: list[str]) -> None:
+    if words[:2] == ["stillhouse", "new"]:
+        shrink(Path(words[2]))
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(tmp_path, monkeypatch, after=make_small)
+
+
+def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path / "path/to/corpus")
+    begin, same = section("README.md", "Your own corpus"), section("docs/train.md", "Training on your corpus")
+    texts = [[one.text for one in page if not one.inline] for page in (begin, same)]
+    assert texts[0] == texts[1], "the first commands of docs/train.md are those of README"
+    terminal.type_all(begin)
+    assert len(Corpus.open(Path("artifacts/ingest/corpus")).queries_of("train")) > 20
+    [said] = terminal.type_all(section("README.md", "Two commands")).values()
+    assert " 1. " in said
+
+    # Each second of the processor counts as ten minutes: the default, and a few trials.
+    monkeypatch.setattr(clock, "search_clock", lambda device: lambda: time.process_time() * 600)
+    terminal.patch.chdir(tmp_path)
+    said = "".join(terminal.type_all(section("docs/tune.md", "Searching for settings")).values())
+    assert "dev" in said and Path("tune/journal.log").is_file()
+    terminal.type_all(section("docs/tune.md", "On a cluster"))
+
+    terminal.type_all(section("docs/train.md", "Null, lists and mappings"))
+    assert read_manifest(Path("artifacts/averaged/retriever")).config["alphas"] == "0.5+1"
+    assert read_manifest(Path("artifacts/retriever_1/retriever")).config["max_steps"] is None
+
+    # The block of stages is for a recipe of the papers, which pre-trains and has a cross-encoder as the teacher.
+    [stages, *_] = blocks("docs/fine-tuning.md", "yaml")
+    terminal.patch.chdir(tmp_path)
+    terminal.patch.setattr(terminal, "after", lambda words: None)
+    from stillhouse import cli
+
+    assert cli.main(["new", "staged", "--recipe", "micro"]) == 0
+    terminal.patch.chdir("staged")
+    Path("params.yaml").write_text(Path("params.yaml").read_text() + "\n" + stages + "distilled_2: {}\n")
+    terminal.type_all(section("docs/fine-tuning.md", "Other stages"))
+    names = set(yaml.safe_load(Path("dvc.yaml").read_text())["stages"])
+    assert "distilled_2_run" in names and not {"lm_head", "pretraining", "tokenize"} & names
+
+
+def test_a_workspace_without_questions(terminal: Terminal, tmp_path: Path) -> None:
+    write_articles(tmp_path / "path/to/articles")
+    terminal.type_all(section("docs/train.md", "Without labelled questions"))
+    assert json.loads(Path("artifacts/evaluate/evaluation/metrics.json").read_text())
+
+
+def test_a_workspace_whose_recipe_is_named(terminal: Terminal) -> None:
+    write_articles(terminal.home / "manuals")
+    terminal.type_all(section("docs/pretraining.md", "Without labelled queries"))
+    assert json.loads(Path("artifacts/evaluate/evaluation/metrics.json").read_text())
+
+
+def test_a_paper_s_recipe_is_tried_and_a_workspace_made_for_it(terminal: Terminal, tmp_path: Path) -> None:
+    shutil.copytree(write_corpus(tmp_path / "corpus"), tmp_path / "path/to/msmarco")
+    terminal.after = lambda words: None
+    terminal.type_all(section("docs/train.md", "The papers' own settings"))
+    assert Path("try-simlm/artifacts/evaluate/evaluation/report.html").is_file()
+    assert yaml.safe_load(Path("msmarco/params.yaml").read_text())["ingest"]["source"] == "../path/to/msmarco"

@@ -11,9 +11,9 @@ import pytest
 
 for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving"):
     sys.path.append(str(Path(__file__).resolve().parents[1] / name))
-from kubeflow_server import Api, serve
-from released_repositories import released
-from serving_releases import two_releases
+from kubeflow_server import Api, serve  # noqa: E402
+from released_repositories import released  # noqa: E402
+from serving_releases import two_releases  # noqa: E402
 
 __all__ = ["released", "two_releases"]
 

@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"{page.relative_to(ROOT)}" for page in sorted((ROOT / "docs").rglob("*.md")))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"{page.relative_to(ROOT)}" for page in sorted((ROOT / "docs").rglob("*.md"))),
+]
 PROGRAMS = {"stillhouse", "kubectl", "make", "dvc", "git", "curl", "python", "pip", "pytest", "torchrun", "printf"}
 PROGRAMS |= {".", "cd", "export", "rm", "kfp", "kustomize"}
 SHELLS = {"sh", "bash", "console"}

@@ -38,16 +38,18 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
-EXACTLY = ("kubectl apply --server-side", "kubectl apply --server-side --dry-run=server -k", "dvc remote modify --local")
+EXACTLY = (
+    "kubectl apply --server-side",
+    "kubectl apply --server-side --dry-run=server -k",
+    "dvc remote modify --local",
+)
 """Of these only the whole text."""
 
 
 def why_not(command: Command) -> str:
     """The entry of the table that a command is of, or nothing if it is typed."""
     text = command.text
-    return next(
-        (start for start in NOT_RUN if text == start or (start not in EXACTLY and text.startswith(start))), ""
-    )
+    return next((start for start in NOT_RUN if text == start or (start not in EXACTLY and text.startswith(start))), "")
 
 
 def runs(command: Command) -> bool:

@@ -136,6 +136,8 @@ def parts(text: str) -> Iterator[tuple[list[str], Path | str, Path | None]]:
             words, stdin, into = [], "|" if token == "|" else "", None
         else:
             name, equals, value = token.partition("=")
-            home = f"{name}={os.path.expanduser(value)}" if equals and VARIABLE.match(token) else os.path.expanduser(token)
-            words += sorted(glob(home)) or [home]
+            home = (
+                f"{name}={os.path.expanduser(value)}" if equals and VARIABLE.match(token) else os.path.expanduser(token)  # noqa: PTH111
+            )
+            words += sorted(glob(home)) or [home]  # noqa: PTH207
     yield words, stdin, into

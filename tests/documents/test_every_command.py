@@ -1,4 +1,4 @@
-"""Every command of README and docs is typed by a test, or stands in the table of those that are not, with the reason."""
+"""Every command of README and docs is typed by a test, or is in the table of those that are not, with a reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_headings_are_one_of_a_kind() -> None:
     """A test names a page's commands by their heading, so two may not have the same."""
     places: dict[tuple[str, str], set[int]] = {}
     for one in every_command():
-        headings = [n for n, line in enumerate((ROOT / one.page).read_text().splitlines()) if heading_of(line) == one.heading]
+        headings = [
+            n for n, line in enumerate((ROOT / one.page).read_text().splitlines()) if heading_of(line) == one.heading
+        ]
         places[one.page, one.heading] = set(headings)
     assert not [place for place, lines in places.items() if len(lines) > 1]
 

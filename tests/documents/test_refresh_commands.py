@@ -37,7 +37,9 @@ def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monk
     clicked = Path("clicked/qrels")
     clicked.mkdir(parents=True)
     passage = (source.folder / "corpus" / "qrels" / "train.tsv").read_text().splitlines()[1].split("\t")[1]
-    clicked.with_name("queries.jsonl").write_text(json.dumps({"_id": "click-1", "text": "what was clicked here"}) + "\n")
+    clicked.with_name("queries.jsonl").write_text(
+        json.dumps({"_id": "click-1", "text": "what was clicked here"}) + "\n"
+    )
     (clicked / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\nclick-1\t{passage}\t1\n")
     said = terminal.type(by_clicks)
     assert "fine_tune" in said

@@ -64,6 +64,8 @@ def shrink(workspace: Path) -> None:
         before, after = given[use.name], small(use, given[use.name])
         for field in dataclasses.fields(after):
             value = getattr(after, field.name)
-            if value != getattr(before, field.name) and (use.step_name, field.name) not in {("ingest", own) for own in OWN}:
+            if value != getattr(before, field.name) and (use.step_name, field.name) not in {
+                ("ingest", own) for own in OWN
+            }:
                 content[use.section] = (content.get(use.section) or {}) | {field.name: value}
     path.write_text(yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False))

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving"):
-    sys.path.append(str(Path(__file__).resolve().parents[1] / name))
-from kubeflow_server import Api, serve  # noqa: E402
-from released_repositories import released  # noqa: E402
-from serving_releases import two_releases  # noqa: E402
+sys.path.extend(
+    str(Path(__file__).resolve().parents[1] / name)
+    for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving")
+)
+from kubeflow_server import Api, serve
+from released_repositories import released
+from serving_releases import two_releases
 
 __all__ = ["released", "two_releases"]
 

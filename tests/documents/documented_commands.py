@@ -102,10 +102,11 @@ def every_command() -> list[Command]:
     return [command for page in PAGES for command in commands_of(page)]
 
 
-def section(page: str, heading: str) -> tuple[Command, ...]:
-    """The commands below one heading of a page; there must be some."""
-    found = tuple(command for command in commands_of(page) if command.heading == heading)
-    assert found, f"{page} has no commands below {heading!r}"
+def section(page: str, heading: str, *, having: str = "", without: str = "\n") -> tuple[Command, ...]:
+    """The commands below one heading of a page, of which there must be some, by a word that is in them or is not."""
+    below = [command for command in commands_of(page) if command.heading == heading]
+    found = tuple(command for command in below if having in command.text and without not in command.text)
+    assert found, f"{page} has no such commands below {heading!r}"
     return found
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from glob import glob
 from itertools import takewhile
 from pathlib import Path
 
@@ -135,9 +135,12 @@ def parts(text: str) -> Iterator[tuple[list[str], Path | str, Path | None]]:
             yield words, stdin, into
             words, stdin, into = [], "|" if token == "|" else "", None
         else:
-            name, equals, value = token.partition("=")
-            home = (
-                f"{name}={os.path.expanduser(value)}" if equals and VARIABLE.match(token) else os.path.expanduser(token)  # noqa: PTH111
-            )
-            words += sorted(glob(home)) or [home]  # noqa: PTH207
+            words += expanded(token)
     yield words, stdin, into
+
+
+def expanded(token: str) -> list[str]:
+    """A word with the home folder in the place of ~, or the files that it is a pattern of."""
+    home = re.sub(r"^([A-Z_]+=)?~(?=/)", lambda found: (found[1] or "") + os.environ["HOME"], token)
+    found = sorted(str(path) for path in Path().glob(home)) if "*" in home else []
+    return found or [home]

@@ -1,4 +1,4 @@
-"""The commands that compare pre-trainings, at the size of `--small`: everything is planned, a part is run."""
+"""The commands that compare pre-trainings, made small: all that they ask for is planned, a part is run."""
 
 from __future__ import annotations
 

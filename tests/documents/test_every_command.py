@@ -1,40 +1,52 @@
-"""Every command of README and docs is typed by a test, or is in the table of those that are not, with a reason."""
+"""Every command of README and docs is typed by a test, or is in the table of those that are not, with the reason."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
-from documented_commands import ROOT, Command, every_command
+from documented_commands import ROOT, Command, every_command, section
 from not_run import NOT_RUN, runs, why_not
 
 from stillhouse import cli
 
-TYPED = re.compile(r'section\(\s*(PAGE|"[^"]+"),\s*"([^"]+)"')
-"""How a test takes the commands below a heading of a page."""
-HEADINGS = re.compile(r"for heading in \(([^)]*)\):\s+[\w.]+\(section\(\"([^\"]+)\", heading\)")
 
+def typed_by(path: Path) -> Iterator[Command]:
+    """The commands that the calls of `section` in a test module take, by the constants in its text."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    known: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            known |= {target.id: [str(node.value.value)] for target in node.targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple):
+            known[node.target.id] = [str(each.value) for each in node.iter.elts if isinstance(each, ast.Constant)]
 
-def sections_that_tests_type() -> set[tuple[str, str]]:
-    """Pages and headings whose commands a test of this folder takes, by its own text."""
-    found = set()
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        named = re.search(r'^PAGE = "([^"]+)"', text, re.MULTILINE)
-        for page, heading in TYPED.findall(text):
-            assert page != "PAGE" or named, f"{path.name} has no PAGE"
-            found.add((named[1] if page == "PAGE" and named else page.strip('"'), heading))
-        for headings, page in HEADINGS.findall(text):
-            found |= {(page, heading) for heading in re.findall(r'"([^"]+)"', headings)}
-    return found
+    def values(node: ast.expr) -> list[str]:
+        return (
+            [str(node.value)]
+            if isinstance(node, ast.Constant)
+            else known[node.id]
+            if isinstance(node, ast.Name)
+            else []
+        )
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "section":
+            named = {word.arg or "": values(word.value)[0] for word in node.keywords}
+            for page, heading in product(*map(values, node.args)):
+                yield from section(page, heading, **named)
 
 
 def test_every_command_is_typed_or_in_the_table() -> None:
-    typed = sections_that_tests_type()
-    left = [f"{one.place}: {one.text}" for one in every_command() if runs(one) and (one.page, one.heading) not in typed]
+    modules = [path for path in Path(__file__).parent.glob("test_*.py") if path.name != Path(__file__).name]
+    typed = {one for path in modules for one in typed_by(path)}
+    left = [f"{one.place}: {one.text}" for one in every_command() if runs(one) and one not in typed]
     assert not left, "no test types these, and tests/documents/not_run.py does not say why:\n" + "\n".join(left)
 
 

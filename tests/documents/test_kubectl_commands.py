@@ -95,9 +95,9 @@ def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl)
 
 
 def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubectl) -> None:
-    terminal.type_all(one for one in section("docs/cluster.md", "3. Install") if "secret" in one.text)
-    terminal.type_all(one for one in section("docs/cluster.md", "A search service") if "secret" in one.text)
-    terminal.type_all(section("docs/releases.md", "Releases in a Model Registry")[-1:])
+    terminal.type_all(section("docs/cluster.md", "3. Install", having="secret"))
+    terminal.type_all(section("docs/cluster.md", "A search service", having="secret"))
+    terminal.type_all(section("docs/releases.md", "Releases in a Model Registry", having="kubectl"))
     read = keys_that_pods_read()
     of_files = {"stillhouse-git", "stillhouse-ssh", "stillhouse-gcs"}
     assert set(kubectl.secrets) == set(read) | of_files

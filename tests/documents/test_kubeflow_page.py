@@ -70,12 +70,12 @@ def test_runs_on_several_nodes_and_versions_of_one_s_own(type_here: Type, kubefl
 
 
 def test_the_run_cache_is_chosen_for_one_run(type_here: Type, kubeflow: Api) -> None:
-    type_here([one for one in section("docs/releases.md", "The shared run cache") if "submit" in one.text])
+    type_here(section("docs/releases.md", "The shared run cache", having="submit"))
     assert [parameters(run)["run_cache"] for run in kubeflow.runs] == ["s3://bucket/search", ""]
 
 
 def test_a_refresh_is_started_and_followed(type_here: Type, kubeflow: Api) -> None:
-    type_here([one for one in section("docs/releases.md", "The same on a cluster") if "submit" in one.text])
+    type_here(section("docs/releases.md", "The same on a cluster"))
     [run] = kubeflow.runs
     assert (parameters(run)["source"], parameters(run)["revision"]) == ("corpus", "v8")
 

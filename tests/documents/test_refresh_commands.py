@@ -27,12 +27,12 @@ def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monk
     call(source.folder, "git", "tag", "v8")
     call(source.folder, "git", "push", "--quiet", "origin", "v8")
     terminal = Terminal(tmp_path, monkeypatch, {RELEASES: str(tmp_path / "work.git")})
-    refreshes = [*section("docs/releases.md", "Refresh"), *section("docs/serve.md", "Feedback becomes train queries")]
-    by_revision, by_clicks = (one for one in refreshes if one.text.startswith("stillhouse refresh "))
+    [by_revision] = section("docs/releases.md", "Refresh")
+    [by_clicks] = section("docs/serve.md", "Feedback becomes train queries", having="stillhouse refresh")
 
     terminal.type(by_revision)
     champion = read_history(Git.of(work)).champion
-    assert champion.record["rung"] == Rung.INDEX and champion.name == "v1.0.1"
+    assert champion.record["rung"] == Rung.FINE_TUNE and champion.name == "v1.1.0"
 
     clicked = Path("clicked/qrels")
     clicked.mkdir(parents=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from documented_commands import Command, section
+from documented_commands import section
 from not_run import runs
 from released_repositories import Repository
 from served_commands import Served
@@ -56,15 +56,11 @@ def asked(served: Served, path: str) -> dict[str, Any]:
     return found
 
 
-def is_curl(command: Command) -> bool:
-    return command.text.startswith("curl ")
-
-
 def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
     terminal: Terminal, served: Served
 ) -> None:
     shutil.rmtree("in-use")
-    questions = [*section(PAGE, "Search"), *filter(is_curl, section("docs/cluster.md", "With KServe"))]
+    questions = [*section(PAGE, "Search"), *section("docs/cluster.md", "With KServe", having="curl")]
     versions = []
     for start in [*section(PAGE, "Serve: search over HTTP"), *section(PAGE, "Releases of a git repository")]:
         if start.program != "stillhouse" or not runs(start):
@@ -110,7 +106,7 @@ def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served:
     for place in ("127.0.0.2", "127.0.0.3"):
         with httpx2.Client(transport=httpx2.HTTPTransport(local_address=place), trust_env=False) as client:
             assert client.post(f"http://{served.address}/feedback", json=vote).status_code == 200
-    terminal.type_all(one for one in section(PAGE, "Feedback becomes train queries") if " export " in one.text)
+    terminal.type_all(section(PAGE, "Feedback becomes train queries", having="export"))
     [query] = map(json.loads, Path("clicked/queries.jsonl").read_text().splitlines())
     assert query["text"] == "where does the red bird sing"
     assert Path("clicked/qrels/train.tsv").read_text().splitlines()[1].split("\t")[1] == passage

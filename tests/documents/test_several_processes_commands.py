@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +15,8 @@ from terminal import Terminal
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
+from stillhouse.engine.choice import open_engine
+from stillhouse.steps import ingest, tokenize
 
 pytestmark = pytest.mark.long
 
@@ -43,13 +46,20 @@ def test_processes_share_a_batch(terminal: Terminal) -> None:
     assert after.config["max_steps"] == 3 and after.digest != before
 
 
-def test_ray_shares_the_work_of_a_run(terminal: Terminal) -> None:
-    """The pages' `dvc repro` and `run` find nothing else to do: other stages have been run before."""
+def test_ray_shares_the_work_of_a_run(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def opened(name: str) -> Any:
+        asked.append(name)
+        return open_engine(name)
+
+    for step in (ingest, tokenize):
+        monkeypatch.setattr(step, "open_engine", opened)
     lines = [{"id": f"p{n}", "title": "", "text": f"the red bird number {n} sings"} for n in range(40)]
     Path("corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert cli.main(["run", "--quiet"]) == 0
     terminal.type_all(section("docs/large-corpora.md", "Corpora beyond one machine"))
     assert Corpus.open(Path("corpus")).passage_count == 40
+    assert asked == ["ray", "ray:2", "ray:2", "ray", "ray"], "ingest, then both steps twice"
 
 
 def test_pipelines_run_on_this_machine(terminal: Terminal) -> None:

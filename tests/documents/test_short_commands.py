@@ -72,12 +72,7 @@ def test_a_search_for_settings_is_written_for_katib(terminal: Terminal) -> None:
     from stillhouse.workflow.recipes import find_recipe
 
     Path("params.yaml").write_text(find_recipe("labelled").read_text())
-    show, write = (
-        one
-        for heading in ("Searching for settings", "On a cluster")
-        for one in section("docs/tune.md", heading)
-        if "--show-space" in one.text or "--katib" in one.text
-    )
-    terminal.type_all((show, write))
+    terminal.type_all(section("docs/tune.md", "Searching for settings", having="--show-space"))
+    terminal.type_all(section("docs/tune.md", "On a cluster", having="--katib"))
     assert "retriever_1.learning_rate" in Path("my-space.yaml").read_text()
     assert yaml.safe_load(Path("experiment.yaml").read_text())["kind"] == "Experiment"

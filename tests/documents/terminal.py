@@ -19,7 +19,6 @@ from not_run import runs
 
 from stillhouse import cli
 
-OPERATORS = {"&&", "|", ">", "<"}
 Program = Callable[[list[str]], int]
 
 
@@ -40,7 +39,6 @@ class Terminal:
         self.home, self.patch, self.after = folder / "home", patch, after
         self.replaced, self.programs = dict(replaced or {}), dict(programs or {})
         self.home.mkdir(parents=True, exist_ok=True)
-        self.ran: list[Command] = []
         # Of an answer like 404 curl says nothing by itself.
         (self.home / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\nnoproxy = *\n")
         patch.setenv("HOME", str(self.home))
@@ -55,9 +53,8 @@ class Terminal:
 
     def type(self, command: Command) -> str:
         text = command.text
-        for words, instead in self.replaced.items():
-            text = text.replace(words, instead)
-        self.ran.append(command)
+        for documented, instead in self.replaced.items():
+            text = text.replace(documented, instead)
         said = ""
         for words, stdin, into in parts(text):
             given = stdin.read_text() if isinstance(stdin, Path) else said if stdin == "|" else ""
@@ -76,9 +73,11 @@ class Terminal:
             if name in self.programs:
                 return said_by(lambda: self.programs[name](rest), stdin)
             if name == "cd":
-                return self.patch.chdir(rest[0]) or 0, ""
+                self.patch.chdir(rest[0])
+                return 0, ""
             if name == "export":
-                [self.patch.setenv(*word.split("=", 1)) for word in rest]
+                for word in rest:
+                    self.patch.setenv(*word.split("=", 1))
                 return 0, ""
             if name == "stillhouse":
                 return said_by(lambda: cli.main(rest), stdin)

@@ -32,7 +32,7 @@ def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monk
 
     terminal.type(by_revision)
     champion = read_history(Git.of(work)).champion
-    assert champion.record["rung"] == Rung.FINE_TUNE and champion.name == "v1.1.0"
+    assert champion and champion.record["rung"] == Rung.FINE_TUNE and champion.name == "v1.1.0"
 
     clicked = Path("clicked/qrels")
     clicked.mkdir(parents=True)

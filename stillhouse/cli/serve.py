@@ -279,13 +279,14 @@ def source_of(arguments: argparse.Namespace) -> Source:
     from stillhouse.serving.places import folder_of, repository_of, storage_of
     from stillhouse.serving.released_source import ReleasedSource
     from stillhouse.serving.source import FolderSource
-    from stillhouse.serving.stored_source import StoredSource
 
     repository, storage = repository_of(arguments.place), storage_of(arguments.place)
     if not repository and not storage:
         return FolderSource(folder_of(arguments.place), arguments.corpus)
     folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository or storage)[:12]
     if storage:
+        from stillhouse.serving.stored_source import StoredSource
+
         return StoredSource(storage, folder, context.say, arguments.keep)
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 

@@ -8,27 +8,53 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import read_manifest, refuse_foreign
 from stillhouse.errors import InputError
+from stillhouse.lock import only_process
 from stillhouse.remote.address import redact
 from stillhouse.serving.source import Unreachable
 
 SPARE = 2
 """Fetched releases that stay on the disk besides those that the service keeps open."""
+LAST_SECONDS = 3.0
+"""How long the shutdown waits for what is still working in the folder."""
 
 
 class Fetcher:
-    """Fetches into `folder`, where `keep` + `SPARE` of the folders whose names match `made` stay."""
+    """The folder that a source of releases fetches into.
+
+    Of the folders there whose names match `made`, `keep` + `SPARE` stay. `busy` is held by whoever works in the folder,
+    and `held` is closed at the end. Raises `InputError` if another process uses the folder.
+    """
 
     def __init__(self, folder: Path, keep: int, made: re.Pattern[str]) -> None:
         self._folder, self._keep, self._made = folder, keep, made
         self._used: list[Path] = []
         self._child: subprocess.Popen[str] | None = None
-        self._over = threading.Event()
+        self._over, self.busy = threading.Event(), threading.Lock()
+        with ExitStack() as held:
+            held.enter_context(only_process(folder))
+            self.held = held.pop_all()
+
+    def bring(self, place: Path, digests: Mapping[str, str], fetch: Callable[[Path, list[str]], None]) -> None:
+        """Makes `place` hold the parts of a release with these digests, all or none, and removes old folders.
+
+        `fetch(partial, lacking)` fetches the lacking parts to `partial` and checks what it got.
+        """
+        if place not in self._used and place.is_dir() and not is_whole(digests, place):
+            shutil.rmtree(place)  # cut off by a machine failure before all of it was on the disk
+        if not place.is_dir():
+            partial = place.with_name(f".{place.name}.partial")
+            for name in digests:
+                refuse_foreign(partial / name, name)
+            fetch(partial, [name for name, digest in digests.items() if manifest_digest(partial / name) != digest])
+            partial.rename(place)
+        self._use(place)
 
     def fetch(self, asked: Mapping[str, Any], name: str) -> None:
         """Fetches what `stillhouse.serving.fetch_parts` is asked for. Raises `Unreachable`, with the reason."""
@@ -42,11 +68,7 @@ class Fetcher:
             reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
             raise Unreachable(f"{name} cannot be fetched: {redact(reason)}")
 
-    def was_used(self, place: Path) -> bool:
-        """Whether this process has already served the folder, and so knows that it is whole."""
-        return place in self._used
-
-    def use(self, place: Path) -> None:
+    def _use(self, place: Path) -> None:
         """Removes the least recently used folders; the files of an open one stay readable."""
         self._used = [*[one for one in self._used if one != place], place][-(self._keep + SPARE) :]
         for path in self._folder.iterdir():
@@ -54,10 +76,12 @@ class Fetcher:
                 shutil.rmtree(path)
 
     def end(self) -> None:
-        """Ends a running fetch, and every later one."""
+        """Ends a running fetch and every later one, and releases the folder."""
         self._over.set()
         if child := self._child:
             child.kill()
+        if self.busy.acquire(timeout=LAST_SECONDS):
+            self.held.close()
 
 
 def manifest_digest(folder: Path) -> str:

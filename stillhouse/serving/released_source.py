@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from stillhouse.artifacts import read_manifest, refuse_foreign
+from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError
-from stillhouse.lock import only_process
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import NAME, Release, read_history
 from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.serving.fetcher import Fetcher, is_whole, manifest_digest
+from stillhouse.serving.fetcher import Fetcher, manifest_digest
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
@@ -28,8 +26,6 @@ SECONDS = 60.0
 """How long git may take to answer; DVC may fetch as long as it makes progress."""
 FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
-LAST_SECONDS = 3.0
-"""How long the shutdown waits for a running git command."""
 
 
 class ReleasedSource:
@@ -48,16 +44,13 @@ class ReleasedSource:
         self._listed = ""
         self._release: Release | None = None
         self._fetcher = Fetcher(self._folder, keep, FETCHED)
-        self._busy = threading.Lock()
-        with ExitStack() as held:
-            held.enter_context(only_process(self._folder))
-            self._git = Git(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))), SECONDS)
-            self._held = held.pop_all()
+        beside = self._fetcher.held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))
+        self._git = Git(Path(beside), SECONDS)
 
     def state(self) -> Hashable:
         """The identity of the release. Raises `Unreachable` if git's server does not answer."""
         try:
-            with self._busy:
+            with self._fetcher.busy:
                 listed = self._list()
                 if self._release is None or listed != self._listed:
                     self._release = self._find()
@@ -90,20 +83,13 @@ class ReleasedSource:
             if name not in release.paths:
                 raise InputError(f"{release.name} of {self._repository} holds no {name}, so it cannot be served")
         place = self._folder / f"{release.name}-{release.identity[:12]}"
-        with self._busy:
-            if not self._fetcher.was_used(place) and place.is_dir() and not is_whole(_digests(release), place):
-                shutil.rmtree(place)  # cut off by a machine failure before all of it was on the disk
-            if not place.is_dir():
-                self._fetch(release, place)
-            self._fetcher.use(place)
+        with self._fetcher.busy:
+            self._fetcher.bring(place, _digests(release), partial(self._fetch, release))
         found = {name: place / name for name in (*PARTS, *OPTIONAL) if (place / name).is_dir()}
         return self._without_foreign_reranker(release, found)
 
     def end(self) -> None:
-        """Ends a running fetch, and releases the folder."""
         self._fetcher.end()
-        if self._busy.acquire(timeout=LAST_SECONDS):
-            self._held.close()
 
     def _list(self) -> str:
         if not (self._git.folder / ".git").is_dir():
@@ -128,23 +114,17 @@ class ReleasedSource:
             )
         return release
 
-    def _fetch(self, release: Release, place: Path) -> None:
-        """Fetches all parts of a release that are served, together or not at all."""
-        digests = _digests(release)
-        partial = place.with_name(f".{place.name}.partial")
-        for name in digests:
-            refuse_foreign(partial / name, name)
-        lacking = [name for name, digest in digests.items() if manifest_digest(partial / name) != digest]
+    def _fetch(self, release: Release, folder: Path, lacking: list[str]) -> None:
+        """Fetches parts; their files are compared with their manifests when the release is opened."""
         self._log(f"fetching {release.name} from {redact(self._repository)}")
-        self._run_fetch(release, {release.paths[name]: str(partial / name) for name in lacking})
+        self._run_fetch(release, {release.paths[name]: str(folder / name) for name in lacking})
         for name in lacking:
-            if manifest_digest(partial / name) != digests[name]:
-                shutil.rmtree(partial / name)
+            if manifest_digest(folder / name) != _digests(release)[name]:
+                shutil.rmtree(folder / name)
                 raise InputError(
                     f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
                     "again, or roll back (`stillhouse release rollback`)"
                 )
-        partial.rename(place)
 
     def _run_fetch(self, release: Release, parts: Mapping[str, str]) -> None:
         asked = {"repository": self._repository, "commit": release.commit, "parts": dict(parts)}

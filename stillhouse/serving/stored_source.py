@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from stillhouse.artifacts import digest_bytes, digest_json, refuse_foreign
+from stillhouse.artifacts import digest_bytes, digest_json
 from stillhouse.errors import InputError
-from stillhouse.lock import only_process
 from stillhouse.remote.deadline import within
 from stillhouse.remote.dvc_source import reason
 from stillhouse.remote.storage import StoredFolder
-from stillhouse.serving.fetcher import Fetcher, is_whole, manifest_digest
+from stillhouse.serving.fetcher import Fetcher, is_whole
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 SECONDS = 60.0
 """How long the storage may take to show a manifest; a fetch may take as long as it needs."""
 FETCHED = re.compile(r"\.?stored-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
-LAST_SECONDS = 3.0
-"""How long the shutdown waits for a running check."""
 
 
 class StoredSource:
@@ -40,22 +36,18 @@ class StoredSource:
     def __init__(self, uri: str, folder: Path, log: Callable[[str], None], keep: int = 1) -> None:
         self._uri, self._folder, self._log = uri.rstrip("/"), folder.absolute(), log
         self._storage = StoredFolder(self._uri)
-        self._fetcher = Fetcher(self._folder, keep, FETCHED)
         self._digests: dict[str, str] = {}
-        self._busy = threading.Lock()
-        with ExitStack() as held:
-            held.enter_context(only_process(self._folder))
-            self._held = held.pop_all()
+        self._fetcher = Fetcher(self._folder, keep, FETCHED)
 
     def state(self) -> Hashable:
         """The digests of the release's manifests. Raises `Unreachable` if the storage does not answer."""
-        with self._busy:
+        with self._fetcher.busy:
             self._digests = self._look()
         return tuple(self._digests.items())
 
     def folders(self) -> dict[str, Path]:
         """The release's folders. Raises `Unreachable` if they cannot be fetched, or do not agree yet."""
-        with self._busy:
+        with self._fetcher.busy:
             digests = self._digests = self._digests or self._look()
             for name in PARTS:
                 if name not in digests:
@@ -64,21 +56,14 @@ class StoredSource:
                         "or a run writes"
                     )
             place = self._folder / f"stored-{digest_json(digests)[:12]}"
-            if not self._fetcher.was_used(place) and place.is_dir() and not is_whole(digests, place):
-                shutil.rmtree(place)  # cut off by a machine failure before all of it was on the disk
-            if not place.is_dir():
-                self._fetch(digests, place)
-            self._fetcher.use(place)
+            self._fetcher.bring(place, digests, partial(self._fetch, digests))
         return {name: place / name for name in digests}
 
     def origin(self) -> Mapping[str, str]:
         return {"storage": self._uri}
 
     def end(self) -> None:
-        """Ends a running fetch, and releases the folder."""
         self._fetcher.end()
-        if self._busy.acquire(timeout=LAST_SECONDS):
-            self._held.close()
 
     def _look(self) -> dict[str, str]:
         """The digests of the manifests that are there now."""
@@ -93,19 +78,14 @@ class StoredSource:
             ) from None
         return {name: digest_bytes(manifest) for name, manifest in found.items() if manifest is not None}
 
-    def _fetch(self, digests: Mapping[str, str], place: Path) -> None:
-        """Fetches all parts, together or not at all. What another process is still writing is tried again later."""
-        partial = place.with_name(f".{place.name}.partial")
-        for name in digests:
-            refuse_foreign(partial / name, name)
-        lacking = [name for name, digest in digests.items() if manifest_digest(partial / name) != digest]
+    def _fetch(self, digests: Mapping[str, str], folder: Path, lacking: list[str]) -> None:
+        """Fetches parts and compares all with their manifests; what is still being written there is tried again."""
         self._log(f"fetching the release at {self._uri}")
-        parts = {name: str(partial / name) for name in lacking}
+        parts = {name: str(folder / name) for name in lacking}
         self._fetcher.fetch({"storage": self._uri, "parts": parts}, self._uri)
         for name, digest in digests.items():
-            if not is_whole({name: digest}, partial):
-                shutil.rmtree(partial / name)
+            if not is_whole({name: digest}, folder):
+                shutil.rmtree(folder / name)
                 raise Unreachable(
                     f"{self._uri}/{name} does not agree with its manifest: it is being replaced, or it is damaged"
                 )
-        partial.rename(place)

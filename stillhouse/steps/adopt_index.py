@@ -51,28 +51,22 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         shutil.copytree(
             inputs["old_index"], outputs["index"], ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True
         )
-    corpus, own = inputs["corpus"], "own_index" in inputs
-    found = dev_ndcg(corpus, inputs["retriever"], outputs["index"], context)
-    wanted = (
-        dev_ndcg(corpus, inputs["retriever"], inputs["own_index"], context)
-        if own
-        else dev_ndcg(corpus, inputs["old_retriever"], inputs["old_index"], context)
-    )
+    reference = "own_index" if "own_index" in inputs else "old_retriever"
+    retriever, index, whose = {
+        "own_index": ("retriever", "own_index", "their own index"),
+        "old_retriever": ("old_retriever", "old_index", "the old queries"),
+    }[reference]
+    found = dev_ndcg(inputs["corpus"], inputs["retriever"], outputs["index"], context)
+    wanted = dev_ndcg(inputs["corpus"], inputs[retriever], inputs[index], context)
     ratio = found / wanted if wanted else 1.0
     which = f"the old index with {encoded} new vectors" if encoded else "the old index"
-    said = f"dev nDCG@10 of the new queries in {which} is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of "
-    said += "their own index" if own else "the old queries"
+    said = f"dev nDCG@10 of the new queries in {which} is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of {whose}"
     if ratio < config.least_ratio:
         raise InputError(
             f"adopt-index: {said}, less than least_ratio = {config.least_ratio:g}; run `stillhouse index` with this "
             "retriever, or train it with compatibility_weight"
         )
-    measured = {
-        "ratio": ratio,
-        "ndcg10": found,
-        "reference_ndcg10": wanted,
-        "reference": "own_index" if own else "old_retriever",
-    }
+    measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
     if encoded:
         measured["encoded"] = encoded
     return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {"adopted": measured})

@@ -85,9 +85,7 @@ def write_index(
         write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
     else:
         write_built(folder / FILE, build(config, passages, vectors.width, vectors.rows))
-    passage_ids.write(folder / IDS)
-    about = {"kind": config.kind, "passages": passages, "width": vectors.width, "model_width": model_width}
-    write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
+    _write_beside(folder, config.kind, passages, passage_ids, vectors.width, model_width)
 
 
 @doing("building the index")
@@ -100,8 +98,15 @@ def write_mixed(folder: Path, old: VectorIndex, new: CutVectors) -> None:
             yield start, old.mapped()[start : start + BLOCK]
 
     write_flat(folder / FILE, len(old), old.width, blocks())
-    old.passage_ids.write(folder / IDS)
-    about = {"kind": "flat", "passages": len(old), "width": old.width, "model_width": old.model_width}
+    _write_beside(folder, old.kind, len(old), old.passage_ids, old.width, old.model_width)
+
+
+def _write_beside(
+    folder: Path, kind: str, passages: int, passage_ids: PassageIds, width: int, model_width: int
+) -> None:
+    """Write what belongs to the vectors that are in the folder already."""
+    passage_ids.write(folder / IDS)
+    about = {"kind": kind, "passages": passages, "width": width, "model_width": model_width}
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
 

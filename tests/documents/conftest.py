@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from git_identity import set_git_identity
 
 sys.path.extend(
     str(Path(__file__).resolve().parents[1] / name)
-    for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving")
+    for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving", "kubernetes")
 )
 from kubeflow_server import Api, serve
 from released_repositories import released
@@ -25,11 +25,7 @@ ENDPOINT = "KF_PIPELINES_ENDPOINT"
 @pytest.fixture(autouse=True)
 def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name for commits, and nothing of the configuration of who runs the tests."""
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
+    set_git_identity(monkeypatch)
 
 
 @pytest.fixture

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from documented_commands import section
+from good_machine import GOOD
 from release_repositories import Source
 from repositories import call
 from terminal import Terminal
 
 from stillhouse.cli import preflight
 from stillhouse.corpus.store import Corpus
-from stillhouse.kubernetes.preflight import Readings
 from stillhouse.pretraining.objectives import NAMES
 
 
@@ -52,17 +53,7 @@ def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) 
 
 def test_a_machine_is_checked(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one with eight GPUs, which stands in for this one."""
-    good = Readings(
-        shared_memory_gib=16.0,
-        free_gib=200.0,
-        writable=True,
-        work="/volume",
-        cuda_build="12.8",
-        driver="570.86.15",
-        gpus=8,
-        names=("A",) * 8,
-        nccl="2.27.3",
-    )
+    good = replace(GOOD, gpus=8, names=("A",) * 8)
     monkeypatch.setattr(preflight, "take_readings", lambda *given, **named: good)
     [said] = terminal.type_all(section("docs/kubeflow.md", "Placements: where tasks run")).values()
     assert "8" in said

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from good_machine import GOOD
 
 from stillhouse import cli
 from stillhouse.cli import preflight as preflight_command
@@ -27,17 +28,6 @@ from stillhouse.kubernetes.preflight import (
     with_gpus,
 )
 
-GOOD = Readings(
-    shared_memory_gib=16.0,
-    free_gib=200.0,
-    writable=True,
-    work="/volume",
-    cuda_build="12.8",
-    driver="570.86.15",
-    gpus=2,
-    names=("A", "A"),
-    nccl="2.27.3",
-)
 WANTED = Requirements(gpus=2, shared_memory_gib=16.0, free_gib=20.0)
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from git_identity import set_git_identity
 from repositories import call, dvc, free_port, make_repository, repro, wait_for, write_stages
 from s3_server import BUCKET, s3_server
 
@@ -22,12 +23,7 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 @pytest.fixture(autouse=True)
 def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name for commits, and nothing of the configuration of who runs the tests."""
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")  # a repository without a dozen sample hooks
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    set_git_identity(monkeypatch)
 
 
 @pytest.fixture(scope="session")

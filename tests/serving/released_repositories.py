@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from git_identity import set_git_identity
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
 from repositories import call, make_repository
@@ -72,12 +72,7 @@ def release(repository: Repository, folder: Path) -> None:
 def released(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
     """v1.0.0 and v1.1.0 are the two releases, and v1.1.0 is in use. Tests copy it, and change nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        for role in ("AUTHOR", "COMMITTER"):
-            patch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
-            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-        patch.setenv("GIT_TEMPLATE_DIR", "")
-        patch.setenv("DVC_NO_ANALYTICS", "1")
+        set_git_identity(patch)
         place = tmp_path_factory.mktemp("released")
         repository = Repository(place, place / "shelf")
         make_repository(repository.work, repository.shelf)

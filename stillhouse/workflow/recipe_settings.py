@@ -40,7 +40,6 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
     """
     changed = {name: dict(values) for name, values in recipe.items()}
     uses = known_uses(recipe, where)
-    read = {*sections(recipe), *(use.section for use in REFRESHED)}
     given: set[str] = set()
     for word in words:
         place, equals, text = word.partition("=")
@@ -50,8 +49,7 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         given.add(place)
         if name not in uses:
             raise InputError(f"--set {word}: {where} has no use {name!r}; {nearest(name, uses)}")
-        if uses[name].section not in read:
-            raise InputError(f"--set {word}: {where} leaves {name!r} out; name a recipe that has it with --recipe")
+        _refuse_left_out(uses[name].section, name, recipe, f"--set {word}: {where}")
         kinds = field_types(uses[name].step.config)
         if setting not in kinds:
             raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")
@@ -66,7 +64,8 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
     """The sections and settings in the field of a run form; empty for an empty field.
 
     Raises `InputError` for anything but JSON with sections, with the nearest section, setting or value for an unknown
-    one, and for settings that do not go together with `recipe`, which `where` names in messages.
+    one, for a stage that `recipe` leaves out, and for settings that do not go together with it. `where` names it in
+    messages.
     """
     if not text.strip():
         return {}
@@ -80,6 +79,7 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
     for section, values in found.items():
         if section not in known:
             raise InputError(f"settings: {where} has no section {section!r}; {nearest(section, known)}")
+        _refuse_left_out(section, section, recipe, f"settings: {where}")
         for setting, value in values.items():
             _refuse_measures(setting, value)
     configs(with_sections(recipe, found), "settings")
@@ -90,6 +90,12 @@ def with_sections(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]]) -> 
     """The recipe with these settings in place of its own."""
     names = [*recipe, *(name for name in sections if name not in recipe)]
     return {name: {**recipe.get(name, {}), **sections.get(name, {})} for name in names}
+
+
+def _refuse_left_out(section: str, name: str, recipe: Recipe, where: str) -> None:
+    """Raises `InputError` for a section that no stage of the recipe reads, nor of its refresh."""
+    if section not in {*sections(recipe), *(use.section for use in REFRESHED)}:
+        raise InputError(f"{where} leaves {name!r} out; name a recipe that has it")
 
 
 def _refuse_measures(setting: str, value: Any) -> None:

@@ -73,6 +73,15 @@ def test_what_no_step_takes_is_refused_before_and_by_the_first_task(
     assert end.value.code == InputError.exit_code and message in capsys.readouterr().err
 
 
+def test_settings_of_a_stage_that_the_recipe_leaves_out_are_refused() -> None:
+    """They would change nothing, as with `--set`. A refresh reads sections that no run does."""
+    left_out = {"stages": {"pretraining": "none"}}
+    with pytest.raises(InputError, match="settings: recipe leaves 'pretraining' out"):
+        check_train(left_out, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
+    check_train({}, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
+    check_train(left_out, "recipe", {"settings": '{"query_tower": {"max_steps": 2}}'})
+
+
 def test_settings_that_do_not_go_with_the_form_are_refused() -> None:
     """The seeds of one run are the form's, unless the field sets one apart."""
     fine = {"training_steps": 20, "settings": '{"retriever_1": {"warmup_steps": 5}}'}

@@ -2,8 +2,8 @@
 
 Kubernetes stores a pipeline in one object of at most about 1.5 MB, and Argo stores a run in one of 1 MiB
 (`pipelines/workflow_size.py`). kfp repeats a component and its container for each of its tasks. This module merges
-equal ones, which works because tasks refer to components by name, and drops the descriptions of a component's
-parameters, which nothing reads there.
+equal ones, which works because tasks refer to components by name, and drops what nothing reads there: the descriptions
+of a component's parameters, and requests and limits in their former format.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
         spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
     compiled = Compiled(spec, others[0] if others else {})
     leave_out_help(compiled)
+    leave_out_former_fields(compiled)
     merge_equal(compiled)
     refuse_large(compiled.name, compiled.size)
     return compiled
@@ -102,28 +103,50 @@ def leave_out_help(compiled: Compiled) -> None:
                     value.pop("description", None)
     for executor in compiled.spec["deploymentSpec"]["executors"].values():
         container = executor.get("container", {})
-        container["command"] = [_without_docstring(word) for word in container.get("command", ())]
+        container["command"] = [_shortened(word) for word in container.get("command", ())]
 
 
-def _without_docstring(word: str) -> str:
-    """A word of a command; if it is kfp's program for a function, without that function's docstring."""
+def leave_out_former_fields(compiled: Compiled) -> None:
+    """Drops what kfp writes a second time for old backends: requests and limits as numbers, and names of secrets.
+
+    KFP 2.17 reads a number only if the text (`resourceCpuLimit`, for example) is missing, and `secretName` only if
+    `secretNameParameter` is.
+    """
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        resources = executor.get("container", {}).get("resources", {})
+        for former in (resources, resources.get("accelerator", {})):
+            for name in [name for name in former if f"resource{name[0].upper()}{name[1:]}" in former]:
+                del former[name]
+    for pod in _on_kubernetes(compiled).values():
+        for secret in (*pod.get("secretAsEnv", ()), *pod.get("secretAsVolume", ())):
+            if "secretNameParameter" in secret:
+                secret.pop("secretName", None)
+
+
+def _on_kubernetes(compiled: Compiled) -> Plain:
+    """The pods of the executors, by their labels."""
+    kubernetes: Plain = compiled.platforms.get("platforms", {}).get("kubernetes", {})
+    return dict(kubernetes.get("deploymentSpec", {})).get("executors", {})
+
+
+def _shortened(word: str) -> str:
+    """A word of a command; if it is kfp's program for a function, without its docstring and the signature's indent."""
     if not word.startswith(PROGRAM):
         return word
     [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
-    docstring = function.body[0]
-    if ast.get_docstring(function) is None or len(function.body) == 1:
-        return word
+    first = function.body[0]
     lines = word.splitlines(keepends=True)
-    del lines[docstring.lineno - 1 : docstring.end_lineno]
+    signature = slice(function.lineno, first.lineno - 1)
+    lines[signature] = [line.lstrip() for line in lines[signature]]
+    if ast.get_docstring(function) is not None and len(function.body) > 1:
+        del lines[first.lineno - 1 : first.end_lineno]
     return "".join(lines)
 
 
 def merge_equal(compiled: Compiled) -> None:
     """Keeps one of several equal executors or components, and makes the tasks refer to it."""
     executors: Plain = compiled.spec["deploymentSpec"]["executors"]
-    on_kubernetes: Plain = (
-        compiled.platforms.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
-    )
+    on_kubernetes = _on_kubernetes(compiled)
     first: dict[str, str] = {}
     kept = {
         label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)

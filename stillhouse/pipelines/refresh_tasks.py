@@ -9,6 +9,7 @@ from stillhouse.components.image import image
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_refresh(
+    asked: Output[Dataset],
     releases: str,
     branch: str,
     repo: str,
@@ -16,6 +17,7 @@ def check_refresh(
     revision: str,
     fine_tune_above: float,
     pretrain_above: float,
+    query_only_gain: float,
     measure: str,
     alpha: float,
     most_loss: float,
@@ -24,7 +26,11 @@ def check_refresh(
     randomisation_samples: int,
     again: bool,
 ):
-    """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read."""
+    """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read.
+
+    Args:
+        asked: the parameters, for later tasks.
+    """
     from stillhouse.kubernetes.pods.refresh import run_check
 
     run_check(locals())
@@ -34,6 +40,7 @@ def check_refresh(
 def plan_refresh(
     corpus: Input[Dataset],
     validation: Input[Dataset],
+    asked: Input[Dataset],
     retriever: Output[Model],
     encoder: Output[Model],
     reranker: Output[Model],
@@ -41,26 +48,13 @@ def plan_refresh(
     refreshed: Output[Dataset],
     summary: Output[Markdown],
     recipe: str,
-    releases: str,
-    branch: str,
-    repo: str,
-    source: str,
-    revision: str,
-    fine_tune_above: float,
-    pretrain_above: float,
-    measure: str,
-    alpha: float,
-    most_loss: float,
-    least_queries: int,
-    bootstrap_samples: int,
-    randomisation_samples: int,
-    again: bool,
 ) -> str:
     """Compares the corpus with the released one, and returns the rung: how far the refresh goes.
 
     Args:
         corpus: the current corpus.
         validation: its verdict; a corpus that does not pass ends the run here.
+        asked: the parameters of the run.
         retriever: the released retriever; like the next three, only if the rung starts from it.
         encoder: its pre-trained encoder.
         reranker: its re-ranker.
@@ -78,11 +72,11 @@ def release_refresh(
     planned: Input[Dataset],
     corpus: Input[Dataset],
     validation: Input[Dataset],
-    challenger_index: Input[Dataset],
     challenger_run: Input[Dataset],
     refreshed: Output[Dataset],
     summary: Output[Markdown],
     metrics: Output[Metrics],
+    challenger_index: Input[Dataset] = None,
     champion_index: Input[Dataset] = None,
     champion_best_retriever: Input[Model] = None,
     champion_best_index: Input[Dataset] = None,
@@ -95,6 +89,9 @@ def release_refresh(
     teacher: Input[Dataset] = None,
     challenger: Input[Model] = None,
     challenger_curves: Input[Dataset] = None,
+    query_tower: Input[Model] = None,
+    query_tower_index: Input[Dataset] = None,
+    query_tower_curves: Input[Dataset] = None,
     challenger_best_retriever: Input[Model] = None,
     challenger_best_index: Input[Dataset] = None,
     challenger_best_hybrid: Input[Dataset] = None,
@@ -109,11 +106,11 @@ def release_refresh(
         planned: the plan: the rung, the release that the challenger competes with, and the parameters.
         corpus: the current corpus.
         validation: its verdict.
-        challenger_index: the challenger's index.
-        challenger_run: its run.
+        challenger_run: the challenger's run.
         refreshed: how far the refresh went and how it ended.
         summary: the same in readable form.
         metrics: 1 for a release, 0 for a refusal.
+        challenger_index: the challenger's index.
         champion_index: the released retriever's index of the corpus.
         champion_best_retriever: the same retriever, with its combination with BM25.
         champion_best_index: its index.
@@ -126,6 +123,9 @@ def release_refresh(
         teacher: the teacher's scores for them.
         challenger: the trained retriever.
         challenger_curves: its losses.
+        query_tower: the released retriever with a query tower that was trained alone.
+        query_tower_index: its index.
+        query_tower_curves: its losses.
         challenger_best_retriever: the better of the two retrievers.
         challenger_best_index: its index.
         challenger_best_hybrid: its combination with BM25.

@@ -52,6 +52,16 @@ def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
     )
 
 
+def trial_component(task: Task) -> BaseComponent:
+    """The component of the rung `query_only`, which finds out in its pod which of the uses of `task` it runs."""
+    declared = [f"{RUN}: str", "planned: Input[Dataset]"]
+    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
+    declared += [f"{port_name(source)}: Output[{task.output_port(source).holds}]" for source in task.outputs]
+    declared += ["refreshed: Output[Dataset]", f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[Markdown]"]
+    module = "stillhouse.kubernetes.pods.query_trial"
+    return _written(task.name, tuple(declared), module, f'run_trial("{task.name}", locals())', image())
+
+
 def variants_component(task: Task) -> BaseComponent:
     """The component that runs the uses of a comparison's variants on the inputs of `task`, and writes its page."""
     declared = [f"{name}: str" for name in (RUN, "sweep", "uses", "items")]

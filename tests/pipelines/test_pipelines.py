@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import json
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from stillhouse.pipelines.admission import END, LOOK
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.control import check_compare_objectives, check_train
 from stillhouse.pipelines.interface import YAML_BOOLEANS
-from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.ir import Compiled, compile_small, leave_out_former_fields
 from stillhouse.pipelines.manifests import SOURCES, compiled_files
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.workflow_size import LARGEST_PLAIN
@@ -73,6 +74,38 @@ def test_programs_are_those_of_kfp_without_what_they_tell(tmp_path: Path) -> Non
     plain = {_of_function(word, keep=False) for word in _commands(whole) if "def " in word}
     small = {_of_function(word, keep=True) for word in _commands(compile_small(pipeline).spec) if "def " in word}
     assert len(plain) == len(small) > 3 and plain == small
+
+
+def test_only_what_kfp_writes_twice_is_left_out(tmp_path: Path) -> None:
+    """Without the duplicates, each pod has the same requests, limits, accelerators and secrets."""
+    pipeline = Request("refresh", "micro").build(find_table("gpu"))
+    kfp.compiler.Compiler().compile(pipeline, str(tmp_path / "whole.yaml"))
+    whole = Compiled(*yaml.load_all((tmp_path / "whole.yaml").read_text(encoding="utf-8"), Loader=LOADER))
+    small = copy.deepcopy(whole)
+    leave_out_former_fields(small)
+    of_whole, of_small = _resources(whole.spec), _resources(small.spec)
+    assert len(of_whole) == len(of_small) > 5
+    for before, after in zip(of_whole, of_small, strict=True):
+        kept = {name: of for name, of in before.items() if name.startswith("resource")}
+        if "accelerator" in before:
+            kept["accelerator"] = {
+                name: of for name, of in before["accelerator"].items() if name.startswith("resource")
+            }
+        assert after == kept
+    of_whole, of_small = _secrets(whole), _secrets(small)
+    assert len(of_whole) == len(of_small) > 5
+    for before, after in zip(of_whole, of_small, strict=True):
+        assert after == {name: of for name, of in before.items() if name != "secretName"}
+        assert after["secretNameParameter"]
+
+
+def _resources(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [of["container"].get("resources", {}) for of in spec["deploymentSpec"]["executors"].values()]
+
+
+def _secrets(compiled: Compiled) -> list[dict[str, Any]]:
+    pods = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
+    return [one for pod in pods for kind in ("secretAsEnv", "secretAsVolume") for one in pod.get(kind, ())]
 
 
 def _of_function(program: str, *, keep: bool) -> str:

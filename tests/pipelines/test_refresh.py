@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.refresh import MADE, TAKEN, run_plan, run_release
+from stillhouse.kubernetes.pods.refresh import MADE, NOT_MADE, TAKEN, run_check, run_plan, run_release
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.refresh import build_refresh
-from stillhouse.pipelines.refresh_tasks import check_refresh, plan_refresh
+from stillhouse.pipelines.refresh_tasks import check_refresh
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Ladder
@@ -71,23 +71,27 @@ def steps_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return json.loads(given["runtimeValue"]["constant"]) if given else {}
 
 
-def test_the_check_and_the_plan_take_all_that_was_asked() -> None:
-    for component in (check_refresh, plan_refresh):
-        taken = component.python_func.__annotations__
-        assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
+def test_the_check_takes_all_that_was_asked() -> None:
+    taken = check_refresh.python_func.__annotations__
+    assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
 
 
-def test_the_promotion_works_with_what_the_plan_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads parameters and recipe in the plan's output."""
+def test_the_promotion_works_with_what_the_check_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check passes the parameters to the plan, which passes them and the recipe to the promotion.
+
+    An output that the run did not need is not promoted.
+    """
     asked = Parameters(releases=REPOSITORY, source="corpus", alpha=0.01, least_queries=7, again=True)
     recipe = write_recipe({"distilled": {"learning_rate": "2e-5"}})
     promoted: list[Any] = []
 
-    def release(parameters: Parameters, text: str, champion: str, made: dict[str, Path]) -> Outcome:
-        promoted.append((parameters, text, champion, made))
+    def release(parameters: Parameters, text: str, planned: Planned, made: dict[str, Path]) -> Outcome:
+        promoted.append((parameters, text, planned, made))
         return Outcome("released", None, "it is better", in_use=True)
 
-    monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: Planned(Rung.INDEX, "v1.0.0", "one text is new"))
+    plan_made = Planned(Rung.INDEX, "v1.0.0", "one text is new")
+    monkeypatch.setattr(on_cluster, "look", lambda parameters: "v1.0.0")
+    monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: plan_made)
     monkeypatch.setattr(on_cluster, "release_refresh", release)
     with whole_folder(tmp_path / "validation") as staging:
         write_manifest(staging, "validate", {}, {}, {"passed": True})
@@ -95,11 +99,15 @@ def test_the_promotion_works_with_what_the_plan_was_asked(tmp_path: Path, monkey
     def at(name: str) -> SimpleNamespace:
         return SimpleNamespace(path=str(tmp_path / name), metadata={}, log_metric=lambda name, value: None)
 
-    plan = {name: at(name) for name in ("corpus", "validation", *TAKEN, "refreshed", "summary")}
-    assert run_plan(vars(asked) | plan | {"recipe": recipe}) == "index"
+    run_check(vars(asked) | {"asked": at("asked")})
+    plan = {name: at(name) for name in ("corpus", "validation", "asked", *TAKEN, "refreshed", "summary")}
+    assert run_plan(plan | {"recipe": recipe}) == "index"
     outputs = {"refreshed": at("released"), "summary": at("released.md"), "metrics": at("metrics")}
-    run_release({"planned": at("refreshed"), "corpus": at("corpus"), "bm25_run": None} | outputs)
-    assert promoted == [(asked, recipe, "v1.0.0", {"ingest/corpus": tmp_path / "corpus"})]
+    write_whole_json(tmp_path / "teacher" / NOT_MADE, {})
+    run_release(
+        {"planned": at("refreshed"), "corpus": at("corpus"), "teacher": at("teacher"), "bm25_run": None} | outputs
+    )
+    assert promoted == [(asked, recipe, plan_made, {"ingest/corpus": tmp_path / "corpus"})]
 
 
 def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
@@ -114,7 +122,8 @@ def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
 
 def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> None:
     found = groups(compiled)
-    assert set(found) == {"index", "fine_tune", "pretrain"}
+    assert set(found) == {"index", "query_only", "fine_tune", "pretrain"}
+    assert set(found.pop("query_only")) == {"query_trial", "promote"}
     for rung, tasks in found.items():
         done = [use for task in tasks.values() for use in steps_of(task)]
         assert sorted(done) == sorted(use.name for use in LADDER.uses_of(Rung(rung)))
@@ -124,23 +133,24 @@ def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> N
 def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, Any]) -> None:
     tasks = inside(compiled)
     assert list(steps_of(tasks["prepare"])) == ["ingest", "validate"]
-    assert tasks["prepare"]["dependentTasks"] == ["check-refresh"] and tasks["plan"]["dependentTasks"] == ["prepare"]
+    assert tasks["prepare"]["dependentTasks"] == ["check-refresh"]
+    assert tasks["plan"]["dependentTasks"] == ["check-refresh", "prepare"]
     verdict = tasks["plan"]["inputs"]["artifacts"]["validation"]["taskOutputArtifact"]
     assert verdict == {"outputArtifactKey": "validate__validation", "producerTask": "prepare"}
     rungs = [task for task in tasks.values() if task.get("triggerPolicy", {}).get("condition")]
-    assert len(rungs) == 3 and all("plan-refresh" in task["dependentTasks"] for task in rungs)
+    assert len(rungs) == 4 and all("plan-refresh" in task["dependentTasks"] for task in rungs)
 
 
 def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]) -> None:
     for rung, tasks in groups(compiled).items():
-        made = {f"{use.name}/{port.name}" for use in LADDER.uses_of(Rung(rung)) for port in use.step.outputs}
+        made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
         given = set(tasks["promote"]["inputs"]["artifacts"]) - {"planned"}
         assert {MADE[name] for name in given} == made | {"ingest/corpus", "validate/validation"}
 
 
-@pytest.mark.parametrize("rung", ["index", "fine_tune", "pretrain"])
+@pytest.mark.parametrize("rung", ["index", "query_only", "fine_tune", "pretrain"])
 def test_every_folder_of_a_rung_has_a_name_in_the_components(rung: str) -> None:
-    made = {f"{use.name}/{port.name}" for use in LADDER.uses_of(Rung(rung)) for port in use.step.outputs}
+    made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
     assert made <= set(MADE.values()) and set(taken_from_champion(LADDER, Rung(rung))) <= set(TAKEN)
 
 
@@ -148,6 +158,7 @@ def test_a_rung_takes_no_more_of_the_release_than_it_reads() -> None:
     assert taken_from_champion(LADDER, Rung.NOTHING) == () and taken_from_champion(LADDER, Rung.INDEX) == ("retriever",)
     assert taken_from_champion(LADDER, Rung.FINE_TUNE) == ("reranker", "retriever")
     assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == set(TAKEN)
+    assert taken_from_champion(LADDER, Rung.QUERY_ONLY) == taken_from_champion(LADDER, Rung.FINE_TUNE)
 
 
 def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> None:
@@ -166,6 +177,7 @@ def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
         name: values for name, values in load_recipe(find_recipe("micro")).items() if values
     }
     planned = {"outputArtifactKey": "refreshed", "producerTask": "plan-refresh"}
+    trial = {"outputArtifactKey": "refreshed", "producerTask": "query-trial"}
     for rung in inside(compiled).values():
         if rung.get("triggerPolicy", {}).get("condition"):
             [channel] = [
@@ -173,7 +185,11 @@ def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
             ]
             tasks = tasks_of(compiled, rung["componentRef"]["name"]).values()
             [promotion] = [task for task in tasks if task["taskInfo"]["name"] == "promote"]
-            assert promotion["inputs"]["artifacts"]["planned"] == {"componentInputArtifact": channel}
+            given = promotion["inputs"]["artifacts"]["planned"]
+            if "query_only" in rung["triggerPolicy"]["condition"]:
+                assert given == {"taskOutputArtifact": trial}, "the trial decides again"
+            else:
+                assert given == {"componentInputArtifact": channel}
 
 
 def test_only_known_settings_compile() -> None:

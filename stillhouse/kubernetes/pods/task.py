@@ -159,8 +159,8 @@ class Stage:
         return self.given.get(source) or self.root / source
 
     def run(self) -> None:
-        """Runs the unfinished steps; stops after a failed validation."""
-        for number, work in enumerate(self.works, start=1):
+        """Runs the steps that are not yet in `done`; stops after a failed validation."""
+        for number, work in enumerate(self.works[len(self.done) :], start=len(self.done) + 1):
             say(f"[{self.name}] step {number} of {len(self.works)}: {work.use.name} ({work.use.step_name})")
             with _label(work.use.name), watch_task(work.use.step_name, say) as watched, access_errors():
                 inputs = {key: self.folder_of(source) for key, source in work.use.inputs.items()}

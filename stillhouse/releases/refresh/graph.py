@@ -117,6 +117,15 @@ class Ladder:
             *self._run("challenger", retrievers if self.chooses else {"challenger": "challenger/retriever"}),
         )
 
+    def climbed_from(self, rung: Rung) -> tuple[Use, ...]:
+        """The uses of a rung, and for `query_only` also those of `fine_tune`, which follows a trial that fails.
+
+        Two of them then have the same name if both rungs make it, each from its own inputs.
+        """
+        own = self.uses_of(rung)
+        next_rung = self.uses_of(Rung.FINE_TUNE) if rung == Rung.QUERY_ONLY else ()
+        return (*own, *(use for use in next_rung if use not in own))
+
     def _query_only(self, lexical: Use) -> tuple[Use, ...]:
         """Indexes the corpus with the champion, and trains its query tower against that index."""
         tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +23,7 @@ from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Ladder
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Plan, Rung
 from stillhouse.releases.refresh.run import Decision, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
@@ -91,25 +91,27 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
 
 def taken_from_champion(ladder: Ladder, rung: Rung) -> tuple[str, ...]:
     """The champion's artifacts that the steps of a rung read."""
-    read = {source for use in ladder.uses_of(rung) for source in use.inputs.values()}
+    read = {source for use in ladder.climbed_from(rung) for source in use.inputs.values()}
     return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
 
-def release_refresh(parameters: Parameters, recipe: str, version: str, made: Mapping[str, Path]) -> Outcome:
-    """Promotes what a rung made beside the release `version`. `made` maps `use/output` to its folder.
+def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made: Mapping[str, Path]) -> Outcome:
+    """Promotes what the rung of `planned` made beside its champion. `made` maps `use/output` to its folder.
 
     A task that was killed after its push finds its own release and reports that. Raises `Overtaken` if another release
     became champion.
     """
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
-        champion = read_history(git).find(version)
+        champion = read_history(git).find(planned.champion)
         drop_stale(git.folder)
         bring_champion(git, champion)
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
         decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
+        # The trial of the query tower may have led to another rung since the plan.
+        decision = replace(decision, plan=Plan(planned.rung, planned.reason))
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)
 

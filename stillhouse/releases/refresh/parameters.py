@@ -45,6 +45,7 @@ class Parameters:
     branch: str = setting("", "the branch to commit releases to; empty = the repository's default")
     fine_tune_above: float = _of(Thresholds, "fine_tune_above")
     pretrain_above: float = _of(Thresholds, "pretrain_above")
+    query_only_gain: float = _of(Thresholds, "query_only_gain")
     measure: str = _of(Rules, "measure")
     alpha: float = _of(Rules, "alpha")
     most_loss: float = _of(Rules, "most_loss")
@@ -66,8 +67,7 @@ class Parameters:
 
     @property
     def thresholds(self) -> Thresholds:
-        # A pipeline decides once, before any training; the trial of `query_only` needs a decision after one.
-        return Thresholds(fine_tune_above=self.fine_tune_above, pretrain_above=self.pretrain_above, query_only_gain=1)
+        return Thresholds(**{name: getattr(self, name) for name in field_types(Thresholds)})
 
     @property
     def rules(self) -> Rules:

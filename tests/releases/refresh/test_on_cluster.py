@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -15,15 +16,16 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from repositories import ACCEPTED, PATHS, call, candidate, commit_data, dvc, make_repository
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.refresh import TAKEN, run_check, run_plan
+from stillhouse.kubernetes.pods.refresh import ASKED, TAKEN, run_check, run_plan
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary
 from stillhouse.releases.refresh.parameters import Parameters, write_recipe
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.run import Decision
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(place: Path, **changes: Any) -> dict[str, Any]:
     values = {"releases": str(place / "work.git"), "repo": str(place / "articles"), "source": "corpus"}
     return vars(Parameters(**(values | changes)))
+
+
+def checked(folder: Path, values: dict[str, Any]) -> SimpleNamespace:
+    """Return the output of the check component for these parameters."""
+    write_whole_json(folder / "asked" / ASKED, {"parameters": values})
+    return SimpleNamespace(path=str(folder / "asked"))
 
 
 def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any], code: int = 2) -> str:
@@ -80,8 +88,10 @@ def test_the_first_task_says_what_is_not_there_and_the_remedy(
     assert what in said and remedy in said
 
 
-def test_the_first_task_names_the_release_that_is_in_use(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_check(asked(place))
+def test_the_first_task_names_the_release_that_is_in_use(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_check(asked(place) | {"asked": SimpleNamespace(path=str(tmp_path / "asked"))})
     assert "v1.0.0 is in use" in capsys.readouterr().out
 
 
@@ -90,8 +100,8 @@ def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
     names = ("refreshed", "summary", *TAKEN)
     outputs = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in names}
     corpus = SimpleNamespace(path=str(place / "work" / PATHS["corpus"]))
-    inputs = {"corpus": corpus, "validation": verdict(folder), "recipe": write_recipe({})}
-    return asked(place, **changes) | outputs | inputs
+    inputs = {"corpus": corpus, "validation": verdict(folder), "asked": checked(folder, asked(place, **changes))}
+    return outputs | inputs | {"recipe": write_recipe({})}
 
 
 def verdict(folder: Path, **facts: Any) -> SimpleNamespace:
@@ -194,14 +204,15 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
         return promote(made, lambda against: ACCEPTED, branch, recorded=False)
 
     monkeypatch.setattr(on_cluster, "release", release)
-    monkeypatch.setattr(on_cluster, "_decide", lambda *given: None)
+    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Rung.INDEX, ""), ANY, "", ""))
     parameters = Parameters(**asked(place, releases=str(edited)))
+    planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
     before = call(edited, "git", "show", "main:params.yaml")
     if released:
-        assert on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {}).kind == "released"
+        assert on_cluster.release_refresh(parameters, write_recipe(recipe), planned, {}).kind == "released"
         return
     with pytest.raises(InputError, match=r"yaml changed on origin/main since .*, which this was made from"):
-        on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {})
+        on_cluster.release_refresh(parameters, write_recipe(recipe), planned, {})
     assert call(edited, "git", "show", "main:params.yaml") == before
     assert "v1.1.0" not in call(edited, "git", "tag")
 

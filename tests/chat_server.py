@@ -18,7 +18,7 @@ DROP = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server sends: a status, headers and a body; first it waits, and with `drips` it sends byte by byte."""
+    """A response. The server first waits `waits` seconds, and with `drips` it sends the body byte by byte."""
 
     body: bytes | str
     status: int = 200
@@ -28,26 +28,26 @@ class Answer:
 
 
 def completion(text: object, finish_reason: str = "stop") -> Answer:
-    """A whole answer of a model."""
+    """A complete answer from a model."""
     message = {"role": "assistant", "content": text}
     choices = [{"index": 0, "message": message, "finish_reason": finish_reason}]
     return Answer(json.dumps({"object": "chat.completion", "choices": choices}))
 
 
 def asked_about(request: dict[str, Any]) -> str:
-    """The last line of the prompt, where the built-in one has the passage's text."""
+    """The last line of the prompt: in the built-in prompt it is the passage's text."""
     return str(request["messages"][0]["content"]).splitlines()[-1]
 
 
 def two_questions(request: dict[str, Any]) -> Answer:
-    """Two questions that hold words of the passage, as models write them."""
+    """Two numbered questions with words of the passage, as a model writes them."""
     text = asked_about(request)
     words = text.split()
     return completion(f"1. What of {' '.join(words[:4])}?\n2. Where {' '.join(words[-4:])} of {words[1]} {words[3]}?")
 
 
 class ChatServer:
-    """`respond` makes the answer to a request's body. `requests` are the bodies and `headers` those of each."""
+    """`respond` makes the answer to a request's body. `requests` and `headers` record the body and headers of each."""
 
     def __init__(self, respond: Callable[[dict[str, Any]], Answer]) -> None:
         self.respond = respond
@@ -69,7 +69,7 @@ class ChatServer:
                 with suppress(BrokenPipeError, ConnectionResetError):
                     self.send(answer)
 
-            def do_GET(self) -> None:  # where a POST that is led elsewhere would arrive
+            def do_GET(self) -> None:  # a redirected POST would arrive here
                 with own._lock:
                     own.headers.append(dict(self.headers))
                 self.send_error(405)
@@ -115,5 +115,5 @@ def serving(respond: Callable[[dict[str, Any]], Answer] = two_questions) -> Iter
 
 @cache
 def address_of_this_process() -> str:
-    """The address of a server that answers everything with two questions, for as long as this process lives."""
+    """The address of a server that answers every request with two questions and lives as long as this process."""
     return ChatServer(two_questions).address

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 from word_pieces import SPECIAL, save_tokenizer
 
-# A deadline would measure what else the machine does. The same examples at each run: a failure is of the change that
-# is tested. `pytest --hypothesis-profile search` draws new ones.
+# A deadline would measure how busy the computer is. Every run draws the same examples, so that a failure comes from the
+# change under test. `pytest --hypothesis-profile search` draws new ones.
 settings.register_profile("search", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
@@ -52,7 +52,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_modernbert(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ModernBERT of width 32 with random weights and the vocabulary of `tiny_model`, as a bare encoder folder.
 
-    Of its 4 layers the first and the last attend to the whole text, the others to 3 tokens on either side.
+    The first and last of its 4 layers attend to the whole text, the others to 3 tokens on either side.
     """
     import torch
     from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
@@ -110,7 +110,7 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs_of_steps() -> Callable[[Path], Callable[..., dict[str, Path]]]:
-    """Gives a `run_step` that writes below a folder, for fixtures that outlive a test."""
+    """Returns a function that makes a `run_step` writing below a given folder, for fixtures that outlive a test."""
     from stillhouse.config import build
     from stillhouse.steps.execute import execute
     from stillhouse.steps.registry import find_step
@@ -137,7 +137,7 @@ def run_step(
 
 @pytest.fixture(scope="session")
 def work_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A new empty folder for each test that asks, all in one: pytest lists the folder of its own for each new one."""
+    """Paths for one work folder per test, all in one parent: `mktemp` would list all earlier folders each time."""
     folder = tmp_path_factory.mktemp("work")
     return (folder / str(number) for number in count())
 
@@ -152,10 +152,10 @@ def own_work_folder(work_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes a folder one that cannot be written: `read_only(folder)`, or `read_only(folder, errno.EROFS)`.
+    """Makes a folder read-only: `read_only(folder)`, or `read_only(folder, errno.EROFS)`.
 
-    By its mode where that has a meaning; for root, who may write anywhere, and for a file system by what the system
-    would say.
+    It removes write permission where that works. Root may write anywhere and a mode cannot imitate a read-only file
+    system, so there it makes the system calls raise the error.
     """
 
     def close(folder: Path, number: int = errno.EACCES) -> None:

@@ -1,4 +1,4 @@
-"""A name for commits, and nothing of the configuration of who runs the tests."""
+"""A name for commits, without the git configuration of whoever runs the tests."""
 
 from __future__ import annotations
 

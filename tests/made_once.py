@@ -1,4 +1,4 @@
-"""Objects that are slow to make: one of pytest's processes makes them for all."""
+"""Objects that are slow to make: one pytest process makes them and the others use them too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from filelock import FileLock
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
-    """A folder of this name and the JSON that `make(folder)` returned: the first caller makes it, others wait."""
+    """Return a folder and the JSON that `make(folder)` returned. The first caller makes them while others wait."""
     alone = "PYTEST_XDIST_WORKER" not in os.environ
     base = factory.getbasetemp() if alone else factory.getbasetemp().parent
     folder, said = base / name, base / f"{name}.json"

@@ -22,14 +22,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("stillhouse", "tests", "pyproject.toml")
 SECONDS = 300
-"""A mutant that makes a test hang for so long is caught too."""
+"""A mutant that makes the tests hang for this long counts as caught too."""
 PASSED, FAILED = 0, 1
-"""What pytest exits with; every other number says that the tests did not run."""
+"""Exit codes of pytest; any other code means that the tests did not run."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, which occurs once in `file` of the package, becomes `new`; `tests` must notice it."""
+    """Replaces `old`, which occurs once in `file` of the package, by `new`; `tests` must notice it."""
 
     name: str
     file: str
@@ -80,7 +80,7 @@ MUTANTS = (
         (DECAY,),
     ),
     Mutant("the rate rises a step late", "training/loop.py", "(step + 1) / rise", "step / rise", (STEPS,)),
-    # What a power cut would leave.
+    # Safety after a power cut.
     Mutant(
         "a folder is renamed before it is synced",
         "artifacts.py",
@@ -298,7 +298,7 @@ MUTANTS = (
 
 
 def copy_tree(into: Path) -> None:
-    """Copies what the tests need of the tree, with the working tree's changes."""
+    """Copies the parts of the working tree that the tests need, with uncommitted changes."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -308,9 +308,9 @@ def copy_tree(into: Path) -> None:
 
 
 def run_tests(tree: Path, tests: tuple[str, ...]) -> int | None:
-    """What pytest exits with in a copy of the tree; None where it took too long."""
+    """Return pytest's exit code in a copy of the tree, or None if it took too long."""
     environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # two mutants of a file may have one size and one second
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # two mutants of a file may have the same size and second
     words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         return subprocess.run(words, cwd=tree, env=environment, capture_output=True, timeout=SECONDS).returncode

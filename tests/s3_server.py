@@ -1,4 +1,4 @@
-"""A server of S3 in this process, with an empty bucket."""
+"""An S3 server in this process, with an empty bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUCKET = "shelf"
 
 @contextmanager
 def s3_server(patch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of the server; credentials are in the environment."""
+    """Yields the address of the server and puts its credentials in the environment."""
     server_module = pytest.importorskip("moto.server", reason="moto, of the extra `dev`, is the S3 server")
     boto3 = pytest.importorskip("boto3")
     pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")

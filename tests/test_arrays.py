@@ -56,7 +56,7 @@ def test_an_array_that_numpy_wrote_is_mapped(length: int, tmp_path: Path) -> Non
 
 
 def test_nothing_is_written_behind_pythons_back() -> None:
-    """Whose last bytes a full disk would swallow without a word (`tests/survival/test_full_disk_writers.py`)."""
+    """NumPy's own writers can silently lose bytes on a full disk (`tests/survival/test_full_disk_writers.py`)."""
     for path in (ROOT / "stillhouse").rglob("*.py"):
         calls = {node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
         names = {func.attr for func in calls if isinstance(func, ast.Attribute)}

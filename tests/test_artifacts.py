@@ -100,7 +100,7 @@ def test_corruption_is_named(tmp_path: Path, name: str, corrupt, message: str) -
 
 
 def test_no_bit_of_a_manifest_changes_unnoticed(tmp_path: Path) -> None:
-    """Not a digit of a setting, not white space."""
+    """This includes the digits of a setting and white space."""
     path = make(tmp_path / "a")
     data = (path / MANIFEST).read_bytes()
     for bit in range(8 * len(data)):
@@ -123,7 +123,7 @@ def test_a_model_from_elsewhere_is_known_by_its_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
-    """What the system is asked to sync, to rename (by the new name) and to remove, in order."""
+    """Records every sync, rename (by the new name) and removal, in order."""
     seen: list[tuple[str, Path]] = []
     fsync = os.fsync
 
@@ -148,7 +148,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
 
 
 def test_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[tuple[str, Path]]) -> None:
-    """Its files and folders before, the folder of the new name after, and the old one goes last."""
+    """Its files and folders are synced before the rename and its parent after it. The old folder is removed last."""
     make(tmp_path / "a", "old")
     calls.clear()
     path, partial = make(tmp_path / "a"), tmp_path / ".a.partial"

@@ -113,7 +113,7 @@ def test_null_lists_and_mappings_are_one_thing_in_yaml_and_in_flags_and_keep_the
     config, kinds = build(Shaped, values, "here"), field_types(Shaped)
     given = {name: from_text(text, kinds[name], name) for name, text in zip(kinds, flags)}
     assert build(Shaped, given, "a command line") == config if flags else config == Shaped()
-    # What earlier versions wrote into manifests, by which kept work is found again.
+    # Earlier versions wrote this into manifests, and finished work is found again by it.
     assert recorded(config) == kept
     again = {name: from_text(as_text(getattr(config, name)), kinds[name], name) for name in kinds}
     assert build(Shaped, again, "another process") == config

@@ -18,7 +18,7 @@ from stillhouse.file_stamps import FileStamps
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were read, of files that are old enough to be remembered."""
+    """The names of the files that are read; every file counts as old enough to be remembered."""
     names: list[str] = []
 
     def counted(path: Path) -> str:
@@ -35,7 +35,7 @@ def own_digest(path: Path) -> str:
 
 
 def look(memory: Path, *paths: Path, verify: bool = False) -> list[str]:
-    """What a process of its own says."""
+    """Return the digests that a new process would find."""
     stamps = FileStamps(memory, verify)
     found = [stamps.digest(path) for path in paths]
     stamps.save()

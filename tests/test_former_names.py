@@ -1,4 +1,4 @@
-"""A former name is an error that gives the new one, wherever it can be given."""
+"""Wherever a name can be given, a former name is an error that gives the new one."""
 
 from __future__ import annotations
 

@@ -35,12 +35,15 @@ LAYERS = (
     ("stillhouse/corpus", "stillhouse/engine"),
     ("stillhouse/monitoring", "stillhouse/remote", "stillhouse"),
 )
-"""The folders from top to bottom, as docs/architecture.md shows them: a module imports from its own row and from those
-below. A folder stands for what is in it and in no other row's folder: `stillhouse` for the modules right in it."""
+"""The folders from top to bottom, as docs/architecture.md shows them.
+
+A module imports from its own row and from the rows below. A folder stands for its modules that no other row covers:
+`stillhouse` stands for the modules directly in it.
+"""
 FACE = "stillhouse/__init__.py"
-"""The names for users of Python, above the layers; any module may read its `__version__`."""
+"""The public Python API, above the layers; any module may read its `__version__`."""
 PROGRAM = "stillhouse.cli"
-"""The command line, which pods run by this name, as a person does: in a process of its own."""
+"""The command line. Pods run it by this name in a process of its own, as a person does."""
 SCIENCE = ("pretraining", "training", "acceleration", "retrieval", "evaluation", "corpus")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
@@ -72,7 +75,7 @@ SHOWN_NOWHERE = {
     "remote/ssh_command.py": "how a git server is reached",
     "yaml_file.py": "settings, which are recorded",
 }
-"""Modules that the computing parts import and whose code no output depends on; with the reason."""
+"""Modules that the computing parts import although no output depends on their code, each with the reason."""
 NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
@@ -132,13 +135,13 @@ def layer(path: Path) -> int:
 
 
 def own_modules() -> dict[str, Path]:
-    """The file of every module of the tree, by its name."""
+    """Map the name of every module of the package to its file."""
     files = modules("stillhouse")
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
 def named(path: Path) -> Iterator[str]:
-    """Every module that a file imports, and every one that it names in a string: to import it, or to run it."""
+    """Yield every module that a file imports, and every dotted name in a string, which it may import or run."""
     yield from imports(path)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"\w+(\.\w+)+", node.value):
@@ -146,7 +149,7 @@ def named(path: Path) -> Iterator[str]:
 
 
 def test_imports_run_down_the_layers() -> None:
-    """By statement at the top, in a function or for types, and by string; a row's folders do not import each other."""
+    """Imports at the top, in functions, for types and by string count. Folders of one row do not import each other."""
     names = own_modules()
     wrong = []
     for path in names.values():
@@ -166,7 +169,7 @@ def test_imports_run_down_the_layers() -> None:
 
 
 def _beside(path: Path, target: Path) -> bool:
-    """Whether two files are in two folders of one row that have to do without each other."""
+    """Whether two files are in different folders of one row, which must not import each other."""
     row = LAYERS[layer(path)]
     if layer(target) != layer(path) or row[-1] in ("stillhouse", "stillhouse/retrieval"):
         return False
@@ -198,7 +201,7 @@ def test_science_imports_no_platform(package: str) -> None:
 
 
 def test_the_library_imports_kfp_nowhere() -> None:
-    """`pipelines` and `components` do, and commands above them; in pods it is kfp that runs the library."""
+    """Only `pipelines`, `components` and the commands above them import it; in pods kfp runs the library."""
     below = [
         path for path in modules("stillhouse") if layer(path) > layer(ROOT / "stillhouse" / "components" / "render.py")
     ]
@@ -206,21 +209,21 @@ def test_the_library_imports_kfp_nowhere() -> None:
 
 
 def test_two_modules_talk_to_kubernetes() -> None:
-    """A step's on several nodes, and the one that reads; only when they do, since their functions import it."""
+    """One runs a step on several nodes and one reads the cluster. Both import the client only inside functions."""
     users = {path.relative_to(ROOT) for path in modules("stillhouse") if uses(path, "kubernetes", top=False)}
     assert users == {Path("stillhouse/kubernetes/trainjob/cluster.py"), Path("stillhouse/kubernetes/cluster/api.py")}
     assert not [path for path in modules("stillhouse") if uses(path, "kubernetes", top=True)]
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """Neither at its top, nor in a function, nor for types."""
+    """Imports at the top, in functions and for types all count."""
     names = own_modules()
     graph = {name: {_module(found, names) for found in imports(path)} - {name, ""} for name, path in names.items()}
-    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the cycle
 
 
 def _module(imported: str, names: Container[str]) -> str:
-    """The module of ours that has the imported name; "" for one of others."""
+    """The module of this package that an imported name belongs to, or "" for other packages."""
     words = imported.split(".")
     return next((found for end in range(len(words), 0, -1) if (found := ".".join(words[:end])) in names), "")
 
@@ -246,7 +249,7 @@ def test_bodies_of_components_import_the_library_alone() -> None:
 
 
 def computing_imports() -> Iterator[str]:
-    """What the parts of the package whose code shows in outputs import, and the modules beside them that show too."""
+    """Yield the imports of all code that affects outputs: the parts in `COMPUTING` and the modules in `ALONE`."""
     for path in [*(path for part in COMPUTING for path in modules(f"stillhouse/{part}")), *map(beside, ALONE)]:
         yield from imports(path)
 
@@ -271,7 +274,7 @@ def test_libraries_that_show_in_outputs_are_in_the_environment() -> None:
     packages = {name.split(".")[0] for name in computing_imports()} - sys.stdlib_module_names - {"stillhouse"}
     names = packages_distributions()
     installed = {build: name for name, builds in BUILDS.items() for build in builds}
-    # What is not installed here, as no extra of these tests has it, is named by its own name.
+    # A package that no extra of these tests installs keeps its own name.
     found = {installed.get(name, name) for package in packages for name in names.get(package, [package])}
     known = {spelled(name) for name in (*LIBRARIES, *NOT_COUNTED)}
     assert "safetensors" in found and not {name for name in found if spelled(name) not in known}

@@ -1,4 +1,4 @@
-"""Files in folders that a user named: their bytes identify them as Stillhouse's, even after a kill."""
+"""Stillhouse recognises its own files in a user's folder by their bytes, even after a kill."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_file_that_was_changed_is_the_users(tmp_path: Path) -> None:
 def test_after_a_kill_the_files_are_known_as_stillhouses(
     moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before each change of a name: of the record, of either file, of the record again."""
+    """The kill comes before each rename in turn: of the record, of either file, of the record again."""
     write(tmp_path, a_txt="1", b_txt="1")
     left, replace = [moment], Path.replace
 

@@ -17,7 +17,7 @@ PRIVATE = {
     r"\bthat is none\b": "an invalid …",
     r"\bheldout_every\b|\bskip_best\b": "eval_steps, range_min",
 }
-"""Words, and what the field says."""
+"""Private words, and what the field says instead."""
 ELSEWHERE = (
     "CHANGELOG.md",
     "docs/style.md",

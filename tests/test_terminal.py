@@ -1,6 +1,6 @@
-"""Foreign text on the terminal: whatever it contains, only letters and the program's own line breaks arrive.
+"""Foreign text cannot control the terminal: only printable text and the program's own line breaks reach it.
 
-Here Unicode's own tables decide, character by character, what is harmful.
+The tests decide with Unicode's own tables, character by character, what is harmful.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 HOSTILE = "a\x1b[2J\rb\x9b31m\u202ec\u2066d\u2028e\x85f\nstillhouse: all is well"
 SCRIPTS = "Ein Übermaß, 漢字　かな, עברית, العربية, नमस्ते, naïve, ½ €"
 JOINED = "\U0001f469\u200d\U0001f469\u200d\U0001f467 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
-"""A family, and a Persian word: what joins and parts letters is part of them."""
+"""An emoji of a family and a Persian word: their joiners and non-joiners are part of the text."""
 ORDINARY = f"{SCRIPTS} {JOINED}"
 texts = st.text(
     st.one_of(st.sampled_from("\n\r\t\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2067\ufeff[2J1. "), st.characters())
@@ -109,7 +109,7 @@ def test_a_terminal_without_unicode_gets_escapes(monkeypatch: pytest.MonkeyPatch
     assert written.getvalue() == "Übermaß \\u6f22\n".encode("latin-1")
 
 
-# Everything that a person, a file or a folder can name on the command line.
+# Every way in which foreign text reaches the command line.
 ERRORS: dict[str, Callable[[str], list[str]]] = {
     "command": lambda text: [text],
     "flag": lambda text: ["ingest", f"--{text}"],
@@ -161,7 +161,7 @@ def test_a_crash_and_a_warning_forge_nothing(
 def test_a_hostile_source_forges_nothing_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Names of files, ids, titles, texts and reasons, in what ingest and validate log."""
+    """Ingest and validate log names of files, ids, titles, texts and reasons."""
     source = tmp_path / "a\x1b[31m\nstillhouse: b\u202e"
     (source / "qrels").mkdir(parents=True)
     rows = [{"_id": f"p{n}", "title": HOSTILE, "text": f"{HOSTILE} {n}"} for n in range(3)]
@@ -185,7 +185,7 @@ def test_a_hostile_source_forges_nothing_in_the_log(
     assert cli.main(validation) in (2, 3)
     out, err = capsys.readouterr()
     assert "rejected 1 × passage: id holds a control character" in err
-    bars = re.compile(r"[^\n]*\r")  # the program's own bars, which end where a line begins anew
+    bars = re.compile(r"[^\n]*\r")  # the program's own progress bars, which end with a carriage return
     assert is_calm(out + bars.sub("", err))
     assert not any(line.startswith("stillhouse: b") for line in bars.sub("", err).splitlines())
 

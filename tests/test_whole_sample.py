@@ -1,4 +1,4 @@
-"""The built-in sample with the recipe `labelled`: what `make reproduce` must reach. `make test-full` runs it."""
+"""What `make reproduce` must reach on the built-in sample with the recipe `labelled`. `make test-full` runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML is plain data or refused in one sentence: duplicate keys, invalid values, any text at all."""
+"""YAML is read as plain data or refused in one sentence: duplicate keys, invalid values, any text at all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_anchors_and_merge_keys_may_be_used(text: str, content: object) -> None:
 
 
 def lines_of_aliases(first: str, more: str, lines: int) -> str:
-    """Each line stands for ten of the one before; `more` is how."""
+    """Each line refers ten times to the line before it; `more` is the format of a line."""
     text = f"l0: &l0 {first}\n"
     for number in range(1, lines):
         text += f"l{number}: &l{number} " + more.format(", ".join([f"*l{number - 1}"] * 10)) + "\n"
@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @st.composite
 def damaged_recipes(draw: st.DrawFn) -> str:
-    """A shipped recipe in which pieces were replaced by other pieces, or by characters that mean something."""
+    """A shipped recipe with some pieces replaced by other pieces or by characters that have a meaning in YAML."""
     text = find_recipe("micro").read_text(encoding="utf-8")
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))

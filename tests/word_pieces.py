@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-"""What a vocabulary begins with."""
+"""The first pieces of every vocabulary."""
 
 
 def save_tokenizer(folder: Path, vocabulary: Sequence[str]) -> None:
-    """Writes BERT's tokenizer with these pieces, each once, whose ids are their places."""
+    """Writes a BERT tokenizer with these distinct pieces. The id of a piece is its position."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

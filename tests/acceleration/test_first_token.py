@@ -18,7 +18,7 @@ from stillhouse.retrieval.models.towers import TransformerTower
 
 
 def computed(model: PreTrainedModel, scores: bool, **options: bool) -> list[Tensor]:
-    """What is read of the texts, and its gradients."""
+    """Return the scores or the first tokens' states, then the gradients of all parameters."""
     ids, mask = texts_of(model)
     output = model(input_ids=ids, attention_mask=mask, **options)
     read = output.logits if scores else output.last_hidden_state[:, 0]
@@ -53,7 +53,7 @@ def test_texts_of_one_length_need_no_mask(kind: str) -> None:
 
 
 def rows_of(layer: nn.Module) -> list[tuple[int, ...]]:
-    """The shapes of what a layer is given, filled while it computes."""
+    """Return a list that fills with the shapes of the layer's inputs, without the last dimension, as it computes."""
     read: list[tuple[int, ...]] = []
     layer.register_forward_hook(lambda _, inputs, __: read.append(tuple(inputs[0].shape[:-1])))
     return read
@@ -73,7 +73,7 @@ def test_the_last_layer_alone_leaves_tokens_out_and_where_the_vector_is_of_the_f
 
 
 def test_a_copy_computes_by_its_own_parameters_and_files_stay_as_they_are(tmp_path: Any) -> None:
-    """As the queries' tower is a copy of the passages'."""
+    """The query tower is such a copy of the passage tower."""
     model = model_of("bert", False)
     model.save_pretrained(tmp_path / "before")
     tower = TransformerTower(model, "cls")

@@ -21,7 +21,7 @@ def layers() -> nn.Module:
 
 
 def gradients(model: nn.Module, inputs: Tensor) -> list[Tensor]:
-    """The output, then the gradients of input and parameters."""
+    """Return the output, then the gradients of the inputs and the parameters."""
     inputs = inputs.clone().requires_grad_()
     output = model(inputs)
     output.square().sum().backward()
@@ -72,7 +72,7 @@ def test_frozen_weights_have_no_gradient_and_changed_ones_are_seen() -> None:
 
 @computes
 def test_gradients_that_are_views_of_one_number_are_taken_too() -> None:
-    """`sum` hands down a gradient without a stride."""
+    """The gradient of `sum` is one number, expanded to the output's shape with strides of 0."""
     model, inputs = nn.Linear(33, 70), torch.randn(4, 33)
     with fast_linear_layers(model, CPU, AMD):
         model(inputs).sum().backward()

@@ -22,7 +22,7 @@ INTEL = "GenuineIntel"
         (INTEL, {"avx512_bf16": True, "amx_bf16": False}, False),
         (INTEL, {"avx512_bf16": True, "amx_bf16": True}, True),
         ("", {"avx512_bf16": True}, False),
-        ("", {"bf16": True}, True),  # of Arm
+        ("", {"bf16": True}, True),  # Arm
     ],
 )
 def test_bf16_is_for_processors_that_are_faster_by_it(

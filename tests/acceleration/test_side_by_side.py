@@ -1,4 +1,4 @@
-"""Batches computed side by side: their order, their exact bits, and what they leave behind."""
+"""Batches computed side by side: their order, their exact bits, and the threads afterwards."""
 
 from __future__ import annotations
 

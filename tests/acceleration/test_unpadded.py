@@ -1,4 +1,4 @@
-"""Texts joined in one row of tokens have the same states, scores and gradients as one by one."""
+"""Texts joined into one row of tokens have the same states, scores and gradients as in a padded batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def model_of(kind: str, scores: bool, **options: Any) -> PreTrainedModel:
 
 
 def texts_of(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """Ids and mask of texts of `LENGTHS`; one of them holds the padding's id as a token of its own."""
+    """Return ids and mask of texts of `LENGTHS` tokens; one text contains the padding id as a real token."""
     torch.manual_seed(1)
     mask = (torch.arange(17) < LENGTHS[:, None]).long()
     ids = torch.randint(5, 100, mask.shape).masked_fill(mask == 0, model.config.pad_token_id)
@@ -58,7 +58,7 @@ def texts_of(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
 
 
 def computed(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """The outputs at the texts' tokens, including those of a middle layer, and the gradients of all of them."""
+    """Return the outputs at real tokens, also of an inner layer, then the gradients of all parameters."""
     types = {} if model.config.model_type == "distilbert" else {"token_type_ids": (torch.arange(17) > 5) * mask}
     if getattr(model.config, "type_vocab_size", 0) < 2:
         types = {}
@@ -113,7 +113,7 @@ def test_a_text_does_not_see_its_neighbours() -> None:
 
 
 def test_dropout_is_drawn_anew_in_the_row() -> None:
-    """In each text of its own: two texts that are the same have other states."""
+    """Dropout differs from text to text: two equal texts get different states."""
     model = model_of("bert", False).train()
     ids, mask = texts_of(model)
     ids[5] = ids[0]

@@ -31,7 +31,7 @@ def by_steps(
     tiny_model: Path,
     small_corpus: Path,
 ) -> dict[str, dict[str, Path]]:
-    """A distilled retriever by the steps, as the commands run them."""
+    """Run the steps up to a distilled retriever, as the commands do, and return the output folders of each."""
     run, corpus = runs_of_steps(tmp_path_factory.mktemp("steps")), {"corpus": small_corpus}
     made = {"model": run("fetch-model", {}, model=str(tiny_model), **MODEL)}
     made["bm25"] = run("bm25", corpus, **DEPTH)
@@ -70,7 +70,7 @@ def by_steps(
 def by_functions(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, small_corpus: Path
 ) -> dict[str, stillhouse.StepResult]:
-    """The same by the functions, with folders as results, as an opened corpus, and as text."""
+    """Run the same steps by the functions; inputs are results, an opened corpus, and paths as text."""
     root, corpus = tmp_path_factory.mktemp("functions"), stillhouse.Corpus.open(small_corpus)
     made: dict[str, stillhouse.StepResult] = {}
     made["model"] = model = stillhouse.fetch_model(tiny_model, root / "model", **MODEL)
@@ -118,7 +118,7 @@ def test_a_search_ranks_as_the_run_does(by_functions: dict[str, stillhouse.StepR
         assert {hit.passage_id for hit in hits} == {passage for passage, _ in ranked}
         scores = dict(ranked)
         for hit in hits:
-            assert hit.score == pytest.approx(scores[hit.passage_id], abs=2e-3)  # bf16 and fp32 on some processors
+            assert hit.score == pytest.approx(scores[hit.passage_id], abs=2e-3)  # on some processors the run uses bf16
 
 
 def test_the_figures_are_those_of_the_report(by_functions: dict[str, stillhouse.StepResult]) -> None:

@@ -60,7 +60,7 @@ def test_texts_are_numbered_and_articles_are_in_order(tmp_path: Path) -> None:
 
 
 def test_questions_are_made_from_a_corpus_without_any(tmp_path: Path) -> None:
-    """Of two passages of an article, a sentence of the one asks for the other (`ict`)."""
+    """With `ict`, a sentence of one passage becomes a query for the other passage of its article."""
     rows = [
         {"id": f"{article}-{part}", "article_id": str(article), "text": f"Animal {article} sleeps in its {part} house."}
         for article in range(12)

@@ -31,7 +31,7 @@ def test_vectors(tiny_model: Path, tmp_path: Path, role: str) -> None:
 
 def test_a_query_is_cut_to_its_own_length(tiny_model: Path, tmp_path: Path) -> None:
     encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
-    beginning, whole = ("red bird " * 7).strip(), ("red bird " * 9).strip()  # 14 and 18 tokens, [CLS] and [SEP] apart
+    beginning, whole = ("red bird " * 7).strip(), ("red bird " * 9).strip()  # 14 and 18 tokens, without [CLS] and [SEP]
     as_query, as_passage = (stillhouse.encode(encoder, [beginning, whole], role) for role in ("query", "passage"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(as_query[0], as_query[1])
     assert not np.array_equal(as_passage[0], as_passage[1])
@@ -47,7 +47,7 @@ def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
     weights = load_file(reranker.folder / "model.safetensors")
     wide = {
         name: value * (10 if value.ndim == 2 else 1) for name, value in weights.items()
-    }  # bfloat16 tells pairs apart
+    }  # larger weights, so that scores differ in bfloat16
     save_file(wide, reranker.folder / "model.safetensors", {"format": "pt"})
     pairs = [(TEXTS[2], TEXTS[0]), (TEXTS[1], TEXTS[2]), (TEXTS[0], TEXTS[1])]
     scores_P = stillhouse.predict(stillhouse.CrossEncoder.load(str(reranker.folder)), pairs)
@@ -59,7 +59,7 @@ def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
 
 
 def test_other_libraries_keep_silent(tiny_model: Path, tmp_path: Path) -> None:
-    """Also where they were imported first, as a notebook does that names a model of theirs or ours."""
+    """Loading a model prints nothing, even if transformers was imported first, as in a notebook."""
     code = "from stillhouse import BiEncoder, fetch_model; import sys, transformers\n"
     code += "BiEncoder.load(fetch_model(sys.argv[1], sys.argv[2], layers=1, query_length=8, passage_length=8))"
     loud = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSFORMERS", "HF_HUB_DIS"))}

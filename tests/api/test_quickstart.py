@@ -40,7 +40,7 @@ def test_blocks_of_python_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     for name, settings in SMALL.items():
         monkeypatch.setattr(stillhouse, name, smaller(getattr(stillhouse, name), settings))
     blocks = blocks_of("docs/quickstart.md")
-    assert blocks_of("README.md") == blocks[:1]  # so that it runs too
+    assert blocks_of("README.md") == blocks[:1]  # so the block of the README runs too
     names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/quickstart.md", "exec"), names)

@@ -20,7 +20,7 @@ KEPT = ("fetch_model", "ingest", "bm25", "zero_shot_index", "zero_shot_run", "be
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The start alone, with its choice between itself and its fusion with BM25."""
+    """Return a recipe that trains nothing: it picks the starting model, alone or fused with BM25."""
     content: dict[str, Any] = {
         name: values for name, values in load_recipe(find_recipe("micro")).items() if name in KEPT
     }

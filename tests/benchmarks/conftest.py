@@ -14,7 +14,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def same_threads() -> Iterator[None]:
-    """Benchmarks choose a number of threads, which shows in the last bits of what later tests compute."""
+    """Restores the number of threads, which benchmarks change and which affects the last bits of later results."""
     threads, of_faiss = torch.get_num_threads(), faiss.omp_get_max_threads()
     yield
     torch.set_num_threads(threads)

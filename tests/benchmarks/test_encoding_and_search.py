@@ -1,4 +1,4 @@
-"""The benchmarks of encoding and search, in seconds: every row is there, with plausible figures."""
+"""The benchmarks of encoding and search, made to run in seconds: every row is there, with plausible figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of the first answer, in seconds: a row for each kind of start, with the right file known."""
+"""The benchmark of the first answer, made to run in seconds: a row for each start, with or without known digests."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def test_there_is_a_row_for_every_start(monkeypatch: pytest.MonkeyPatch, tmp_pat
     words += ["--index", str(tmp_path / "50" / "index"), "--retriever", str(tmp_path / "model" / "encoder")]
     from stillhouse import cli
 
-    assert cli.main(words) == 0  # what the page times does answer
+    assert cli.main(words) == 0  # the command that the page times gives an answer

@@ -1,4 +1,4 @@
-"""The GPU benchmarks, tried on the CPU: they check what they find and say what they measure."""
+"""The GPU benchmarks, tried on the CPU: they check their results and say what they measure."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_every_step_runs_at_every_size_and_is_measured_once(memory: Any, tmp_pat
     ("growth", "verdict"), [(10, "does not depend"), (290, "digests or numbers"), (310, "more than promised")]
 )
 def test_growth_is_reported_by_the_largest_sizes(memory: Any, growth: int, verdict: str) -> None:
-    """Between small ones the libraries decide."""
+    """Between small sizes, the growth comes mostly from libraries."""
     own = {1000: 10.0, 11_000: 900.0, 111_000: 900 + 100_000 * growth / 2**20}
     by_step = {(name, size): {"own": own[size] if name == "mine" else 5.0} for name in memory.RUNS for size in own}
     [line] = [line for line in memory.grown(by_step, list(own)) if line.startswith("| `mine`")]

@@ -1,4 +1,4 @@
-"""The benchmark of examples: its questions, its ranks, and that every row is a setting of a step."""
+"""The benchmark of training examples: its questions, its ranks, and rows that are valid settings of steps."""
 
 from __future__ import annotations
 

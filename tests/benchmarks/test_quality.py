@@ -21,7 +21,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A corpus of 900 passages, each with a question; without dev questions, as SciFact."""
+    """A corpus of 900 passages, each with a question. Like SciFact, it has no dev questions."""
     folder = tmp_path / "data" / "scifact"
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": f"p{i}", "title": "", "text": f"text {i}"} for i in range(900)]
@@ -58,7 +58,7 @@ def test_cells_of_a_corpus_share_all_but_their_train_questions(cells: Any, data:
 
 
 def test_the_page_tells_means_over_seeds_and_paired_differences(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: over two seeds the winner has 0.75, its start 0.5, on every question a quarter more."""
+    """By hand: over two seeds the winner has 0.75 and its start 0.5, a quarter less on every question."""
     monkeypatch.syspath_prepend(str(FOLDER))
     from quality_page import page_lines
 

@@ -1,4 +1,4 @@
-"""The ReQA benchmark: its recall equals that of other tools, ties count as their average, and the line is straight."""
+"""The ReQA benchmark: its recall equals that of other tools, ties count as their average, extrapolation is linear."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_every_step_holds_at_ten_thousand_passages(scale: Any, tmp_path: Path, d
 
 
 def test_a_wrong_corpus_is_noticed(scale: Any, tmp_path: Path) -> None:
-    """One passage too few in the source, and the task does not pass."""
+    """With one passage too few in the source, the task fails."""
     place = scale.Place(tmp_path, 1000, 16, 2, tmp_path)
     scale.TASKS["source"](place, "")
     lines = place.source.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -95,7 +95,7 @@ def test_memory_that_grows_beyond_its_bound_is_reported(monkeypatch: pytest.Monk
 def test_rates_of_steps_with_a_model_come_onto_the_page_that_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path
 ) -> None:
-    """The table on paper has them, everything else stays, and a step without its data set is left out."""
+    """The table "On paper" shows them, everything else stays, and a step without its data set is left out."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import scale
     import scale_models
@@ -125,7 +125,7 @@ def test_rates_of_steps_with_a_model_come_onto_the_page_that_is_there(
 
 
 def test_operations_on_paper_of_scoring_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one query each, counted by hand: 2 scored pairs; a query, 3 passages, forward and twice as much backward."""
+    """Counted by hand for one query: 2 scored pairs; a query and 3 passages, forward and twice as much backward."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import scale_on_paper
 
@@ -138,7 +138,7 @@ def test_operations_on_paper_of_scoring_and_training(monkeypatch: pytest.MonkeyP
 
     def forward(
         tokens: int,
-    ) -> int:  # matrices of attention and behind it; tokens by tokens
+    ) -> int:  # matrices of attention and feed-forward; tokens by tokens
         return 2 * tokens * (4 + 4 + 4) * 10**2 + 2 * 2 * tokens**2 * 10
 
     score, train = scale_on_paper.learned_operations(assumed).values()

@@ -1,4 +1,4 @@
-"""The serving benchmark, in seconds: real processes and plausible figures."""
+"""The serving benchmark, made to run in seconds: real processes and plausible figures."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_stopped_run_goes_on_and_ends_with_all_figures(suite: Any, tmp_path: P
         suite.main(words)
     assert suite.main(words) == 0
     measured = [each for each in suite.done if each[3] != suite.PREPARE]
-    # Three sides twice at three sizes, two twice at three; the one that was killed is begun again.
+    # Three sides run twice at three sizes and two sides likewise; the one that was killed starts again.
     assert len(measured) == 3 * 2 * 3 + 2 * 2 * 3 + 1
     assert suite.main(words) == 0 and len([each for each in suite.done if each[3] != suite.PREPARE]) == len(measured)
     table = cells(tmp_path / "page.md")
@@ -76,7 +76,7 @@ def test_a_stopped_run_goes_on_and_ends_with_all_figures(suite: Any, tmp_path: P
     twice = ["2 (2 to 2)", "3 (3 to 3)", "1.50 (1.50 to 1.50)"]
     assert table[0] == ["1", "a", twice[0], "0.5", "10", "", "json", *twice[1:], "10", "same"]
     assert table[1] == ["1", "b", "1 (1 to 1)", "1", "10", "1.23 %", "", "", "", "", "7"]
-    # Where nothing waits for data there is no such column.
+    # There is no such column if nothing waits for data.
     assert table[6][5:] == ["json", "1 (1 to 1)", "0.25 (0.25 to 0.25)", "10", "1, 2"]
     assert not list((tmp_path / "inputs").iterdir())
 
@@ -121,7 +121,7 @@ SMALL = {
 def test_both_sides_of_a_row_come_to_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path, name: str
 ) -> None:
-    """Every side runs, and where two have a value it is one."""
+    """Every side runs, and where both have a value, it is the same."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import masking
     import search

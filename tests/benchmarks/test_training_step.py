@@ -1,4 +1,4 @@
-"""The training benchmarks, in seconds: both sides have the same loss, and the padding that they report."""
+"""The training benchmarks, made to run in seconds: both sides have the same loss and report their padding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_both_sides_train_by_the_same_loss(monkeypatch: pytest.MonkeyPatch, squa
 
 @pytest.fixture
 def setting(squad: Path, tiny_model: Path) -> Any:
-    """What both sides of the suite's trainings are given: three negatives a query, and an encoder of the tests."""
+    """The setting of both sides of the suite's trainings: three negatives per query and the tests' encoder."""
     import training_examples
     import training_sides
     from clock import Clock
@@ -68,7 +68,7 @@ def setting(squad: Path, tiny_model: Path) -> Any:
 
 
 def test_both_sides_distil_by_the_same_loss(squad: Path, setting: Any) -> None:
-    """It is more than the contrastive loss alone, by what the teacher's scores add."""
+    """The teacher's scores add to the contrastive loss alone."""
     import retriever_sides
     import training_examples
 
@@ -97,7 +97,7 @@ def test_both_sides_train_a_re_ranker_by_the_same_loss(squad: Path, setting: Any
     examples = training_examples.read_examples(squad, 2, 2, 3)
     ours, theirs = reranker_sides.ours(setting, examples), reranker_sides.theirs(setting, examples, at_once)
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-4)
-    assert ours.loss != pytest.approx(np.log(4), rel=1e-6)  # what a model without an opinion would have
+    assert ours.loss != pytest.approx(np.log(4), rel=1e-6)  # the loss of a model that gives equal scores
     for side in (ours, theirs):
         assert len(side.run(0)) == 1
     assert 0 < ours.waiting[0] < 1 and ours.padding.tokens > 0 and theirs.padding.tokens > 0

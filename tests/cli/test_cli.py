@@ -37,7 +37,7 @@ class MineConfig:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Replaces the body of a step; gives the list of settings that the body is called with."""
+    """Replaces the body of a step, and returns the list of settings that it is called with."""
 
     def install(name: str, config: type | None = None, error: BaseException | None = None, **facts: Any) -> list[Any]:
         seen: list[Any] = []
@@ -72,7 +72,7 @@ def artifact(path: Path, step: str) -> Path:
 
 
 def mine(*flags: str) -> int:
-    """Calls the stand-in for `mine` with folders that are in order."""
+    """Calls the stand-in for `mine` with valid folders."""
     for name in ("corpus", "retriever", "index"):
         artifact(Path(name), name)
     folders = ["--corpus", "corpus", "--retriever", "retriever", "--index", "index", "--negatives", "negatives"]

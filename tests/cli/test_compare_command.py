@@ -187,7 +187,7 @@ def test_a_condition_by_dvc_is_of_its_own_name() -> None:
 
 @pytest.mark.slow
 def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row of CDMAE's Table 2, the stages as conditions: one training of retriever 1 serves both."""
+    """One row of CDMAE's Table 2, with the stages as conditions: both use the same training of retriever 1."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = ["compare", "--sweep", "cdmae-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
     assert cli.main([*words, "--under", "bm25,mined"]) == 0
@@ -205,7 +205,7 @@ def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two objectives and one that cannot be trained: a table, a page, a reason, and a second run that does nothing."""
+    """Two objectives and one that cannot be trained give a table, a page and a reason. A second run does nothing."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     sweep = {
         "title": "Trial",

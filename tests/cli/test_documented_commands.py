@@ -20,7 +20,7 @@ ENDS = {"<", ">", "|", "&", "&&", "||", ";"}
 
 
 def commands() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each command of a block of code, as page:line and its words."""
+    """Yield each command of a code block, as page:line and its words."""
     for page in PAGES:
         lines = page.read_text(encoding="utf-8").splitlines()
         fenced = False
@@ -42,7 +42,7 @@ COMMANDS = sorted(set(commands()))
 
 
 class Parsed(BaseException):
-    """In the place of what a command does once its words are read."""
+    """Raised instead of running a command, once its words are parsed."""
 
 
 @pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[place for place, _ in COMMANDS])

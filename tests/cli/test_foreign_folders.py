@@ -13,21 +13,21 @@ from stillhouse.errors import InputError
 
 MINE = b"years of work\n"
 ENTRIES = 8
-"""So many of the places that a command wrote are tried one by one: all of its first, and some of those below."""
+"""About how many of a command's outputs are tried one by one: half at the top, the rest below."""
 
 
 def test_every_argument_that_names_a_place_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new command, or a new flag, is either run below or said to read."""
+    """Every command and flag is either run below or listed as one that reads."""
     found = named_places(parsers(monkeypatch))
     writes = {argument for argument, action in found.items() if action.type in WRITES}
     covered = {argument for case in CASES.values() for argument in case.covers}
-    # All that keeps unfinished work does so through steps, whose --work is tried.
+    # Unfinished work is kept only through steps, whose --work is tried.
     work = {argument for argument in writes if argument[1] == "work"} - covered
     assert writes - work == covered and found.keys() - writes == READS
 
 
 def entries(folder: Path) -> dict[str, bytes | str | None]:
-    """What lies below a folder: the bytes of files, where links lead to, None for folders."""
+    """Return every entry below a folder: the bytes of a file, the target of a link, None for a folder."""
     return {
         path.relative_to(folder).as_posix(): path.readlink().as_posix()
         if path.is_symlink()
@@ -39,12 +39,12 @@ def entries(folder: Path) -> dict[str, bytes | str | None]:
 
 
 def files_of(folder: Path) -> set[str]:
-    """The files and links below a folder, without git's own notes."""
+    """Return the files and links below a folder, without git's own files."""
     return {name for name, content in entries(folder).items() if content is not None and "/.git/" not in name}
 
 
 def chosen(names: list[str]) -> list[str]:
-    """Some of the names: those with the fewest parts, and of the others every n-th."""
+    """Choose the names with the fewest parts, and every n-th of the others."""
     ordered = sorted(names, key=lambda name: (name.count("/"), name))
     few = ordered[: ENTRIES // 2]
     rest = ordered[ENTRIES // 2 :]
@@ -92,7 +92,7 @@ def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
     folders = chosen([name for name, content in written.items() if content is None])
     assert files
 
-    # A file of the same name as each that the command writes, and as each folder.
+    # A file with the name of each file and folder that the command writes.
     for name in (*files, *folders):
         there = trial.fresh()
         (there / name).parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
         else:
             assert left == before, name
 
-    # A link of that name to a file or folder of others.
+    # A link with that name to someone else's file or folder.
     for name in (*files, *folders):
         there, others = trial.fresh(), trial.fresh()
         (others / "folder").mkdir()
@@ -118,7 +118,7 @@ def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
         assert (there / name).is_symlink(), name
         assert before.items() <= entries(others).items(), name
 
-    # A file beside those that the command wrote, when it is run again.
+    # A file next to those that the command wrote, when it runs again.
     for name in folders:
         there = shutil.copytree(first, trial.fresh(), symlinks=True, dirs_exist_ok=True)
         (there / name / "notes.txt").write_bytes(MINE)
@@ -138,7 +138,7 @@ OWN = ("metrics.json", "report.json", "r.json", "zero_shot.html", "comparison.js
 
 
 def test_what_a_user_changed_is_no_more_stillhouses(trial: Trial) -> None:
-    """Of single files, that is: an artifact folder that was damaged is made again."""
+    """This applies to single files; a damaged artifact folder is made again."""
     there = trial.fresh()
     assert trial.run(there) == 0
     for name, content in entries(there).items():

@@ -7,7 +7,7 @@ from writing_commands import parsers
 
 
 def test_every_command_explains_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `%` in a help text, which argparse would read as a format, shows only when the page is made."""
+    """argparse reads a `%` in a help text as a format, and fails only when it makes the page."""
     pages = {command: parser.format_help() for command, parser in parsers(monkeypatch).items()}
     assert len(pages) > 30 and all("usage: stillhouse" in page for page in pages.values())
 

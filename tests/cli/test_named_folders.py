@@ -70,7 +70,7 @@ def test_a_folder_that_is_missing_is_refused_and_so_is_a_step_without_any(tmp_pa
 
 @pytest.mark.parametrize("words", [lambda use: " ".join(command_of(use)[2:]).split(), None])
 def test_the_words_that_run_a_step_are_read_back(words: Any) -> None:
-    """Those of dvc.yaml, and those that go to other processes."""
+    """This covers the words in dvc.yaml and those for other processes."""
     use = find_uses()["evaluate"]
     inputs, outputs = use.input_paths(), use.output_paths()
     flags = words(use) if words else step_words(use.step, use.step.config(), inputs, outputs)[1:]

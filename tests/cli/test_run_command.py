@@ -80,7 +80,7 @@ def test_a_setting_of_a_stage_that_the_recipe_leaves_out_is_refused(
 
 
 def test_small_caps_how_much_and_leaves_what() -> None:
-    """By hand: amounts fall to their caps, 0 = all too; a temperature, a loss and a smaller amount stay."""
+    """By hand: amounts fall to their caps, even null for all; a temperature, a loss and a smaller amount stay."""
     recipe = {
         "fetch_model": {"model": "bert-base-uncased", "pooling": "cls", "query_length": 12},
         "fetch_reranker": {"model": "none"},

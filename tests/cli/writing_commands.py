@@ -39,7 +39,7 @@ class Parsed(Exception):
 
 
 def parsers(patch: pytest.MonkeyPatch) -> dict[str, Parser]:
-    """The parser of every command line, by its words after `stillhouse`: each command is begun, and stopped there."""
+    """Map the words of each command to its parser. Each command starts and stops as soon as it parses."""
 
     def stop(parser: Parser, argv: object) -> None:
         raise Parsed(parser)
@@ -68,9 +68,9 @@ def named_places(found: Mapping[str, Parser]) -> dict[Argument, argparse.Action]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A command line whose places lie in a folder, and the arguments that name these; `prepare` makes it cheap.
+    """A command line that writes below a folder, and the arguments that name where. `prepare` makes it cheap.
 
-    `again` is its exit code where it has been run before.
+    `again` is the exit code of a second run.
     """
 
     covers: tuple[Argument, ...]
@@ -83,7 +83,7 @@ class Case:
 
 
 def stand_ins(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    """Every step writes a digest of its settings and of what it read, and a page."""
+    """Replaces every step by one that writes a page and a digest of its settings and inputs."""
 
     def run(config: Any, read: Any, outputs: Any, context: Any) -> Report:
         (context.work / "half.txt").write_text("half")
@@ -100,7 +100,7 @@ def stand_ins(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def known_code(patch: pytest.MonkeyPatch) -> None:
-    """No step looks at all code and all libraries for the name of its work."""
+    """Keeps steps from reading all code and libraries to name their work."""
     patch.setattr(execute, "code_digest", lambda: "code")
     patch.setattr(execute, "software", dict)
 
@@ -361,19 +361,19 @@ READS: set[Argument] = {
     ("serve", "corpus"),
     ("documents", "log"),
     ("queries", "log"),
-    # As `documents export`; a log of queries deletes only files of its own (tests/serving/test_query_log.py).
+    # Like `documents export`; a log of queries deletes only files of its own (tests/serving/test_query_log.py).
     ("queries", "folder"),
     ("serve", "log_queries"),
-    # They write, and change nothing that was there: `export` refuses a folder that exists, and the log of documents
+    # These write, but change nothing that exists: `export` refuses a folder that exists, and the log of documents
     # refuses a file that is not one (tests/serving/test_live_documents.py).
     ("documents", "folder"),
     ("serve", "documents_in"),
-    ("serve", "fetch_into"),  # removes what it fetched alone (tests/serving/test_fetched_releases.py)
+    ("serve", "fetch_into"),  # removes only what it fetched (tests/serving/test_fetched_releases.py)
     ("tune", "params"),
     ("tune", "space"),
     ("zero-shot", "corpora"),
     ("preflight", "work"),
-    # The workspace. What a promotion writes there is in tests/releases/test_promotion.py.
+    # The workspace; tests/releases/test_promotion.py covers what a promotion writes there.
     *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch", "register")),
 }
-"""Arguments that name what is read."""
+"""Arguments that name a place to read, or one where the command changes nothing that exists."""

@@ -25,7 +25,7 @@ from stillhouse.steps.spec import Report
 
 @dataclasses.dataclass
 class Artifact:
-    """What a step sees of a Kubeflow artifact."""
+    """The part of a Kubeflow artifact that a step uses."""
 
     path: str
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -36,7 +36,7 @@ class Artifact:
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """Every step notes its settings and the names of its inputs."""
+    """Replace every step with one that records its settings and the names of its inputs."""
     seen: list[Any] = []
 
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
@@ -52,7 +52,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
 
 def arguments(name: str, folder: Path) -> dict[str, Any]:
-    """Arguments of a component with all its artifacts below `folder`; its optional inputs are left out."""
+    """Return a component's arguments: no inputs, outputs below `folder`, and the default settings."""
     step = registry.steps()[name]
     values: dict[str, Any] = {port.component_input: None for port in step.inputs}
     for port in (*step.outputs, "metrics", "html", "summary", "roc"):
@@ -124,7 +124,7 @@ def test_a_pod_that_will_not_do_is_refused_before_any_work(
 
 @pytest.mark.parametrize("name", list(registry.steps()))
 def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls the component's function itself with a different object for every parameter."""
+    """Call the component's function with a different object for every parameter."""
     called: list[Any] = []
     monkeypatch.setattr("stillhouse.kubernetes.pods.component.run_component", lambda *given: called.append(given))
     step = registry.steps()[name]
@@ -141,7 +141,7 @@ def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytes
 def test_a_failed_validation_shows_its_page_and_the_gate_stops_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kubeflow keeps no output of a task that failed."""
+    """Kubeflow keeps no output of a failed task, so a gate after the validation fails instead."""
 
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
         (outputs["validation"] / "report.html").write_text("<p>3 empty passages</p>")

@@ -44,7 +44,7 @@ def recipe() -> dict[str, Any]:
 
 @cache
 def component_ir(step: Step) -> dict[str, Any]:
-    """The interface of a step's component as compiled, and its container."""
+    """Return the compiled interface of a step's component, with its container."""
     return _compiled(find_component(step))
 
 
@@ -57,19 +57,19 @@ def _compiled(component: Any) -> dict[str, Any]:
 
 @cache
 def pipeline_ir() -> dict[str, Any]:
-    """The pipeline of the papers' whole run as compiled."""
+    """Return the compiled pipeline of the papers' whole run."""
     return _compiled(build_pipeline(recipe(), WHOLE))
 
 
 def pipeline_tasks() -> dict[str, dict[str, Any]]:
-    """Its tasks, inside the exit handler that tells how the run ended."""
+    """Return the tasks inside the exit handler that reports how the run ended."""
     [component] = [part for name, part in pipeline_ir()["components"].items() if name.startswith("comp-exit-handler")]
     return component["dag"]["tasks"]
 
 
 @cache
 def dvc_stages() -> dict[str, Any]:
-    """The stages of the papers' whole run, as a workspace has them."""
+    """Return the DVC stages of the papers' whole run, as a workspace defines them."""
     return yaml.safe_load(render(recipe(), ROOT))["stages"]
 
 
@@ -112,7 +112,7 @@ def test_component_has_the_interface_of_the_step(step: Step) -> None:
 
 
 def of_component(hint: Any, default: Any) -> tuple[str, Any]:
-    """The type and default of a setting in Kubeflow: numbers that may be null and are not by default are JSON there."""
+    """Return the Kubeflow type and default of a setting. A nullable number with a default is passed as JSON."""
     base, *_ = (part for part in get_args(hint) or (hint,) if part is not type(None))
     if "tuple" in str(hint) or "Mapping" in str(hint):
         return "LIST" if "tuple" in str(hint) else "STRUCT", plain(default)
@@ -189,7 +189,7 @@ def test_stages_and_tasks_are_the_uses() -> None:
 
 
 def steps_of(task: dict[str, Any]) -> dict[str, Any]:
-    """What a task gets about its uses, by their names; nothing for one that runs no steps."""
+    """Return the description of each use of a task by name, or an empty dict if the task runs no steps."""
     logged = task.get("inputs", {}).get("parameters", {}).get("steps", {})
     return dict(json.loads(logged["runtimeValue"]["constant"])) if logged else {}
 
@@ -199,7 +199,7 @@ def task_of(use: Use) -> dict[str, Any]:
 
 
 def test_tasks_wait_for_the_check_or_for_what_they_read() -> None:
-    """No work begins with parameters out of range."""
+    """Tasks without inputs wait for the check, so no work starts with parameters out of range."""
     for name, task in pipeline_tasks().items():
         if steps_of(task):
             reads = bool(task["inputs"].get("artifacts"))
@@ -238,7 +238,7 @@ def test_pipeline_parameters_default_to_the_recipe() -> None:
     settings = configs(recipe(), WHOLE)
     declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
     expected = {
-        # A field of the form is empty where the setting is null.
+        # A form field is empty if the setting is null.
         name: (IR_TYPES[one.kind], "" if (value := value_of(settings, one.fills[0])) is None else value)
         for name, one in TRAIN.items()
     }

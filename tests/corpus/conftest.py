@@ -1,4 +1,4 @@
-"""Small hand-written sources, and the rows that they give."""
+"""Fixtures that write a small source and read it into a clean corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Files = dict[str, str | bytes]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes files into a folder; with `packed`, each as gzip with `.gz` behind its name."""
+    """Return a function that writes files to a folder; with `packed`, each as gzip with the suffix `.gz`."""
 
     def make(files: Files, *, packed: bool = False, folder: str = "source") -> Path:
         for name, content in files.items():
@@ -32,7 +32,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def read() -> Callable[..., CleanCorpus]:
-    """The clean corpus of a source; keywords are fields of `Options`."""
+    """Return a function that reads a source into a clean corpus; keywords are fields of `Options`."""
 
     def take(location: Path, format: str = "auto", **options: str) -> CleanCorpus:
         return clean(open_source(str(location), format, Options(**options)).rows())

@@ -1,7 +1,7 @@
-"""Turns the fuzzer's bytes into a folder flag: a small tree of foreign files, and an odd name of a folder in it.
+"""Turns the fuzzer's bytes into a small tree of foreign files and the odd name of a folder in it, for a folder flag.
 
-The bytes give, in this order, the command, the name, and for each entry of the tree its folder, name and kind. After
-the command, the tree is compared with its former state. Everything is in a folder of its own, which no name leaves.
+The bytes give, in this order, the command, the name, and the folder, name and kind of each entry of the tree. After
+the command, the tree is compared with its former state. Everything is in a temporary folder, which no name leaves.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLACES = (
     *("there/metrics.json", "there/notes.txt/x", "x" * 300, "there/" + "x" * 256, "a\0b", "\ud800", "-x", "~", "$HOME"),
     *("there/artifacts", "there/.git", "/proc/nowhere/x", "/dev/null/x", "there/\udcff", "there/\n", "there/\u202e"),
 )
-"""Names that a user may give; what follows them in the bytes is one that nobody thought of."""
+"""Names that a user may give; a byte of 128 or more stands for a name from the bytes after it."""
 SEEDS = [
     bytes([command, place, *entries])
     for command in range(5)
@@ -63,7 +63,7 @@ def parsed(text: str, kind: Callable[[str], Path]) -> Path:
 
 
 def new(text: str) -> None:
-    """With little of what takes long: DVC's own start, which is for empty folders, and dvc.yaml's many stages."""
+    """Run `stillhouse new` without its slow parts: `Repo.init` of DVC, and the many stages of dvc.yaml."""
     with (
         mock.patch("dvc.repo.Repo.init", start_dvc),
         mock.patch.object(workspace, "render", lambda *given: "stages: {}"),
@@ -72,7 +72,7 @@ def new(text: str) -> None:
 
 
 def start_dvc(folder: str, *, no_scm: bool) -> mock.Mock:
-    """What `Repo.init` leaves in a folder; it refuses one that has a .dvc, and a .dvcignore that is there stays."""
+    """Write the files of `Repo.init`: it fails if there is a .dvc, and it keeps a .dvcignore."""
     (Path(folder) / ".dvc").mkdir()
     (Path(folder) / ".dvc" / "config").write_text("[core]\n    no_scm = True\n")
     if not (Path(folder) / ".dvcignore").exists():
@@ -133,7 +133,7 @@ def make_tree(data: bytes) -> None:
     for start in range(0, len(data) - 2, 3):
         folder, name, kind = data[start : start + 3]
         path = Path(FOLDERS[folder % len(FOLDERS)]) / NAMES[name % len(NAMES)]
-        with contextlib.suppress(OSError):  # below a file or a link
+        with contextlib.suppress(OSError):  # below a file, or in place of another entry
             if any(above.is_symlink() for above in path.parents):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def make_entry(path: Path, kind: str) -> None:
 
 
 def entries() -> dict[Path, bytes | str]:
-    """What lies below the current folder: the bytes of files, where links lead to, and what else there is."""
+    """Return every entry below the current folder: the bytes of a file, the target of a link, else its kind."""
     found: dict[Path, bytes | str] = {}
     for path in Path().rglob("*"):
         if path.is_symlink():
@@ -172,7 +172,7 @@ def name_of(data: bytes) -> tuple[str, bytes]:
     if not data or data[0] < 128:
         return PLACES[data[0] % len(PLACES) if data else 0], data[1:]
     text = data[1 : 1 + data[0] - 128].decode("utf-8", "surrogateescape").lstrip("/")
-    text = text.replace("..", ".")  # nothing above the folder of this trial
+    text = text.replace("..", ".")  # no name leaves the temporary folder
     return f"there/{text}" if data[0] % 2 else text, data[1 + data[0] - 128 :]
 
 

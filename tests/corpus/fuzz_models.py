@@ -27,7 +27,7 @@ ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 7, 10**6, 10**12, 10**30, 0.5, -1e300, float("nan"), float("inf"), "", "red",
     "gelu", "bert", "roberta", "distilbert", "mean", "../x", [], [[]], {}, {"0": 1}, [1, 2, 3],
 )  # fmt: skip
-"""What a field becomes: other types, numbers below and beyond, words that mean something elsewhere."""
+"""Values that replace a field: other types, numbers out of range, and words that are valid in other fields."""
 LARGE = 1e6
 ROLES: tuple[Role, ...] = ("query", "passage")
 
@@ -70,13 +70,13 @@ def check_finite(model: nn.Module, made: Tensor) -> None:
 
 
 def damaged(data: bytes, seed: int, otherwise: Callable[[bytes], bytes]) -> bytes:
-    """Other data: a field of JSON is changed, a number of the weights, or whatever `otherwise` does."""
+    """Return other data: with a changed JSON field or weight, or whatever `otherwise` returns."""
     chance = random.Random(seed)
     mark, content = data[:1], data[1:]
     if not mark or chance.random() < 0.3:
         return otherwise(data)
     size = struct.unpack("<Q", content[:8])[0] if len(content) > 8 else 0
-    if 0 < size <= len(content) - 8:  # safetensors: the length of a header in JSON, the header, numbers
+    if 0 < size <= len(content) - 8:  # safetensors: the length of the JSON header, the header, the numbers
         header, numbers = content[8 : 8 + size], bytearray(content[8 + size :])
         if numbers and chance.random() < 0.5:
             place = chance.randrange(len(numbers) // 4 or 1) * 4
@@ -110,7 +110,7 @@ def with_a_field_changed(content: bytes, chance: random.Random) -> bytes:
 
 
 def fields(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a JSON value: the list or object, and the number or name in it."""
+    """Yield every place in a JSON value: the list or object, and the index or key in it."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     for key in keys:
         yield value, key

@@ -50,7 +50,7 @@ def write(files: dict[str, bytes], folder: Path) -> None:
 
 
 def read_written(data: bytes, folder: Path) -> None:
-    """Ingests two articles of Markdown that the bytes write, of which no row is unclear."""
+    """Ingests two Markdown articles made from the bytes, in markup that every parser reads alike."""
     half = len(data) // 2
     files = {"a.md": written(data[:half]), "c/d.md": written(data[half:]), "b.md": b"# B\n\ntext\n"}
     write(files, folder)
@@ -61,7 +61,7 @@ def read_written(data: bytes, folder: Path) -> None:
 
 
 def read_params(data: bytes, folder: Path) -> None:
-    """Every setting is what plain YAML says, or the default."""
+    """Checks that every setting has its value in plain YAML, or its default."""
     path = folder / "params.yaml"
     path.write_bytes(data)
     found = configs(load_recipe(path), str(path))
@@ -77,7 +77,7 @@ def read_params(data: bytes, folder: Path) -> None:
 
 
 def read_run_file(data: bytes, folder: Path) -> None:
-    """The lines are those of the file, each query's by rank, score and place, and their ranks are counted anew."""
+    """Checks a run file: the lines of each query are sorted by rank, score and position, and ranked again from 1."""
     path = folder / "test.trec"
     path.write_bytes(data)
     found = read_run(path)
@@ -85,7 +85,7 @@ def read_run_file(data: bytes, folder: Path) -> None:
     for line in data.split(b"\n"):
         cells = re.split(rb"[ \t\r]+", line.strip(b" \t\r"))
         if cells != [b""]:
-            query, _, passage, rank, score, _ = cells  # what the others hold is of no matter
+            query, _, passage, rank, score, _ = cells  # the other columns do not matter
             of_query.setdefault(query.decode(), []).append((int(rank), -float(score), passage.decode()))
     wanted = [
         (query, passage, number, np.float32(-score))
@@ -97,7 +97,7 @@ def read_run_file(data: bytes, folder: Path) -> None:
 
 
 def reader(name: str) -> Callable[[bytes], None]:
-    """What the fuzzer calls: anything but success and `InputError` is a find."""
+    """Return the function that the fuzzer calls; any error other than `InputError` is a finding."""
 
     def read(data: bytes) -> None:
         with tempfile.TemporaryDirectory() as place:

@@ -30,11 +30,11 @@ COLUMNS = {
 TREES = {"html-tree": page_rows, "article-tree": article_rows}
 """The slow readers of an article: they know some markup and call the rest unclear."""
 MAY_REFUSE_MORE = ("parquet",)
-"""Damage that one way of reading stumbles over and another does not."""
+"""Formats whose reader may refuse damage that the slow reader does not notice."""
 
 
 def check_source(name: str, files: dict[str, bytes], folder: Path) -> None:
-    """Reads `folder / "source"`, which holds `files`, to a corpus in `folder / "corpus"`, and looks at every row."""
+    """Reads `files` from `folder / "source"` into a corpus in `folder / "corpus"`, and checks every row."""
     format = "tables" if name == "parquet" else name
     expected: list[Row] | None
     try:
@@ -66,9 +66,9 @@ def row_shown(row: Any) -> Row:
 
 
 def _of_tree(rows: list[Any], files: dict[str, bytes], read: Callable[..., list[Row]]) -> list[Row]:
-    """The rows of all articles: of one that every parser understands alike what it must give, of others what it gave.
+    """Return the expected rows of all articles: the slow reader's, or the rows found where it raises `Unclear`.
 
-    Those too say no word that their page does not say, and none in another order.
+    The words of all passages must be in their page, in the same order.
     """
     expected: list[Row] = []
     ids = {name: spaceless(name.rpartition(".")[0]) for name in sorted(files)}
@@ -84,7 +84,7 @@ def _of_tree(rows: list[Any], files: dict[str, bytes], read: Callable[..., list[
 
 
 def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Path) -> None:
-    """The tables hold what the rules make of the expected rows, and no row is lost without being counted."""
+    """Checks that the tables hold the expected rows after cleaning, and that every row left out is counted."""
     (folder / "corpus").mkdir()
     source = open_source(str(folder / "source"), format)
     left_out = ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")["left_out"]

@@ -118,8 +118,8 @@ FOLDERS: dict[str, dict[str, bytes]] = {
         **tokenizer(),
     },
 }
-"""The files of a folder of each form: of sentence-transformers with a language-model head, of Stillhouse with a
+"""The files of each kind of model folder: sentence-transformers with a language-model head, Stillhouse with a
 projection, a cross-encoder, and a bag of words."""
 PLACES = [(kind, file) for kind, files in FOLDERS.items() for file in sorted(files)]
 SEEDS = [bytes([number]) + FOLDERS[kind][file] for number, (kind, file) in enumerate(PLACES)]
-"""A byte that says which file of which folder is replaced, and its whole content."""
+"""A byte that picks the file to replace, then the whole content of that file."""

@@ -1,6 +1,6 @@
 """Reads lines and cells of text files slowly, following `docs/formats.md`, character by character.
 
-Nothing of `stillhouse` is used here: the readers are compared with it (`slow_readers`).
+It uses no code of `stillhouse`, because the readers are compared with it (`slow_readers`).
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 LONGEST_QUOTED_TSV_CELL = 200
-"""Lines beyond which the quote of a tab-separated cell is none."""
+"""The most lines of a row with quoted tab-separated cells; in a longer one the quote is text."""
 
 
 class Refused(Exception):
-    """A source that is to be refused as a whole."""
+    """The whole source must be refused."""
 
 
 def lines_of(data: bytes) -> list[str | None]:
-    """The lines of a file without their ends; None for one that is not UTF-8. Refused where there is nothing in any."""
+    """Return the lines without line ends; None for one that is not UTF-8. Raises `Refused` if all are blank."""
     pieces = data.split(b"\n")
     if not pieces[-1]:
         pieces.pop()
@@ -44,7 +44,7 @@ def filled_lines(data: bytes) -> list[str | None]:
 
 
 def quoted_row(text: str, delimiter: str) -> list[str] | str:
-    """The cells of a row by RFC 4180, or "open" where a quoted cell goes on, or "broken". `text` ends in a line end."""
+    """The cells of a row by RFC 4180, "open" if a quoted cell continues, or "broken". `text` ends in a newline."""
     cells, at = [], 0
     while True:
         cell = ""
@@ -73,9 +73,9 @@ def quoted_row(text: str, delimiter: str) -> list[str] | str:
 
 
 def quoting_rows(data: bytes, delimiter: str) -> Iterator[list[str] | None]:
-    """The rows of a comma-separated file, or of one with another delimiter that is no tab, without blank ones.
+    """Yield the rows of a file with commas or another delimiter except tabs, without blank rows.
 
-    None for each line or row that is rejected.
+    Yields None for each rejected line or row.
     """
     lines = lines_of(data)
     at = 0
@@ -101,7 +101,7 @@ def quoting_rows(data: bytes, delimiter: str) -> Iterator[list[str] | None]:
 
 
 def tab_rows(data: bytes) -> Iterator[list[str] | None]:
-    """The rows of a tab-separated file, likewise: quotes are quotes where that comes out even, text where not."""
+    """Yield the rows of a tab-separated file likewise; quotes that are not balanced are text."""
     lines = lines_of(data)
     at = 0
     while at < len(lines):
@@ -119,7 +119,7 @@ def tab_rows(data: bytes) -> Iterator[list[str] | None]:
 
 
 def _quoted_at(lines: list[str | None], at: int) -> tuple[int, list[str]] | None:
-    """How many lines from `at` on are one row with quoted cells, and its cells."""
+    """Return how many lines from `at` make one row with quoted cells, and its cells; None if they make none."""
     if '"' not in (lines[at] or ""):
         return None
     text = ""

@@ -13,7 +13,7 @@ PRECEDENCE = ("test", "dev", "train")
 
 
 def slow_tables(rows: list[Row]) -> dict[str, list[Row]]:
-    """The rows of `passages` in their order, and of the other tables but `rejected` in any."""
+    """Return the rows of every table except `rejected`; only those of `passages` are in order."""
     passages: dict[str, Row] = {}
     queries: dict[str, str] = {}
     for kind, *values in rows:
@@ -47,10 +47,13 @@ def slow_tables(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def _splits(queries: dict[str, str], qrels: dict[Row, int], answers: list[Row]) -> dict[str, str]:
-    """The one split of each query with gold, or with answers in test: test before dev before train, by id and text."""
+    """Return the split of each query that has a relevant passage, or that has answers in test.
+
+    A query in several splits goes to the first of test, dev and train. One with a text of an earlier split is dropped.
+    """
     split_of: dict[str, str] = {}
     dropped: set[str] = set()
-    texts: dict[str, str] = {}  # of queries of an earlier split
+    texts: dict[str, str] = {}  # the split of each text so far
     for split in PRECEDENCE:
         golden = {query for (query, _, of), grade in qrels.items() if grade > 0 and of == split}
         if split == "test":

@@ -1,7 +1,7 @@
-"""Reads Markdown files slowly, by a strict grammar: gives the blocks of markup that every parser understands alike.
+"""Reads the blocks of Markdown files slowly, by a strict grammar of markup that every parser reads alike.
 
-Anything else raises `Unclear`; `page_fault` of `slow_trees` then says what must not happen. Nothing of `stillhouse` and
-no parser is used here.
+Anything else raises `Unclear`; `page_fault` of `slow_trees` then checks what was read. It uses no code of `stillhouse`
+and no parser.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ IN_HTML = re.compile(
 PLAIN = re.compile(r"[\w(\"'.,;:?%/$@{}\\&\[!`*_<~]")
 """How a line of a paragraph may begin."""
 ODD = re.compile(r"```|~~~|</?\w+>$|\[.+\]:|[0-9]+[.)](?: |$)")
-"""How it may not: as code, as a block of HTML, a definition, or an item without words."""
+"""How it may not begin: as code, a block of HTML, a definition, or a list item without words."""
 
 
 class Leaf(NamedTuple):
-    """A heading (`level` above 0) or a passage; `lines` says that it is an item of a list, to which others may join."""
+    """A heading (`level` above 0) or a passage; with `joins`, it is a list item to join with its neighbours."""
 
     text: str
     targets: list[str]
@@ -41,7 +41,7 @@ class Leaf(NamedTuple):
 
 
 def blocks_of(lines: list[str]) -> list[Leaf]:
-    """The headings and passages of a file, in order; those without words too. Raises `Unclear`."""
+    """Return the headings and passages of a file in order, also those without words. Raises `Unclear`."""
     definitions: dict[str, str] = {}
     notes: set[str] = set()
     for line in lines:
@@ -57,7 +57,7 @@ def blocks_of(lines: list[str]) -> list[Leaf]:
     reader = _Reader(definitions, notes)
     leaves = reader.read(lines, 0)
     if reader.defined != definitions.keys() | {f"^{note}" for note in notes}:
-        raise Unclear  # one stands in code, say, and is none
+        raise Unclear  # for example, one in code, which defines nothing
     return leaves
 
 
@@ -67,7 +67,7 @@ class _Reader:
         self.defined: set[str] = set()
 
     def read(self, lines: list[str], depth: int) -> list[Leaf]:
-        """The blocks of some lines, `depth` containers deep."""
+        """Return the blocks of lines that are `depth` containers deep."""
         leaves: list[Leaf] = []
         at = 0
         while at < len(lines):
@@ -132,7 +132,7 @@ class _Reader:
         return at
 
     def _begins(self, line: str) -> bool:
-        """Whether a line ends the paragraph before it. Raises `Unclear` for a list that does so by 1 alone."""
+        """Whether a line ends the paragraph before it. Raises `Unclear` for a numbered list not starting at 1."""
         if (found := MARKER.match(line)) and found[1][0].isdigit() and found[1][:-1] != "1":
             raise Unclear
         starts = found or FENCE.fullmatch(line) or HEADING.fullmatch(line) or RULE.fullmatch(line)
@@ -204,7 +204,7 @@ class _Reader:
         return at
 
     def list(self, lines: list[str], at: int, leaves: list[Leaf], is_nested: bool = False) -> int:
-        """One list. Its items are paragraphs, or a paragraph and a list without blank lines."""
+        """Read one list. An item is a paragraph, or a paragraph and a list without blank lines."""
         kind, items, is_loose = _kind(lines[at]), list[list[str]](), False
         while at < len(lines) and _kind(lines[at]) == kind and not RULE.fullmatch(lines[at]):
             margin = " " * MARKER.match(lines[at]).end()  # type: ignore[union-attr]
@@ -253,7 +253,7 @@ def _is_odd(line: str) -> bool:
 
 
 def _kind(line: str) -> str:
-    """What tells a list from one that follows it."""
+    """Return the mark that distinguishes a list from the next one, such as - or the . after a number."""
     found = MARKER.match(line)
     return found[1][-1] if found else ""
 
@@ -274,6 +274,6 @@ def _after_comment(lines: list[str], at: int) -> int:
 
 
 def _unclosed(text: str) -> str:
-    """The words of a heading without the closing #, which follow a space."""
+    """Return the words of a heading without its closing #, which must follow a space."""
     bare = text.rstrip().rstrip("#")
     return bare.rstrip() if not bare or bare.endswith(" ") else text.rstrip()

@@ -1,7 +1,7 @@
-"""Reads HTML pages slowly, by a strict grammar: gives the rows of markup that every parser understands alike.
+"""Reads the rows of HTML pages slowly, by a strict grammar of markup that every parser reads alike.
 
-Anything else, which every parser repairs in its own way, raises `Unclear`; `page_fault` of `slow_trees` then says what
-must not happen.
+Parsers repair any other markup in different ways, so it raises `Unclear`; `page_fault` of `slow_trees` then checks what
+was read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 PHRASES = ("a", "b", "code", "em", "i", "span", "strong")
 OF_PHRASES = (*HEADINGS, "p", "pre")
-"""Blocks that hold phrases alone."""
+"""Blocks that contain only phrases."""
 BLOCKS = (*OF_PHRASES, "blockquote", "div", "li", "ol", "section", "table", "td", "th", "tr", "ul")
 CELLS = ("td", "th")
 UNSEEN_PHRASES, UNSEEN_BLOCKS = ("button",), ("aside", "footer", "nav")
@@ -37,7 +37,7 @@ TOKEN = re.compile(
 
 
 def page_rows(name: str, data: bytes, ids: Mapping[str, str]) -> list[Row]:
-    """The rows of the page at the path `name`; `ids` are those of all pages by their paths. Raises `Unclear`."""
+    """Return the rows of the page at the path `name`; `ids` maps the paths of all pages to ids. Raises `Unclear`."""
     titles, blocks = _Page(_text(data)).blocks()
     heads = [number for number, (level, *_) in enumerate(blocks) if level == 1]
     named = " ".join(titles[0].split()) if titles else ""
@@ -79,13 +79,13 @@ class _Page:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.open: list[str] = []
-        self.unseen = 0  # how many of the open elements are in one that is left out, which counts too
+        self.unseen = 0  # how many open elements are left out, or are inside one that is
         self.titles: list[str] = []
         self.done: list[tuple[int, str, list[str]]] = []
         self.words, self.targets = "", list[str]()
 
     def blocks(self) -> tuple[list[str], list[tuple[int, str, list[str]]]]:
-        """What stands in `title`, and the level, text and link targets of every block; a paragraph's level is 0."""
+        """Return the titles, and the level (0 for a paragraph), text and link targets of every block."""
         while self.at < len(self.text):
             token = TOKEN.match(self.text, self.at)
             if token is None:
@@ -151,7 +151,7 @@ class _Page:
         self.open.pop()
 
     def _raw(self, tag: str) -> None:
-        """What stands in an element that holds characters alone is no word of the page."""
+        """Skip an element that contains only characters: its content is not text of the page."""
         content, end, _ = self.text[self.at :].partition(f"</{tag}>")
         if not end or "<" in content or "&" in content or (self.open and tag == "title"):
             raise Unclear

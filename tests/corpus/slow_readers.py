@@ -1,7 +1,7 @@
-"""Reads every source slowly and obviously, following `docs/formats.md`: gives the rows that a reader must give.
+"""Reads every source slowly and obviously, following `docs/formats.md`, into the rows that a reader must give.
 
-Nothing of `stillhouse` is used here. A row is a tuple of its kind and values; `("rejected",)` and `("left out",)` take
-the place of a row that is not accepted. `Refused` means that the whole source must be refused.
+It uses no code of `stillhouse`. A row is a tuple of its kind and values; `("rejected",)` and `("left out",)` take the
+place of a row that is not accepted. `Refused` means that the whole source must be refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _list(value: dict[str, Any], name: str) -> list[Any]:
 
 
 def _objects(data: bytes) -> Iterator[dict[str, Any] | None]:
-    """The JSON objects of a file, one a line; None for a line that holds no object."""
+    """Yield the JSON object of each line of a file; None for a line without one."""
     for line in filled_lines(data):
         try:
             value = None if line is None else json.loads(line)
@@ -56,7 +56,7 @@ def _objects(data: bytes) -> Iterator[dict[str, Any] | None]:
 
 
 def _each(data: bytes, read: Callable[[dict[str, Any]], list[Row]]) -> Iterator[Row]:
-    """What `read` makes of the objects of a file; one that it finds bad is rejected."""
+    """Yield the rows that `read` makes of each object of a file; a bad object is rejected."""
     for value in _objects(data):
         try:
             if value is None:
@@ -323,4 +323,4 @@ READERS: dict[str, Callable[[Files], Iterator[Row]]] = {
     "tables": table_rows,
     "parquet": table_rows,
 }
-"""Of HTML, whose damage every parser mends in its own way, `page_fault` of `slow_trees` tells what must not be."""
+"""HTML is absent, because every parser repairs damage in its own way; `page_fault` of `slow_trees` checks it."""

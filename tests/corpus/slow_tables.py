@@ -31,7 +31,7 @@ NEEDED = {
     "answers": {"query": ("query_id", "query-id", "qid"), "answer": ("answer", "text")},
     "not_prose": {"id": PASSAGE, "kind": ("kind",)},
 }
-"""The columns without which a table is refused, and what each may be called."""
+"""The columns that a table must have, and the names that each may have."""
 OTHERS = {
     "passages": {
         "title": ("title",),
@@ -58,7 +58,7 @@ def table_rows(files: Files) -> Iterator[Row]:
 
 
 def _values(data: bytes, table: str, suffix: str) -> Iterator[dict[str, Any] | None]:
-    """The rows of a table by the meaning of their columns; None for one that is rejected."""
+    """Yield the rows of a table by the meaning of their columns; None for a rejected row."""
     if suffix == "parquet":
         try:
             whole = pq.read_table(io.BytesIO(data))
@@ -84,7 +84,7 @@ def _values(data: bytes, table: str, suffix: str) -> Iterator[dict[str, Any] | N
 
 
 def _rows_of(data: bytes, table: str, suffix: str) -> list[list[str] | None]:
-    """The rows by the delimiter of the suffix, or by the first other one that makes columns of the first row."""
+    """Return the rows by the delimiter of the suffix, or by the first other one that gives the needed columns."""
     read = [
         list(tab_rows(data) if delimiter == "\t" else quoting_rows(data, delimiter))
         for delimiter in (",;\t|" if suffix == "csv" else "\t,;|")
@@ -98,7 +98,7 @@ def _rows_of(data: bytes, table: str, suffix: str) -> list[list[str] | None]:
         return rows
     if headers[0] or any(len(header) > 1 for header in headers):
         raise Refused("no columns")
-    return read[0]  # of which every row is rejected
+    return read[0]  # every row of it is rejected
 
 
 def _columns(table: str, present: list[str]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    """A number as text; a whole one without a fraction of zeros."""
+    """Return a number as text; a whole number without a fraction of zeros."""
     if isinstance(value, float) and value == value // 1:
         return f"{value:.0f}"
     whole, point, fraction = str(value).strip().partition(".")

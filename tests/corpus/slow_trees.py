@@ -1,4 +1,4 @@
-"""Reads Markdown and text articles slowly, and states what every reading of a damaged page must keep."""
+"""Reads Markdown and text articles slowly, and checks any reading of a damaged page."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ REJECTED: Row = ("rejected",)
 
 
 def spaceless(text: str) -> str:
-    """White space percent-encoded, as in an address."""
+    """Return the text with its white space percent-encoded, as in a URL."""
     encoded = {c: "".join(f"%{byte:02X}" for byte in c.encode()) for c in set(text) if c.isspace()}
     return "".join(encoded.get(c, c) for c in text)
 
 
 def article_rows(name: str, data: bytes, ids: Mapping[str, str]) -> list[Row]:
-    """The rows of a Markdown or text article at the path `name`; `ids` are those of all articles by their paths.
+    """Return the rows of a Markdown or text article at the path `name`; `ids` maps the paths of all articles to ids.
 
-    Raises `Unclear` for Markdown that no two parsers need read alike.
+    Raises `Unclear` for Markdown that parsers may read differently.
     """
     lines = _lines_of(data)
     if lines is None:
@@ -66,7 +66,7 @@ MARKS = {
 
 
 def _lines_of(data: bytes) -> list[str | None] | None:
-    """The lines of a file, None for one that is not UTF-8; None for a file that is no text."""
+    """Return the lines of a file, with None for a line that is not UTF-8; None if the file is not text."""
     for mark, encoding in MARKS.items():
         if data[: len(mark)] == mark:
             try:
@@ -88,7 +88,7 @@ def _lines_of(data: bytes) -> list[str | None] | None:
 
 
 def _without_front_matter(lines: list[str]) -> tuple[str, list[str]]:
-    """The title of a file's front matter, and its other lines. Raises `Unclear` for all but the plainest YAML."""
+    """Return the title of the front matter, and the other lines. Raises `Unclear` for all but the plainest YAML."""
     if not lines or lines[0].rstrip(" \t") != "---":
         return "", lines
     ends = [number for number, line in enumerate(lines) if number and line.rstrip(" \t") in ("---", "...")]
@@ -108,7 +108,7 @@ def _without_front_matter(lines: list[str]) -> tuple[str, list[str]]:
 
 
 def joined(leaves: list[Leaf]) -> list[Leaf]:
-    """The leaves, with items of a list that are a line each as one."""
+    """Return the leaves, with consecutive list items that have `joins` as one leaf."""
     found: list[Leaf] = []
     for leaf in leaves:
         if leaf.joins and found and found[-1].joins:
@@ -121,8 +121,8 @@ def joined(leaves: list[Leaf]) -> list[Leaf]:
 
 
 def _plain_leaves(lines: list[str]) -> list[Leaf]:
-    """The blocks of a text, whose only Markdown is headings, fenced code and inline links."""
-    blocks: list[tuple[int, list[str]]] = []  # level of a heading, 0 of a paragraph, -1 of code; lines
+    """Return the blocks of a text file, where the only Markdown is headings, fenced code and inline links."""
+    blocks: list[tuple[int, list[str]]] = []  # (level: 0 for a paragraph, -1 for code; lines)
     is_open, fence = False, ""
     for line in lines:
         mark, heading = line.lstrip()[:3], _heading(line)
@@ -146,7 +146,7 @@ def _plain_leaves(lines: list[str]) -> list[Leaf]:
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """The level and words of a CommonMark heading: closing # follow a space."""
+    """Return the level and words of a CommonMark heading; a closing # follows a space."""
     level = len(line) - len(line.lstrip("#"))
     if not 1 <= level <= 6 or not line[level : level + 1].isspace():
         return None
@@ -162,7 +162,7 @@ def _is_rule(line: str) -> bool:
 
 
 def unlinked(text: str) -> tuple[str, list[str]]:
-    """The text with the words of its links in their place, and the links' targets."""
+    """Return the text with each link replaced by its words, and the targets of the links."""
     plain, targets, at = "", [], 0
     while at < len(text):
         found = _link_at(text, at + (text[at] == "!"))
@@ -176,7 +176,7 @@ def unlinked(text: str) -> tuple[str, list[str]]:
 
 
 def _link_at(text: str, at: int) -> tuple[str, str, int] | None:
-    """The words and target of the link that begins at a [, and where it ends."""
+    """Return the words and target of the link that begins at the [ at `at`, and where it ends."""
 
     def skip(at: int, stop: str, spaces: bool = True) -> int:
         while at < len(text) and text[at] not in stop and (spaces or not text[at].isspace()):
@@ -204,13 +204,15 @@ def _link_at(text: str, at: int) -> tuple[str, str, int] | None:
 
 
 def page_fault(data: bytes, texts: Sequence[str]) -> str:
-    """What is wrong with the passages of an HTML page or a Markdown file, "" if nothing: they say what it says, in its
-    order, once."""
+    """Return what is wrong with the passages of an HTML page or a Markdown file, or "".
+
+    Their letters and digits must be in the page, in its order, and not repeated.
+    """
     lines = _lines_of(data)
     if lines is None or None in lines:
         return ""
     page = "\n".join(line or "" for line in lines)
-    # What is an entity in one place, in code say, is text in another.
+    # An entity is plain text in some places, such as code.
     page = re.sub(r"&#?\w+;?", lambda found: found[0] + html.unescape(found[0]), page)
     letters = iter(re.sub("[^0-9A-Za-z]", "", page))
     logged = re.sub("[^0-9A-Za-z]", "", "".join(texts))

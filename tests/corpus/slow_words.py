@@ -12,11 +12,11 @@ TARGET = r"[\w:./%#?-]+"
 
 
 class Unclear(Exception):
-    """No two parsers need agree on this file."""
+    """Parsers may read this file differently."""
 
 
 def _between(mark: str) -> str:
-    """Words between two marks of emphasis, which touch no other letter and no other mark."""
+    """Return a pattern for words between two marks of emphasis that touch no other letter or mark."""
     return rf"(?<![\w*~]){mark}({WORDS})(?={mark}){mark}(?![\w*~])"
 
 
@@ -39,12 +39,12 @@ PARTS = {
     "break": r"(<br>)",
     "tag": r"(</?(?:b|i|em|span)>)",
 }
-"""What is read at a place, the first that is there; group 1 is what it says, but for what is left out."""
+"""The patterns to try at a position, in this order. Group 1 is the text, except where it is left out."""
 PATTERNS = {name: re.compile(pattern) for name, pattern in PARTS.items()}
 
 
 def words_of(text: str, definitions: Mapping[str, str], notes: set[str]) -> tuple[str, list[str]]:
-    """What a text says, and the targets of its links; `definitions` are targets by their labels. Raises `Unclear`."""
+    """Return the words of a text and its link targets; `definitions` maps labels to targets. Raises `Unclear`."""
     said, targets, at, has_tag = "", list[str](), 0, False
     while at < len(text):
         name, found = next(

@@ -1,4 +1,4 @@
-"""A small complete source in every format, as files by name, to damage and see that readers survive it."""
+"""A small complete source in every format, as file contents by name; tests damage them."""
 
 from __future__ import annotations
 

@@ -91,11 +91,11 @@ def test_links_leave_their_words(markdown: str, text: str, targets: list[str]) -
     [
         ("# A", "A"),
         ("## A ##", "A"),
-        ("# C#", "C#"),  # as in CommonMark: what closes a heading stands behind a space
+        ("# C#", "C#"),  # as in CommonMark: a closing # follows a space
         ("# C# #", "C#"),
         ("# #", ""),
         ("# A # B", "A # B"),
-        ("# A" + " " * 100_000 + "b", "A" + " " * 100_000 + "b"),  # and is no matter of hours
+        ("# A" + " " * 100_000 + "b", "A" + " " * 100_000 + "b"),  # and must not take hours
         ("# A" + "#" * 100_000 + "b", "A" + "#" * 100_000 + "b"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_folder_of_another_format_is_refused(format: str, tmp_path: Path) -> N
 
 
 def test_the_step_offers_what_there_is() -> None:
-    """The step spells its choices out, and the defaults of the readers are its own."""
+    """The step repeats the choices and defaults of the readers, so they must stay equal."""
     assert ingest.FORMATS == FORMATS
     assert tuple(TITLES) == ingest.TITLES
     assert (ingest.ANSWER_KINDS, ingest.DPR_POSITIVES, ingest.REQA_SPLITS) == (ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS)

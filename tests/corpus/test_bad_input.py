@@ -62,7 +62,7 @@ def test_a_passage_that_has_a_title_alone_is_read_by_it(tmp_path: Path) -> None:
     assert [(row.title, row.text) for row in corpus.passages.values() if row.id == "p3"] == [("", "A title")]
 
 
-# (which file gets the lines, the lines, what is rejected as (kind, id, reason, where))
+# name: (file, lines added to it, rejected rows as (kind, id, reason, where))
 CASES = {
     "not JSON": ("corpus", ["{oops"], [("line", "", "not JSON", "corpus.jsonl:3")]),
     "not an object": ("corpus", ["[1, 2]"], [("line", "", "not a JSON object", "corpus.jsonl:3")]),
@@ -312,7 +312,7 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_of_a_long_id_no_more_is_kept_than_of_a_content(tmp_path: Path) -> None:
-    """With another delimiter than the format's every line is an id as a whole."""
+    """If the file has a different delimiter than the format, each whole line is an id."""
     ids = ["p" * 200, "p" * 201, "\u00e9" * 10_000]
     (tmp_path / "collection.tsv").write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     rejected = clean(open_source(str(tmp_path), "msmarco").rows()).rejected

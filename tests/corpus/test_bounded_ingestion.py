@@ -1,4 +1,4 @@
-"""Ingestion keeps no passages in memory: its memory a passage, its digests, its blocks, and what a kill leaves."""
+"""Ingestion keeps no passages in memory: memory per passage, digests, blocks, and the files after a kill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_numbers_are_those_of_a_dictionary(blocks: list[list[str]]) -> None:
 
 
 def test_numbers_of_digests_that_want_the_same_slot() -> None:
-    """All begin at slot 0, and more come than the first table holds."""
+    """All digests begin at slot 0, and there are more than the first table holds."""
     digests_B2 = np.stack([np.zeros(3000, np.uint64), np.arange(3000, dtype=np.uint64)], axis=1)
     numbers = DigestNumbers()
     for begin in range(0, 3000, 700):
@@ -48,14 +48,14 @@ def test_numbers_of_digests_that_want_the_same_slot() -> None:
 
 
 def rows(count: int, words: int = 60) -> Iterator[Passage]:
-    """Passages of some 300 characters whose ids, titles and articles differ."""
+    """Yield passages of about 300 characters with different ids, titles and articles."""
     for number in range(count):
         text = f"{number:05d}" * words
         yield Passage(f"p{number}", f"title {number}", text, f"a{number}", f"section {number}", 0, f"c:{number}")
 
 
 def slow_clean(given: list[Passage]) -> tuple[list[Passage], list[tuple[str, str]]]:
-    """What a dictionary of all passages would take, and the rejects."""
+    """Return the passages that a dictionary of all passages would take, and the rejects."""
     taken: dict[str, Passage] = {}
     rejected = []
     for row in given:
@@ -72,7 +72,7 @@ def slow_clean(given: list[Passage]) -> tuple[list[Passage], list[tuple[str, str
 def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     ids, texts = rng.integers(0, 3000, 5000), rng.integers(0, 2, 5000)
-    # A title and a text that run into each other must not pass for the same as another cut of them.
+    # The same letters, divided differently into title and text, must count as a different text.
     contents = [("ab", "c"), ("a", "bc")]
     given = [Passage(f"p{i}", *contents[t], f"a{i}", "", 0, str(n)) for n, (i, t) in enumerate(zip(ids, texts))]
     corpus = clean(given, tmp_path / "passages.parquet" if on_disk else None)
@@ -97,7 +97,7 @@ def test_a_block_is_sound_where_no_passage_has_a_fault(rows: list[Passage]) -> N
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))
 def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tuple[str, str]], at_once: int) -> None:
-    """A passage may be an article of its own, and its id may also be the article of others."""
+    """A passage may be an article of its own, and its id may also be the article id of other passages."""
     taken, kept = TakenPassages(), dict[str, str]()
     for begin in range(0, len(given_ids), at_once):
         taken.add([Passage(id, "", "x", article, "", 0, "") for id, article in given_ids[begin : begin + at_once]])
@@ -153,7 +153,7 @@ print(tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory()
 
 
 def test_memory_a_passage_has_a_bound(tmp_path: Path) -> None:
-    """Python's, NumPy's and Arrow's memory at the peak, at two sizes beyond a row group's; a passage has 400 bytes."""
+    """Measure the peak of Python, NumPy and Arrow at two sizes above a row group; a passage has 400 bytes."""
     counts = (20_000, 60_000)
     peaks = []
     for count in counts:

@@ -1,4 +1,4 @@
-"""A chat server that limits rates, fails, hangs and answers nonsense, like real ones."""
+"""The client of a chat server that limits rates, fails, hangs and answers nonsense, as real ones do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_after_the_other(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
-    """Gives these answers, the last one again and again."""
+    """Return a function that gives these answers in turn, and then repeats the last one."""
     left: Iterator[Answer] = iter([*answers[:-1]])
     rest = repeat(answers[-1])
     return lambda request: next(left, None) or next(rest)
@@ -85,7 +85,7 @@ def test_what_stays_is_given_up(case: str) -> None:
 
 
 def test_a_header_that_drips_is_a_timeout() -> None:
-    """Each byte comes in time; the answer does not."""
+    """Each byte arrives before the timeout, but the whole answer does not."""
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BrokenAnswer, match=r"no answer in 0\.5 s"):
         started = time.monotonic()
 

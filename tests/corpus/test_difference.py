@@ -76,7 +76,7 @@ def test_fingerprints_are_equal_where_nothing_changed(case: str, tmp_path: Path)
 
 
 def test_labels_and_titles_show(tmp_path: Path) -> None:
-    """A removed qrel changes no passage; another setting of titles changes the text of every passage."""
+    """A removed qrel changes no passage; another `titles` setting changes the text of every passage."""
     old = corpus_of(tmp_path / "old", OLD)
     labels = difference(old, corpus_of(tmp_path / "labels", OLD, qrels=1))
     assert labels.labels_changed and not labels.none and labels.share == 0
@@ -86,7 +86,7 @@ def test_labels_and_titles_show(tmp_path: Path) -> None:
 
 
 def test_shares_and_a_person_s_line(tmp_path: Path) -> None:
-    """By hand: of 20 texts one changes (one new, one removed) and one is added: 2 of 21."""
+    """By hand: one of 20 texts changes (one new, one gone) and one is added, so the share is 2 of 21."""
     now = OLD | {"p5": ("t", "another"), "p20": ("t", "more")}
     found = difference(corpus_of(tmp_path / "old", OLD), corpus_of(tmp_path / "new", now))
     assert found.share == pytest.approx(2 / 21)

@@ -47,7 +47,7 @@ def test_colluding_clients_below_the_number_add_nothing_and_the_share_bounds_tho
     assert "bad" not in choose([*honest, *two]).pairs
     many = [vote(f"bad {n}", "poison", f"attacker{m}", at=n) for n in range(40) for m in range(3)]
     taken = choose([*honest, *many]).pairs
-    # 12 honest clients have 5 votes each. c = 0.1 · (60 + 3 c) gives 8: the others' 40 queries are cut to 8.
+    # 12 honest clients have 5 votes each. c = 0.1 · (60 + 3 c) gives 8, so attackers keep 8 of 40 queries.
     assert sum(text.startswith("bad") for text in taken) == 8
 
 
@@ -67,7 +67,7 @@ def test_forms_of_a_query_are_one() -> None:
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=25), st.floats(0.02, 1))
 def test_no_client_has_more_than_the_share(counts: list[int], share: float) -> None:
-    """Held against every number that there could be."""
+    """Compare with a search over every possible number of votes."""
     most = votes_a_client(Counter({str(n): count for n, count in enumerate(counts)}), share)
     fits = [c for c in range(1, max(counts) + 1) if c <= share * sum(min(count, c) for count in counts)]
     assert most == max(fits, default=1)

@@ -1,4 +1,4 @@
-"""The targets of `make fuzz` accept their first inputs: a fuzzer that stops there has tested nothing."""
+"""The targets of `make fuzz` accept their seeds, as a fuzzer that stops there tests nothing, and detect mistakes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_whole_model_folder_is_not_refused(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["config.json", "tokenizer.json", "model.safetensors", "stillhouse.json"])
 def test_a_model_folder_is_damaged_field_by_field(part: str) -> None:
-    """Most of what comes of it is still JSON, so that readers see what the fields say; and never the same."""
+    """Damaged files vary and are still JSON, so that the damage reaches the code that reads the fields."""
     import fuzz_models
     from models_to_damage import PLACES, SEEDS
 
@@ -54,7 +54,7 @@ def test_a_model_folder_is_damaged_field_by_field(part: str) -> None:
 
 
 def test_a_model_that_makes_no_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were NaN in the weights not refused, the target would say so."""
+    """The target fails if a reader stops refusing NaN in the weights."""
     import numpy as np
     from models_to_damage import PLACES, SEEDS
 

@@ -95,7 +95,7 @@ def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: R
     }
     rows = open_source(str(folder)).rows()
     assert ("tea#5", "articles/tea.html:10") in {(row.id, row.where) for row in rows if isinstance(row, Passage)}
-    # shrub.html is a page's other name and no file of the tree.
+    # plants/shrub.html is not in the tree: the file is plants/shrub.htm.
     assert [row.content for row in corpus.rejected if row.kind == "link"] == [
         "tea -> plants/shrub.html",
         "tea -> gone.html",
@@ -104,7 +104,7 @@ def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: R
 
 @pytest.mark.parametrize(("depth", "taken"), [(100, True), (300, True), (2000, True), (5000, False)])
 def test_a_page_is_read_to_its_end_or_rejected(depth: int, taken: bool, write: Write, read: Read) -> None:
-    """A parser may stop where elements are nested too deeply, and say nothing."""
+    """A parser may stop silently where elements are nested too deeply."""
     pytest.importorskip("lxml")
     deep = "<div>" * depth + "<p>within</p>" + "</div>" * depth
     corpus = read(write({"a.html": f"<p>before</p>{deep}<p>after</p>", "b.html": "<p>other</p>"}))
@@ -123,7 +123,7 @@ def test_a_paragraph_of_any_length_is_read(write: Write, read: Read) -> None:
 UMLAUTS = "<p>caf\u00e9 \u201ctea\u201d</p>"
 CHARSET = '<meta charset="{}">'
 ENCODED: dict[str, tuple[bytes, str, str]] = {
-    # what a page is, what is read of it, why it is rejected
+    # name: (bytes of the page, the page as it is read, reason for its rejection)
     "UTF-8": (UMLAUTS.encode(), UMLAUTS, ""),
     "UTF-8, by its mark": (b"\xef\xbb\xbf" + (CHARSET.format("latin1") + UMLAUTS).encode(), UMLAUTS, ""),
     "UTF-16, little end first": (b"\xff\xfe" + UMLAUTS.encode("utf-16-le"), UMLAUTS, ""),
@@ -173,7 +173,7 @@ def test_mark_and_declaration_decide_how_a_page_is_encoded(name: str, write: Wri
 
 
 class Words(HTMLParser):
-    """The words of a page outside what is left out, by the standard library's parser."""
+    """Collects the words of a page outside ignored elements, with the parser of the standard library."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ PARTS = st.recursive(
             "w{}&amp;x ",
             "<p>w{}</p>",
             "<h2>w{}</h2>",
-            "<pre>w{}</pre>",  # which other elements would close, as no other parser does, and which closes a list
+            "<pre>w{}</pre>",  # a leaf: in lxml alone, other elements close it, and it closes a list
             "<script>no</script>",
         ]
     ),
@@ -220,7 +220,7 @@ PARTS = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(parts=st.lists(PARTS, min_size=1, max_size=4))
 def test_every_word_of_a_page_is_in_its_passages_and_sections_in_order(parts: list[str]) -> None:
-    """Against the parser of the standard library, which knows nothing of blocks."""
+    """Compare with the parser of the standard library, which does not know about blocks."""
     pytest.importorskip("lxml")
     numbers = count()
     page = re.sub(r"{}", lambda _: str(next(numbers)), "".join(parts))
@@ -230,7 +230,7 @@ def test_every_word_of_a_page_is_in_its_passages_and_sections_in_order(parts: li
         (Path(folder) / "a.html").write_text(f"<html><body><h1>T</h1><p>first</p>{page}</body></html>")
         rows = list(open_source(folder).rows())
     found = " ".join(row.text for row in rows if isinstance(row, Passage)).split()
-    # A heading is the section of what follows it, and lost with nothing behind it.
+    # A heading is the section of the passages after it; without any, it is lost.
     headed = {word for row in rows if isinstance(row, Passage) for word in row.section.split()}
     assert set(found) - {"first"} <= set(words.words)
     assert [word for word in found if word != "first"] == [word for word in words.words if word in found]
@@ -265,7 +265,7 @@ CLEAR = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(title=st.sampled_from(["", "<title> t \n u</title>"]), parts=st.lists(CLEAR, min_size=1, max_size=6))
 def test_every_row_of_a_clear_page_is_what_it_says(title: str, parts: list[str]) -> None:
-    """Compared with a strict reader, character by character, which finds none of these pages unclear."""
+    """Compare with a strict reader that goes character by character; none of these pages is unclear to it."""
     pytest.importorskip("lxml")
     page = title + "".join(parts)
     with tempfile.TemporaryDirectory() as folder:

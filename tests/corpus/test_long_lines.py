@@ -1,4 +1,4 @@
-"""A line, article or document that is too long for the memory is refused by name and never read whole."""
+"""A line, article or document that is too long is refused by name and never read whole into memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from stillhouse.evaluation.runs import read_run
 
 LONGEST = 1 << 16
 LONG = 40_000_000
-"""Bytes of what is too long, six hundred times the limit."""
+"""Bytes of a line that is too long: six hundred times the limit."""
 MOST = 8_000_000
-"""Bytes that reading may take: the limit several times over, and what reading anything takes."""
+"""Bytes of memory that reading may take: several times the limit, plus what any reading takes."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(place: Path, format: str) -> list[Row]:
-    """The first rows, after all were read in little memory."""
+    """Read all rows, check the peak of memory, and return the first three rows."""
     first: list[Row] = []
     tracemalloc.start()
     try:
@@ -60,7 +60,7 @@ def json_line(id: str, text: str = "a text") -> bytes:
 
 
 LINES = {
-    # format: file, what stands before, the long line's beginning and end, what stands behind, ids of all
+    # format: (file, lines before, beginning and end of the long line, lines after)
     "jsonl": ("passages.jsonl", json_line("a"), b'{"_id": "b", "text": "', b'"}', json_line("c")),
     "msmarco": ("collection.tsv", b"a\ttext\n", b"b\t", b"", b"c\ttext\n"),
     "beir": ("corpus.jsonl", b"", b'\xef\xbb\xbf{"_id": "b", "text": "', b'"}', json_line("c")),
@@ -95,7 +95,7 @@ EMPTY = {
 
 @pytest.fixture
 def of_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines may be as long as they really may; of lists there may be few."""
+    """Set the real limits on length, and a low limit on the number of lists."""
     for module in (lines, json_files):
         monkeypatch.setattr(module, "LONGEST", 1 << 26)
     monkeypatch.setattr(json_files, "LONGEST_DOCUMENT", 1 << 29)
@@ -131,7 +131,7 @@ def test_an_element_and_a_document_of_brackets_are_refused(kind: str, of_bracket
 
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_a_line_may_be_just_so_long(end: bytes, tmp_path: Path) -> None:
-    """The limit is on a line with its end; the last line may have none."""
+    """The limit includes the line end, which the last line may lack."""
     line = json_line("a", "x" * (LONGEST - len(json_line("a", "")) + 1 - len(end)))[:-1] + end
     assert len(line) == LONGEST
     for content, taken in ((line, 1), (line[:-3] + b"x" + line[-3:], 0)):

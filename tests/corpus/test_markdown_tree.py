@@ -120,7 +120,7 @@ def test_an_article_with_everything(tmp_path: Path) -> None:
         ("---\ntitle: 'null'\ntitle: \"~\"\n---\n\nx", "~", [""], []),
         ("---\ntitle: a\n--- b\n---\n\nx", "a", [""], ["front matter is not YAML"]),
         ("---\n# nothing\n---\n\nx", "a", [""], []),
-        # Two thematic breaks are no front matter, nor is a block that does not end.
+        # Two thematic breaks are not front matter, and neither is a block that does not end.
         ("---\nSome text.\n\n---\nx", "a", ["", ""], []),
         ("---\ntitle: T\n\nx", "a", ["", ""], []),
     ],
@@ -135,7 +135,7 @@ def test_titles_and_sections(text: str, title: str, sections: list[str], reasons
 @pytest.mark.parametrize("many", ["[", "? ", "- ", "{a: ", "[], ", "&a ", "!!a ", "a:\n ", "'", ": ", "#"])
 @pytest.mark.timeout(20)
 def test_front_matter_of_thousands_is_read_or_rejected_at_once(many: str, tmp_path: Path) -> None:
-    """What reads nodes within nodes by recursion ends the process here."""
+    """A reader that recurses into nested nodes would crash the process here."""
     for count in (1_000, 60_000 // len(many), 200_000):
         rows = rows_of(tmp_path, f"---\ntitle: T\na: {many * count}\n---\nx")
         assert {row.reason for row in rows if isinstance(row, Rejected)} <= {"front matter is not YAML"}
@@ -177,7 +177,7 @@ def test_what_is_said(text: str, said: list[str], tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(min_size=1, max_size=80))
 def test_every_row_is_what_a_strict_reader_finds(data: bytes) -> None:
-    """It finds none of these files unclear."""
+    """None of these files is unclear to the strict reader."""
     content = written(data)
     with tempfile.TemporaryDirectory() as folder:
         found = [row_shown(row) for row in rows_of(Path(folder), content)]
@@ -246,7 +246,7 @@ def of_tables_and_code(name: str) -> str:
 
 
 def test_no_question_is_made_of_a_table_or_of_code(write: Write, tmp_path: Path) -> None:
-    """Nor by who reads the corpus as a source; but they are passages, and relevant to questions."""
+    """They are still passages and may be relevant. The same holds when the corpus is read back as a source."""
     names = ("ant", "bee", "cat", "dog", "elk")
     source = str(write({f"{name}.md": of_tables_and_code(name) for name in names}))
     for place in ("first", "second"):

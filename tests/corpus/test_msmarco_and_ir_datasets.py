@@ -41,7 +41,7 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
         ("1", "", "Second"),
         ("2", "", "Third"),
     ]
-    # Query 1 and passage 1 have the same id, and nothing to do with each other.
+    # Query 1 and passage 1 have the same id but are unrelated.
     assert corpus.split_of == {"1": "train", "2": "train", "4": "dev", "6": "test"}
     assert [(row.query_id, row.passage_id, relevance) for row, relevance in corpus.qrels] == [
         ("6", "0", 3),
@@ -66,7 +66,7 @@ def test_a_line_of_white_space_that_only_unicode_knows_is_rejected(write: Write,
 
 
 def test_grades_reach_the_measures_that_need_them(write: Write, read: Read) -> None:
-    """TREC Deep Learning counts a passage of grade 2 and more as relevant: the measures with rel=2."""
+    """TREC Deep Learning counts passages of grade 2 or more as relevant: the measures with rel=2."""
     corpus = read(write(MARCO))
     qrels = [
         ir_measures.Qrel(row.query_id, row.passage_id, grade) for row, grade in corpus.qrels if row.query_id == "6"
@@ -170,7 +170,7 @@ class Judged(NamedTuple):
 
 
 class Dataset:
-    """A dataset as `ir_datasets` has them, of lists."""
+    """A dataset with the interface of `ir_datasets`, made from lists."""
 
     def __init__(self, docs: list[Any], queries: list[Any] | None = None, qrels: list[Any] | None = None) -> None:
         self._rows = {"docs": docs, "queries": queries, "qrels": qrels}
@@ -229,7 +229,7 @@ def test_fields_of_ir_datasets(read: Read) -> None:
 
 @pytest.mark.usefixtures("catalogue")
 def test_answers_and_trainings_of_ir_datasets(read: Read) -> None:
-    """dpr-w100 has answers beside its qrels; wikir calls its split `training`."""
+    """dpr-w100 has answers as well as qrels; wikir calls its train split `training`."""
     corpus = read("ir_datasets:wikir/training")  # type: ignore[arg-type]
     assert corpus.split_of == {"1": "train"} and list(corpus.answers) == [("1", "x", "text"), ("1", "why", "text")]
 

@@ -1,4 +1,4 @@
-"""Titles and headings as queries, compared with a slow reading of the same rules on random articles."""
+"""Titles and headings as queries, compared with a slow version of the same rules on random articles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def first_prose(passages: list[tuple[int, str, bool]]) -> int:
 
 
 def allowed(articles: Articles) -> dict[str, set[tuple[str, str]]]:
-    """{task: {(text, the passage that answers)}}, by going over every name of every article."""
+    """Return {task: {(text, the passage that answers)}}, from every name of every article."""
     found: list[tuple[str, str, str, bool]] = []  # task, text, answer, whether that is prose
     for a, (title, passages) in enumerate(articles):
         runs: list[list[tuple[int, str, bool]]] = []
@@ -95,7 +95,7 @@ def test_which_passage_answers() -> None:
     passages, other = taken_of(SPIRITS), not_prose(SPIRITS)
     made = make_pair_queries(passages, [], replace(CHOICES, tasks=("heading", "title")), (), other)
     assert made.tasks == ("title", "heading") and not made.verbatim
-    # Gin is a title and the heading of another article, and Overview stands twice; Rum's own section answers for it.
+    # Gin is a title and also a heading elsewhere, and Overview occurs twice. Rum is answered by its section `rum`.
     assert {(query.task, query.text, query.positive) for query in made.queries} == {
         ("title", "Rum", "a1#1"), ("title", "Malt", "a2#0"),
         ("heading", "Botanicals", "a0#2"), ("heading", "Notice", "a1#0"), ("heading", "Molasses", "a1#2"),

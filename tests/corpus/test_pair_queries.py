@@ -1,4 +1,4 @@
-"""Pair queries, compared with an enumeration of all allowed ones with plain loops over hand-made articles."""
+"""Pair queries, compared with plain loops that list all allowed ones of hand-made articles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def said(article: str, passage: int, number: int) -> str:
 
 
 def articles_of(sizes: dict[str, list[int]]) -> Articles:
-    """`sizes` gives the passages of each section; every passage says two things, something short and boilerplate."""
+    """Return articles with `sizes` passages per section; each has two facts, a short sentence and boilerplate."""
     made: Articles = {}
     for article, sections in sizes.items():
         headings = [f"s{n}" for n, size in enumerate(sections) for _ in range(size)]
@@ -54,7 +54,7 @@ LINKS = [("ant", "bee"), ("cat", "bee"), ("bee", "cat"), ("ant", "dog")]
 
 
 def rows_of(articles: Articles) -> list[Passage]:
-    """The passages, backwards, so that no order is taken for granted."""
+    """Return the passages in reverse order, so that the code cannot rely on their order."""
     rows = [
         Passage(f"{article}#{p}", "", " ".join(sentences), article, section, p, "")
         for article, passages in articles.items()
@@ -68,7 +68,7 @@ def taken_of(articles: Articles) -> TakenPassages:
 
 
 def allowed(articles: Articles, links: list[tuple[str, str]]) -> dict[str, set[tuple[str, str, str]]]:
-    """{task: {(text, the passage it was taken from, a relevant passage)}}, whatever the split."""
+    """Return {task: {(text, the passage it was taken from, a relevant passage)}}, for any split."""
     found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for article, passages in articles.items():
         opening = next(
@@ -119,7 +119,7 @@ def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> N
         assert query.text in texts[query.taken_from] and query.text not in texts[query.positive]
         number = [said(query.taken_from[:3], int(query.taken_from[4:]), n) for n in (0, 1)].index(query.text)
         assert query.id == f"{query.task}:{query.taken_from}:{2 * number}"
-    # With so high a limit every sentence of a passage that has another beside it is used; a lone one only when linked.
+    # The limit is so high that every sentence is used if its passage has a neighbour, or its article a link to it.
     assert {query.text for query in made.queries} == {
         text for task in allowed(SMALL, LINKS).values() for text, *_ in task
     }

@@ -1,4 +1,4 @@
-"""The rows of a Parquet file are read whole in bounded memory, even if a few bytes stand for very many."""
+"""All rows of a Parquet file are read in bounded memory, even if a few bytes stand for very many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stillhouse.errors import InputError
 
 ROWS, LONG = 600, 1_000_000
 MOST = 350_000_000
-"""Bytes that reading may take of the 600,000,000 that the texts have: 64 MiB at once, a few times over."""
+"""Bytes of memory that reading 600,000,000 bytes of texts may take: a few times the 64 MiB read at once."""
 
 PEAK = """
 import sys, tracemalloc
@@ -63,7 +63,7 @@ LONG_TEXTS: dict[str, tuple[Callable[[], pa.Array], dict[str, Any]]] = {
 def test_long_texts_take_a_bounded_memory(name: str, tmp_path: Path) -> None:
     texts, options = LONG_TEXTS[name]
     path = tmp_path / "passages.parquet"
-    # Short rows before the long ones: what the first rows take says nothing of the others.
+    # All texts are long: 600 rows of 1,000,000 characters.
     ids = pa.array([f"p{number}" for number in range(ROWS)])
     pq.write_table(pa.table({"id": ids, "text": texts()}), path, **options)
     command = [sys.executable, "-c", PEAK.format(long=LONG, rows=ROWS), str(path)]
@@ -75,7 +75,7 @@ DIFFERENT = 60
 
 
 def mixed(count: int, seed: int) -> pa.Table:
-    """Texts short and long, some of them many times, and nulls; the other columns of other types."""
+    """Return a table with short, long and repeated texts, nulls, and columns of other types."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 40, DIFFERENT) * np.where(np.arange(DIFFERENT) % 5, 1, 300)
     texts = [f"{chr(233 + number % 7)}{number}" * length for number, length in enumerate(lengths.tolist())]
@@ -187,7 +187,7 @@ def test_a_struct_is_no_text(tmp_path: Path) -> None:
 
 
 def test_damage_anywhere_is_seen_or_does_no_harm(tmp_path: Path) -> None:
-    """In the footer too, where some of pyarrow's accessors crash the process."""
+    """The footer is damaged too, where some of pyarrow's accessors crash the process."""
     path = tmp_path / "passages.parquet"
     table = pa.table({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]})
     pq.write_table(table, path, row_group_size=2, store_schema=False)

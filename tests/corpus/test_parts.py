@@ -40,7 +40,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def corpus_of(source: Source, work: Path | None = None, part_bytes: int = 1) -> tuple[Any, dict[str, bytes]]:
-    """The facts and the tables; with `work`, from parts."""
+    """Return the facts and the tables of a corpus; with `work`, it is read in parts."""
     with tempfile.TemporaryDirectory() as folder:
         several = Several(map, work, part_bytes=part_bytes) if work else None
         facts = ingest_source(source, CHOICES, Path(folder), several=several)
@@ -55,7 +55,7 @@ def refused_or(source: Source, *where: Any) -> Any:
 
 
 def hold(location: Path, part_bytes: int, format: str = "auto") -> int:
-    """Fails where parts give another corpus, or another sentence, than one reading. Returns how many there are."""
+    """Check that parts give the same corpus or error as one reading. Return the number of parts."""
     with tempfile.TemporaryDirectory() as work:
         parts = refused_or(open_source(str(location), format), Path(work), part_bytes)
         assert parts == refused_or(open_source(str(location), format))
@@ -149,7 +149,7 @@ BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"ti
 @given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
 @example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
 def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes: int) -> None:
-    """All of a repeated article is one reject, whatever it holds; a broken one is no first."""
+    """A repeated article is one reject, whatever it contains; a broken article does not count as the first."""
     with tempfile.TemporaryDirectory() as folder:
         hold(write(Path(folder), {"articles.jsonl": joined(lines, b"\n", True)}), part_bytes)
 
@@ -163,7 +163,7 @@ def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes
     SIZES,
 )
 def test_row_groups(rows: list[tuple[str, str | None, str]], group: int, part_bytes: int) -> None:
-    """Articles here are the passage itself, another, or both."""
+    """The article id of a passage is its own id, the id of another passage, or neither."""
     with tempfile.TemporaryDirectory() as folder:
         ids, texts, articles = (list(column) for column in zip(*rows)) if rows else ([], [], [])
         columns = {"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}

@@ -78,7 +78,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_system_that_cannot_open_a_table_does_not_call_it_damaged(tmp_path: Path) -> None:
-    """With as many files open as a process may have."""
+    """The process already has as many files open as it may have."""
     ids = in_a_file(tmp_path, ["a", "b"], 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as held:

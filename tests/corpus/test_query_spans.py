@@ -1,4 +1,4 @@
-"""Spans as queries: what may be drawn, that all of it is, and that no other passage contains a span."""
+"""Spans as queries: exactly the allowed spans are drawn, and no other passage contains one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHOICES = PairChoices(
 
 
 def taken_of(texts: dict[str, list[str]]) -> TakenPassages:
-    """{article: texts of its passages}."""
+    """Return passages from {article: texts of its passages}."""
     return TakenPassages.of(
         [Passage(f"{a}#{p}", "", text, a, "", p, "") for a, own in texts.items() for p, text in enumerate(own)]
     )
@@ -40,7 +40,7 @@ def test_over_many_seeds_every_span_of_the_lengths_is_drawn_and_nothing_else() -
             begin = int(query.id.removeprefix(f"span:{query.positive}:"))
             length = len(query.text.split())
             assert query.taken_from == query.positive and query.text == " ".join(own[begin : begin + length])
-    # Three words cannot be twice two; and "one two" stands in two passages.
+    # A span has at most half of the words, so three words give none; and "one two" is in two passages.
     expected = {
         (" ".join(words[begin : begin + length]), id)
         for id, words in (

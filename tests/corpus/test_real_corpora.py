@@ -36,7 +36,7 @@ def ingested(name: str, tmp_path: Path, **options: str) -> dict[str, Any]:
     ("name", "passages", "train", "dev", "test", "leaks"),
     [
         ("squad-passages", 4496, 10673, 1138, 10532, 0),
-        # One train query of medquad has the text of a test query, but for letter case or spacing.
+        # One train query of medquad has the text of a test query, except for letter case or spacing.
         ("medquad", 15775, 11685, 1527, 1737, 1),
     ],
 )
@@ -51,14 +51,14 @@ def test_labelled_sets(name: str, passages: int, train: int, dev: int, test: int
 def test_articles(tmp_path: Path) -> None:
     facts = ingested("peps-articles", tmp_path)
     rejected = facts["rejected"]
-    # 736 articles of 38,553 paragraphs; those without a paragraph, and links of theirs or to them, are not taken.
+    # 736 articles have 38,553 paragraphs; articles without a paragraph are left out, with links from or to them.
     assert rejected == {"passage: article without a paragraph": 2, "link: points to no article": 1}
     assert (facts["articles"], facts["passages"]) == (736 - 2, 38553)
     assert facts["links"] == 1660 - 3
 
 
 def test_squad_json(tmp_path: Path) -> None:
-    """Every question and answer of the files, counted from their text."""
+    """Compare with the questions and answers counted in the files themselves."""
     facts = ingested("squad-json", tmp_path)
     for split, path in (("train", "train44-v1.1.json"), ("dev", "dev-v1.1.json")):
         articles = json.loads((DATA / "squad-json" / path).read_text(encoding="utf-8"))["data"]
@@ -67,7 +67,7 @@ def test_squad_json(tmp_path: Path) -> None:
         assert facts["queries"][split] == facts["qrels"][split] == len(questions)
         assert facts["answers"][split] == len(answers)
     assert facts["articles"] == 48 + 44 and facts["queries"]["dev"] == 10570
-    # One paragraph stands twice in the files; squad-passages has it once.
+    # One paragraph occurs twice in the files; squad-passages has it once.
     assert facts["passages"] == 4496 + 1
     assert facts["rejected"] == facts["left_out"] == {}
     corpus = Corpus.open(tmp_path)

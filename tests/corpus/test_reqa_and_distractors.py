@@ -138,7 +138,7 @@ def test_distractors_of_passages_are_passages(write: Write, tmp_path: Path) -> N
     folder, other = write(OTHER), write(REQA, folder="other")
     source = with_distractors(open_source(str(folder)), open_source(str(other)), 1, 1, "en")
     facts = ingest_source(source, Choices(max_queries={}, seed=0), tmp_path)
-    # Both candidates of p0 have the text of w1, so that the one of p1 is left.
+    # Both candidates of p0 have the text of w1, so only the one of p1 is left.
     assert list(Corpus.open(tmp_path).passages["passage_id"]) == ["c0", "w1", "distractor:c2"]
     assert (facts["distractors"], facts["passages"]) == (1, 3)
 
@@ -154,4 +154,4 @@ def test_a_sample_of_distractors_is_even_and_seeded(write: Write) -> None:
 
     assert sample(1) == sample(1) == sorted(sample(1)) and len(sample(1)) == 5
     counts = np.bincount([number for seed in range(200) for number in sample(seed)], minlength=20)
-    assert counts.sum() == 1000 and counts.min() > 25 and counts.max() < 80  # 50 each, give or take 4 deviations
+    assert counts.sum() == 1000 and counts.min() > 25 and counts.max() < 80  # 50 each, within 4 standard deviations

@@ -1,4 +1,4 @@
-"""Drawing dev and samples: sizes, disjointness, and dependence on the seed."""
+"""Drawing dev queries and samples: sizes, disjointness, and dependence on the seed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_fewer_articles_take_their_queries_and_links_along() -> None:
 
 
 def test_queries_that_have_answers_alone_stay_in_a_trial_run() -> None:
-    """They are measured by the results in the whole corpus, like those of DPR's test files."""
+    """Such queries, as in DPR's test files, are evaluated by the answers in the passages that are found."""
     rows: list[Row] = [Passage(f"p{i}", "", f"text {i}", f"a{i}", "", 0, f"c:{i}") for i in range(8)]
     rows += [Query(f"q{i}", f"question {i}", "q:1") for i in range(10)]
     rows += [Qrel(f"q{i}", f"p{i}", "1", "train", "r:1") for i in range(8)]

@@ -213,7 +213,7 @@ def test_dpr(packed: bool, write: Write, read: Read) -> None:
     same = "the same text is in test"
     assert reasons == {
         ("qrel", f"{train}-1", "no passage has the text of its positive"),
-        ("query", f"{train}-0", same),  # leaks are found by text, whatever the white space
+        ("query", f"{train}-0", same),  # leaks are found by text, regardless of white space
         ("qrel", f"{train}-0", f"its query: {same}"),
     }
     assert [row.id for row in corpus.rejected if row.kind == "answer"] == ["curatedtrec-test-0"]
@@ -262,7 +262,7 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
 
 @pytest.mark.parametrize("one", ["1,", "[],", "'a',"])
 def test_a_long_list_of_answers_is_not_taken_apart(one: str, write: Write) -> None:
-    """Python's values of such a list take hundreds of times its length."""
+    """As Python objects, such a list takes hundreds of times its length in memory."""
     cell = f"[{one * 400_000}]"
     folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t['a']\nwhat\t{cell}\n"})
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The Parquet form: texts come back unchanged, and positives equal those of a slow look-up."""
+"""The Parquet tables: texts come back unchanged, and positives equal those of a slow look-up."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ APART = {"semicolons": ";", "tabs": "\t", "bars": "|", "commas": ","}
 def test_what_stands_between_cells_is_found_out(
     name: str, suffix: str, packed: bool, tmp_path: Path, read: Read
 ) -> None:
-    """Written by Python's writer; the texts have more of the other characters than of the right one."""
+    """Python's `csv` writes the files; the texts contain other delimiters more often than the right one."""
     texts = ["first; with, every | of; them, and more; more, more", "a\ttab", 'a "quote"', "plain"]
     tables = {
         "passages": [["id", "title", "text"], *([f"p{n}", "a,b;c", text] for n, text in enumerate(texts))],
@@ -116,12 +116,12 @@ TSV_LINES = {
     "the last line": ["p1\tx\tA", 'p2\t"To be\tB'],
     "every line": ['p1\t"a\tA', 'p2\t"b\tB', 'p3\t"c"\tC'],
 }
-"""Lines of a tab-separated file whose quotes are text, but for those around c."""
+"""Lines of a tab-separated file whose quotes are text, except those around c."""
 
 
 @pytest.mark.parametrize("case", TSV_LINES)
 def test_a_quote_that_is_text_swallows_no_rows(case: str, write: Write, read: Read) -> None:
-    """MS MARCO's files and many others quote nothing; a csv reader takes 500 rows for one cell."""
+    """MS MARCO's files and many others do not quote cells; a CSV reader takes 500 rows for one cell."""
     rows = [f"n{number}\ttext {number}\tT" for number in range(300)]
     lines = [*rows[:150], *TSV_LINES[case][:-1], *rows[150:], TSV_LINES[case][-1]]
     corpus = read(write({"passages.tsv": "\n".join(["id\ttext\ttitle", *lines]) + "\n"}))
@@ -133,7 +133,7 @@ def test_a_quote_that_is_text_swallows_no_rows(case: str, write: Write, read: Re
 
 
 def test_a_row_of_which_a_line_cannot_be_read_is_rejected(write: Write, read: Read) -> None:
-    """Its text would lack a line."""
+    """Otherwise its text would lack a line."""
     content = b'id,text\na,one\nb,"two\nx\xff\nthree"\nc,"four\nfive"\n'
     corpus = read(write({"passages.csv": content}))
     assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", "one"), ("c", "four\nfive")]
@@ -144,7 +144,7 @@ def test_a_row_of_which_a_line_cannot_be_read_is_rejected(write: Write, read: Re
 
 
 def test_a_cell_with_a_tab_and_a_line_end_is_none(write: Write, read: Read) -> None:
-    """Wherever in it they stand."""
+    """The quote is then text, whether the tab or the line end comes first."""
     corpus = read(write({"passages.tsv": 'id\ttext\na\t"x\nb\t"y\t\n"\n'}))
     assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", '"x')]
     corpus = read(write({"passages.tsv": 'id\ttext\na\t"x\ty\n"\nb\tz\n'}))
@@ -214,7 +214,7 @@ def test_parquet_by_the_names_of_beir_in_parts(tmp_path: Path, read: Read) -> No
 
 
 def test_of_a_damaged_parquet_file_no_row_is_lost_in_silence(tmp_path: Path) -> None:
-    """A bit in the header of a page can end its column early; pyarrow's batches then end with it and say nothing."""
+    """A flipped bit in a page header can end its column early; pyarrow's batches then end silently."""
     path = tmp_path / "passages.parquet"
     pd.DataFrame({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]}).to_parquet(path)
     data = path.read_bytes()
@@ -289,7 +289,7 @@ def test_a_bad_row_of_a_table_is_rejected_alone(
     folder = write_parquet(tmp_path / "good", tables)
     good = pd.DataFrame(tables.get(table, {}), dtype=object)
     both = pd.concat([good, pd.DataFrame([row], dtype=object)], ignore_index=True)
-    # A column of Parquet has one type: where a value is no text, the whole column is none, so such rows come alone.
+    # A Parquet column has one type, so a row with a value of another type goes into a file of its own.
     try:
         both.to_parquet(folder / f"{table}.parquet")
     except Exception:

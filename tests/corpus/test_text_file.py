@@ -41,12 +41,12 @@ def test_many_texts_are_read_without_being_held(tmp_path: Path) -> None:
     texts = TextFile(([f"{block} {i} " + "x" * 2000 for i in range(size)] for block in range(blocks)), tmp_path)
     found = texts[np.arange(0, blocks * size, 4096)]
     assert [text[:8].split()[0] for text in found] == [str(4 * k) for k in range(blocks // 4)]
-    # 125 MiB of text lie in the file.
+    # The file holds 125 MiB of text.
     assert anonymous_bytes() - before < 40 * 2**20
 
 
 def anonymous_bytes() -> int:
-    """This process's memory without mapped files."""
+    """Return the memory of this process in bytes, without mapped files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 

@@ -25,7 +25,7 @@ def texts(corpus: CleanCorpus) -> dict[str, str]:
 
 
 def rejected(corpus: CleanCorpus) -> dict[str, str]:
-    """The name of each file that was rejected, and the first words of why."""
+    """Map each rejected file to the first part of the reason."""
     return {row.where: row.reason.partition(";")[0] for row in corpus.rejected}
 
 
@@ -162,7 +162,7 @@ def test_links_within_the_source_are_followed_and_do_not_loop(write: Write, read
 
 
 def test_a_web_of_links_is_walked_in_a_moment(tmp_path: Path, read: Read) -> None:
-    """Every folder links to every other: there are more ways through than can be counted."""
+    """Every folder links to every other, so there are far too many paths to follow them all."""
     for number in range(12):
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}" / "a.md").write_text(str(number))
@@ -172,7 +172,7 @@ def test_a_web_of_links_is_walked_in_a_moment(tmp_path: Path, read: Read) -> Non
 
 
 def test_what_may_not_be_read_is_rejected(write: Write, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said by the system; the user of tests may read everything."""
+    """The system's errors are faked, because the user who runs the tests may read everything."""
 
     def closed(method: str) -> None:
         of_path = getattr(Path, method)

@@ -33,14 +33,14 @@ class Known:
     queries: list[tuple[str, int, int, list[str]]]
 
     def mapped(self, change: Callable[[str], str]) -> Known:
-        """With other texts, as far as a format cannot hold these."""
+        """Return a copy with every text changed, for formats that cannot hold some characters."""
         passages = [(change(title), change(text)) for title, text in self.passages]
         return Known(
             passages, [(change(q), p, grade, list(map(change, answers))) for q, p, grade, answers in self.queries]
         )
 
     def rows(self, passage: str = "p{}", query: str = "q{}", split: str = "test") -> list[Row]:
-        """The rows of passages that are articles of their own."""
+        """Return the expected rows, where each passage is an article of its own."""
         ids = [passage.format(number) for number in range(len(self.passages))]
         rows: list[Row] = [("passage", id, *both, id, "", 0) for id, both in zip(ids, self.passages)]
         for number, (text, of, grade, answers) in enumerate(self.queries):
@@ -60,7 +60,7 @@ def known(draw: st.DrawFn) -> Known:
 
 
 def without_breaks(text: str) -> str:
-    """For formats whose rows are lines."""
+    """Replace tabs and line ends with spaces, for formats with one row per line."""
     return "".join(" " if c in "\t\n\r" else c for c in text)
 
 
@@ -103,7 +103,7 @@ def dpr(known: Known) -> tuple[dict[str, bytes], list[Row]]:
         {"question": q, "answers": answers, "positive_ctxs": [{"passage_id": f"wiki:p{of}"}]}
         for q, of, _, answers in known.queries
     ]
-    # Quoted as the published file is: the title where it needs to be, every text.
+    # Quoted like the published file: every text, and a title only where it needs quotes.
     quoted = [(text.replace('"', '""'), title) for title, text in known.passages]
     lines = [f'p{n}\t"{text}"\t' + written([[title]], "\t") for n, (text, title) in enumerate(quoted)]
     rows = [
@@ -150,7 +150,7 @@ def comma_separated(known: Known) -> tuple[dict[str, bytes], list[Row]]:
 
 
 def tab_separated(known: Known) -> tuple[dict[str, bytes], list[Row]]:
-    # A cell with a tab and a line end is none (`stillhouse.corpus.sources.cells`).
+    # A quoted cell cannot contain both a tab and a line end (`stillhouse.corpus.sources.cells`).
     known = known.mapped(lambda text: text.replace("\r", " ").replace("\n", " "))
     files = {f"{name}.tsv": written(rows, "\t").encode() for name, rows in tables(known).items()}
     return files, known.rows(split="dev")
@@ -167,7 +167,7 @@ def parquet(known: Known) -> tuple[dict[str, bytes], list[Row]]:
 
 
 def plain(text: str) -> str:
-    """Words that mean nothing in Markdown, HTML or as white space."""
+    """Return the text with single spaces and without characters that mean something in Markdown or HTML."""
     return "w" + " ".join("".join(c if c.isalnum() or c in "\"',;:.%$é" else " " for c in text).split())
 
 

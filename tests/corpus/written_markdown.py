@@ -15,7 +15,7 @@ MARKS = (("", "utf-8"), ("\ufeff", "utf-8"), ("\ufeff", "utf-16-le"), ("\ufeff",
 
 
 def written(data: bytes) -> bytes:
-    """A file: its encoding and the ends of its lines by the first byte, its blocks by the others."""
+    """Return a file: the first byte gives its encoding and line ends, the other bytes give its blocks."""
     return _Writer(data[1:]).file((data or b"\0")[0])
 
 
@@ -26,7 +26,7 @@ class _Writer:
         self.is_done = False
 
     def number(self, below: int) -> int:
-        """The next byte, as a number below one; 0 where no byte is left."""
+        """Return the next byte modulo `below`, or 0 if no byte is left."""
         byte = next(self.bytes, None)
         self.is_done = byte is None
         return (byte or 0) % below
@@ -40,7 +40,7 @@ class _Writer:
         before = ""
         while not self.is_done:
             block = blocks[self.number(len(blocks))]
-            # Of two lists, or code, one behind the other, the second would be a part of the first.
+            # A list or code right after another would become a part of it.
             if block.__name__ in (before, "indented") and before in ("list", "indented", "note"):
                 lines += ["<!-- apart -->", ""]
             lines += [*block(), *[""] * (1 + self.number(2))]
@@ -84,7 +84,7 @@ class _Writer:
         return " ".join(self.phrase() for _ in range(1 + self.number(3)))
 
     def text(self) -> list[str]:
-        """The lines of a paragraph; none begins like another kind of block."""
+        """Return the lines of a paragraph; none begins like another kind of block."""
         lines = [f"w {self.line()}" for _ in range(1 + self.number(3))]
         breaks = ("", "  ", "\\")
         return [line + breaks[self.number(3)] for line in lines[:-1]] + lines[-1:]

@@ -1,4 +1,4 @@
-"""What the tests of documented commands share: a name for commits, fake clusters, corpora under documented names."""
+"""Fixtures for the tests of documented commands: a name for commits, releases, and a fake cluster."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENDPOINT = "KF_PIPELINES_ENDPOINT"
 
 @pytest.fixture(autouse=True)
 def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name for commits, and nothing of the configuration of who runs the tests."""
+    """A name for commits, without the git configuration of whoever runs the tests."""
     set_git_identity(monkeypatch)
 
 
 @pytest.fixture
 def kubeflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
-    """Kubeflow's API on this machine, where the environment of a pod says that it is."""
+    """A local Kubeflow API, at the address that a pod's environment gives."""
     with serve(monkeypatch, tmp_path) as api:
         monkeypatch.setenv(ENDPOINT, api.host)
         api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]

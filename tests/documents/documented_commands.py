@@ -1,4 +1,4 @@
-"""The commands that README and docs show: of blocks of code, and of the text around them."""
+"""The commands that README and docs show, in code blocks and in the text around them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS |= {".", "cd", "export", "rm", "kfp", "kustomize"}
 SHELLS = {"sh", "bash", "console"}
 VARIABLE = re.compile(r"[A-Z_]+=")
 GROUPS = "documents|pipeline|queries|release|schedule"
-"""Commands of Stillhouse that have actions, which have names too."""
+"""Commands of Stillhouse that have named actions."""
 NAMED = re.compile(rf"stillhouse (({GROUPS}) )?[a-z][a-z-]*|(dvc|git)( [a-z][a-z-]*)+|make [a-z][a-z-]*")
 INLINE = re.compile(r"`([^`]+)`")
 HEADING = re.compile(r"#+ (.*)")
@@ -28,7 +28,7 @@ HEADING = re.compile(r"#+ (.*)")
 
 @dataclass(frozen=True)
 class Command:
-    """A command as it stands in a page, its continued lines joined; `inline` is one of the text."""
+    """A command of a page, with continued lines joined. An `inline` command is within the text."""
 
     page: str
     heading: str
@@ -38,7 +38,7 @@ class Command:
 
     @property
     def only_named(self) -> bool:
-        """Whether the text only names a command, like `dvc repro`, and gives it nothing."""
+        """Whether the text only names a command, like `dvc repro`, without arguments."""
         return self.inline and NAMED.fullmatch(self.text) is not None
 
     @property
@@ -51,7 +51,7 @@ class Command:
 
 
 def program_of(text: str) -> str:
-    """The program that a line starts, without its variables and its folder; empty for what is no command."""
+    """Return the program that a line starts, without variables and folder; empty if it is not a command."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError:
@@ -63,7 +63,7 @@ def program_of(text: str) -> str:
 
 @cache
 def commands_of(page: str) -> tuple[Command, ...]:
-    """The commands of a page in the order in which they stand there."""
+    """Return the commands of a page, in order."""
     return tuple(_read(page, (ROOT / page).read_text(encoding="utf-8").splitlines()))
 
 
@@ -103,7 +103,7 @@ def every_command() -> list[Command]:
 
 
 def section(page: str, heading: str, *, having: str = "", without: str = "\n") -> tuple[Command, ...]:
-    """The commands below one heading of a page, of which there must be some, by a word that is in them or is not."""
+    """Return the commands below a heading that contain `having` and not `without`. There must be at least one."""
     below = [command for command in commands_of(page) if command.heading == heading]
     found = tuple(command for command in below if having in command.text and without not in command.text)
     assert found, f"{page} has no such commands below {heading!r}"

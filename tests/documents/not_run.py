@@ -43,11 +43,11 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
 EXACTLY = [start for start, (reason, _) in NOT_RUN.items() if reason == "begins a command"]
-"""Of these only the whole text."""
+"""Entries that match only the whole text."""
 
 
 def why_not(command: Command) -> str:
-    """The entry of the table that a command is of, or nothing if it is typed."""
+    """Return the entry of the table for a command, or an empty text if a test types it."""
     text = command.text
     return next((start for start in NOT_RUN if text == start or (start not in EXACTLY and text.startswith(start))), "")
 

@@ -1,4 +1,4 @@
-"""`stillhouse serve` as documented commands start it: in a thread of the tests' process, at a free port."""
+"""Runs `stillhouse serve` of the documented commands in a thread of the tests' process, at a free port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stillhouse.cli import serve
 from stillhouse.serving import server
 
 ADDRESS = "localhost:8000"
-"""Where the documents ask a service."""
+"""The address of the service in the documents."""
 
 
 class Served:
@@ -31,7 +31,7 @@ class Served:
         own, real = self, server.listen
 
         class Server(server._Server):
-            """Handles no signals, which is for the main thread alone, and can be asked to end."""
+            """Handles no signals, which only the main thread can do, and can be stopped."""
 
             def __init__(self, config: Any) -> None:
                 super().__init__(config)
@@ -50,7 +50,7 @@ class Served:
         patch.setattr(server, "listen", listen)
 
     def __call__(self, words: list[str]) -> int:
-        """What `stillhouse` does; of `serve` it comes back once the service answers."""
+        """Run a `stillhouse` command; `serve` returns once the service answers."""
         if words[0] != "serve":
             return cli.main(words)
         self.end()

@@ -16,7 +16,7 @@ from stillhouse.workflow.small import small
 
 ARTICLES = 11
 OWN = ("source", "format", "max_articles")
-"""Settings of `ingest` that stay as the workspace has them."""
+"""Settings of `ingest` that keep the workspace's values."""
 
 
 def write_articles(folder: Path) -> Path:

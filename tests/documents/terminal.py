@@ -1,4 +1,4 @@
-"""Types documented commands: those of Stillhouse and DVC in this process, all others as programs of this machine."""
+"""Types documented commands: those of Stillhouse and DVC run in this process, all others as programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Program = Callable[[list[str]], int]
 
 
 class Terminal:
-    """`replaced` says which words of the documents are typed otherwise. `programs` answer in the place of others.
+    """`replaced` maps words of the documents to what is typed instead. `programs` stand in for real ones.
 
-    `after` is called with the words of each command that has ended, to make what it left small.
+    `after` is called with the words of each command that has ended, to shrink its results.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Terminal:
         self.home, self.patch, self.after = folder / "home", patch, after
         self.replaced, self.programs = dict(replaced or {}), dict(programs or {})
         self.home.mkdir(parents=True, exist_ok=True)
-        # Of an answer like 404 curl says nothing by itself.
+        # By default, curl does not fail on an answer like 404.
         (self.home / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\nnoproxy = *\n")
         patch.setenv("HOME", str(self.home))
         patch.setenv("DVC_NO_ANALYTICS", "1")
@@ -48,7 +48,7 @@ class Terminal:
         patch.chdir(folder)
 
     def type_all(self, commands: Iterable[Command]) -> dict[str, str]:
-        """Types what can be run here; what each command printed, by its text."""
+        """Types what can be run here, and returns what each command printed, by its text."""
         return {command.text: self.type(command) for command in commands if runs(command)}
 
     def type(self, command: Command) -> str:
@@ -96,7 +96,7 @@ class Terminal:
             yield
 
     def _stage(self, executable: str, cmd: str, cwd: str, env: Mapping[str, str], **how: object) -> None:
-        """Runs a stage of DVC in this process, which spares the start of a new one."""
+        """Runs a stage of DVC in this process, which saves the start of a new one."""
         from dvc.stage.exceptions import StageCmdFailedError
 
         program, *words = shlex.split(cmd)
@@ -139,7 +139,7 @@ def parts(text: str) -> Iterator[tuple[list[str], Path | str, Path | None]]:
 
 
 def expanded(token: str) -> list[str]:
-    """A word with the home folder in the place of ~, or the files that it is a pattern of."""
+    """Return a word with ~ expanded, or the files that match it as a pattern."""
     home = re.sub(r"^([A-Z_]+=)?~(?=/)", lambda found: (found[1] or "") + os.environ["HOME"], token)
     found = sorted(str(path) for path in Path().glob(home)) if "*" in home else []
     return found or [home]

@@ -27,7 +27,7 @@ ARTICLES = {
 def made(
     tmp_path_factory: pytest.TempPathFactory, small_corpus: Path, tiny_model: Path, runs_of_steps: RunsOfSteps
 ) -> dict[str, Path]:
-    """What the commands read, by the names of a workspace's folders."""
+    """The inputs of the commands, by the names of a workspace's folders."""
     run = runs_of_steps(tmp_path_factory.mktemp("made"))
     lengths = {"query_length": 16, "passage_length": 24}
     start = run("fetch-model", {}, model=str(tiny_model), **lengths)["encoder"]

@@ -1,4 +1,4 @@
-"""The commands that compare pre-trainings, made small: all that they ask for is planned, a part is run."""
+"""The commands that compare pre-trainings, made small: everything is planned, but only a part is run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Planned = dict[str, set[tuple[str, int]]]
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     """The variants and seeds that each sweep asks for. The first and the last variant are run, with one seed.
 
-    They are pre-trained in this process: one of its own, to measure its memory, would start for several seconds.
+    They are pre-trained in this process: a separate one, which measures memory, takes several seconds to start.
     """
     found: Planned = {}
     asked: list[Sweep] = []
@@ -60,7 +60,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def compared(folder: str) -> set[str]:
-    """The variants of a comparison, all of which were measured."""
+    """Return the variants of a comparison, all of which must have been measured."""
     variants = json.loads(Path(folder, "comparison.json").read_text())["variants"]
     assert not any(variant.get("failures") for variant in variants.values())
     assert all("test" in variant for variant in variants.values()) and Path(folder, "comparison.html").is_file()

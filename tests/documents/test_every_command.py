@@ -18,7 +18,7 @@ from stillhouse import cli
 
 
 def typed_by(path: Path) -> Iterator[Command]:
-    """The commands that the calls of `section` in a test module take, by the constants in its text."""
+    """Yield the commands that a test module takes from `section`, by the constants in its source."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     known: dict[str, list[str]] = {}
     for node in ast.walk(tree):
@@ -60,7 +60,7 @@ def test_the_table_names_what_the_documents_still_have(start: str) -> None:
 
 
 def test_headings_are_one_of_a_kind() -> None:
-    """A test names a page's commands by their heading, so two may not have the same."""
+    """A test names a page's commands by their heading, so no two headings may be the same."""
     places: dict[tuple[str, str], set[int]] = {}
     for one in every_command():
         headings = [

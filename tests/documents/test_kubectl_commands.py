@@ -1,4 +1,4 @@
-"""The commands for a cluster, as far as they go without one: overlays are rendered, secrets are made and not sent."""
+"""The commands for a cluster, as far as they work without one: overlays are rendered, secrets are made but not sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from terminal import Terminal
 from stillhouse.monitoring.schedule import report_schedule
 
 FILES = ("deploy_key", "known_hosts", "data_key", "key.json")
-"""The files that the commands read, which a person has."""
+"""The user's own files that the commands read."""
 
 
 class Kubectl:
@@ -50,7 +50,7 @@ def kubectl() -> Kubectl:
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Kubectl) -> Terminal:
-    """In a folder with the overlays of the pages, beside the manifests, and with the files of the secrets."""
+    """A terminal in a folder with the pages' overlays, the manifests and the files of the secrets."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
     for block in blocks("docs/cluster.md", "yaml"):
         name = block.splitlines()[0].removeprefix("# ")
@@ -108,7 +108,7 @@ def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubec
 
 
 def test_patches_of_the_page_apply_to_the_overlay(tmp_path: Path) -> None:
-    """What the page says to add to one's own overlay: no pipelines, and another type of accelerator."""
+    """The page's patches for a user's own overlay remove the pipelines and add another type of accelerator."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
     made: list[tuple[Resource, ...]] = []
     for number, block in enumerate(block for block in blocks("docs/cluster.md", "yaml") if block.startswith("patches")):
@@ -125,7 +125,7 @@ def test_patches_of_the_page_apply_to_the_overlay(tmp_path: Path) -> None:
 
 
 def test_names_in_commands_for_a_cluster_are_those_of_the_manifests() -> None:
-    """The commands that only a cluster can run: what they name is installed."""
+    """Only a cluster can run these commands, but the manifests install what they name."""
     text = "\n".join(command.text for command in every_command() if "kubectl" in command.text)
     assert "cronjob/stillhouse-watcher" in text and "stillhouse.io/search=allowed" in text
     for overlay in OVERLAYS:

@@ -1,4 +1,4 @@
-"""The commands that start runs, upload pipelines and keep schedules, as they are typed, to a server like Kubeflow's."""
+"""The documented commands that start runs, upload pipelines and keep schedules, sent to a server like Kubeflow's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Type = Callable[[Sequence[Command]], dict[str, str]]
 
 @pytest.fixture
 def type_here(kubeflow: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Types commands in a folder with `mine.yaml`, a recipe; a run that is waited for is looked at without a pause."""
+    """Types commands in a folder with the recipe `mine.yaml`. Waiting for a run polls without a pause."""
     monkeypatch.setattr(submit.time, "sleep", lambda seconds: None)
     terminal = Terminal(tmp_path, monkeypatch, REPLACED | {"http://localhost:8888": kubeflow.host})
     Path("mine.yaml").write_text((ROOT / "stillhouse" / "recipes" / "labelled.yaml").read_text())
@@ -47,7 +47,7 @@ def test_a_run_is_started_and_followed(type_here: Type, kubeflow: Api) -> None:
 
 
 def test_a_person_with_a_token_starts_and_uploads(type_here: Type, kubeflow: Api, tmp_path: Path) -> None:
-    """What `kubectl` would write to ~/token is there; the commands are those that follow."""
+    """The test writes ~/token as `kubectl` would, and types the commands that follow."""
     kubeflow.multi_user = True
     (tmp_path / "home" / "token").write_text("secret\n")
     type_here(section("docs/kubeflow.md", "A token for a person"))
@@ -83,7 +83,7 @@ def test_a_refresh_is_started_and_followed(type_here: Type, kubeflow: Api) -> No
 def test_the_schedules_of_the_page_are_applied_listed_and_watched(
     type_here: Type, kubeflow: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is the page's. The watched corpus is one of which nothing was released."""
+    """The schedules are those of the page. The watched corpus has no release yet."""
     [content] = blocks("docs/releases.md", "yaml")
     Path("schedules.yaml").write_text(content.replace("sha256:…", DIGEST))
     kubeflow.keep("shared")

@@ -1,4 +1,4 @@
-"""The commands that refresh a release: of a new revision of its corpus, and with what people clicked in a service."""
+"""The commands that refresh a release, with a new revision of its corpus and with the clicks of a service's users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/serve.md: services are started as they say and asked with curl."""
+"""The commands of docs/serve.md, which start services and query them with curl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 def terminal(
     released: Repository, two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Served
 ) -> Terminal:
-    """In a clone of a repository with two releases, which is a workspace too: its run's winner is in artifacts/best."""
+    """A terminal in a clone of a repository with two releases, also a workspace with a winner in artifacts/best."""
     folder = tmp_path / "search"
     shutil.copytree(released.work, folder, symlinks=True)
     shutil.rmtree(folder / "artifacts")
@@ -91,11 +91,11 @@ def test_documents_are_added_deleted_and_exported(terminal: Terminal, served: Se
 
 
 def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:
-    """The vote of the page's client and those of two others, of whom three are needed, make a train query."""
+    """The page's client and two others vote. A train query needs three votes."""
     start, feedback = section(PAGE, "Keep what is asked")
     terminal.type(start)
     found: dict[str, Any] = {}
-    while not found.get("query_id"):  # of ten queries one is kept
+    while not found.get("query_id"):  # one of ten queries is kept
         with httpx2.Client(trust_env=False) as client:
             answer = client.post(f"http://{served.address}/search", json={"query": "where does the red bird sing"})
         [found] = answer.json()["answers"]

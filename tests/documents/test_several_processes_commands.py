@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """In a workspace of the tests' recipe. Two processes: four would take all the memory of a small machine."""
+    """A terminal in a workspace of the tests' recipe. It runs two processes, because four need too much memory."""
     made = Terminal(tmp_path, monkeypatch, {"--nproc-per-node 4": "--nproc-per-node 2", "ray:8": "ray:2"})
     assert cli.main(["new", "work", "--recipe", "micro"]) == 0
     monkeypatch.chdir("work")

@@ -1,4 +1,4 @@
-"""Commands that take a moment: pages of help, a remote, a corpus of a repository, a machine that is checked."""
+"""Commands that take a moment: help pages, a remote, a corpus from a repository, and a preflight check."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) 
 
 
 def test_a_machine_is_checked(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On one with eight GPUs, which stands in for this one."""
+    """The readings are made up and show eight GPUs."""
     good = replace(GOOD, gpus=8, names=("A",) * 8)
     monkeypatch.setattr(preflight, "take_readings", lambda *given, **named: good)
     [said] = terminal.type_all(section("docs/kubeflow.md", "Placements: where tasks run")).values()

@@ -1,4 +1,4 @@
-"""A workspace as README and the pages after it use one: made, run through DVC, asked, tuned, changed, run again."""
+"""A workspace as README and the pages after it use one: made, run by DVC, searched, tuned, changed and run again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypa
     [said] = terminal.type_all(section("README.md", "Two commands")).values()
     assert " 1. " in said
 
-    # Each second of the processor counts as ten minutes: the default, and a few trials.
+    # Each second of CPU time counts as ten minutes, enough for the default and a few trials.
     monkeypatch.setattr(clock, "search_clock", lambda device: lambda: time.process_time() * 600)
     terminal.patch.chdir(tmp_path)
     said = "".join(terminal.type_all(section("docs/tune.md", "Searching for settings")).values())
@@ -53,7 +53,7 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypa
         "null, as manifests record it"
     )
 
-    # The block of stages is for a recipe of the papers, which pre-trains and has a cross-encoder as the teacher.
+    # The block of stages needs a recipe of the papers, which pre-trains and has a cross-encoder as the teacher.
     [stages, *_] = blocks("docs/fine-tuning.md", "yaml")
     terminal.patch.chdir(tmp_path)
     terminal.patch.setattr(terminal, "after", lambda words: None)

@@ -1,4 +1,4 @@
-"""Ray's processes write what one process writes, whatever happens to them; all tests of this file share one Ray."""
+"""Ray's processes write the same files as one process, even if some are killed. All tests here share one Ray."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytest.importorskip("ray", reason="ray, of the extra `dev`, is not installed; `m
 
 @pytest.fixture(scope="module", autouse=True)
 def ray() -> Iterator[None]:
-    """Two processes; these functions are found there by the path of this folder."""
+    """Start Ray with two processes, which find the functions of this file through `PYTHONPATH`."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([before] if before else [])])
     os.environ.pop("RAY_ADDRESS", None)
@@ -62,7 +62,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_corpus_and_its_tokens_are_those_of_one_process(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Manifests too, with their digests: the engine shows nowhere."""
+    """The manifests and their digests are equal too: no output depends on the engine."""
     for engine in ("local", "ray"):
         monkeypatch.setenv(context.ENGINE, engine)
         run("ingest", {}, {"corpus": tmp_path / engine / "corpus"}, source="sample", queries="source")
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_the_same_sentence(tmp_path: Path, monkeypatch: pytest
 
 
 def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
-    """Writes half of a part and dies, the first time."""
+    """On the first call, write half of a part and kill this process; after that, call `function`."""
     from stillhouse.corpus.part_folder import part_folder
 
     if not mark.exists():
@@ -145,7 +145,7 @@ def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
 def test_a_killed_process_costs_its_part_alone(tmp_path: Path) -> None:
     from functools import partial
 
-    from test_ray import kill_once  # by its name there
+    from test_ray import kill_once  # Ray's processes import it by this name
 
     from stillhouse.corpus.ingestion import Choices, ingest_source
     from stillhouse.corpus.sources.detect import open_source

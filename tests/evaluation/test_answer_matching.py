@@ -45,7 +45,7 @@ PATTERNS = ["par.s", "^b", "a$", r"\d+", "[", "(", r"\p{L}{2}", "é", "(?i)x|y",
 
 
 def words(text: str) -> list[str]:
-    """The tokens, by the letter of the rules."""
+    """Return the tokens, following the rules to the letter."""
     found = []
     for match in regex.finditer(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", unicodedata.normalize("NFD", text), FLAGS):
         found.append(match.group().lower())
@@ -99,7 +99,7 @@ def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
     order = data.draw(st.permutations(range(len(query_P))))
     query_P, rows_P = query_P[order], rows_P[order]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer_matching, "PASSAGES_AT_ONCE", 2)  # so that there are several parts
+        patch.setattr(answer_matching, "PASSAGES_AT_ONCE", 2)  # splits the passages into several parts
         found = matcher(answers, passages).match(query_P, rows_P)
     ids = list(answers)
     expected = [row >= 0 and slow_match(answers[ids[q]], passages[row]) for q, row in zip(query_P, rows_P)]
@@ -115,8 +115,8 @@ def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
         ("new york", "text", "New, York", False),  # punctuation is a token
         ("U.S.", "text", "the U.S. army", True),
         ("US", "text", "the U.S. army", False),
-        ("été", "text", "l'e\u0301te\u0301 1999", True),  # composed and decomposed are one
-        ("ete", "text", "l'été 1999", False),  # a mark belongs to its word
+        ("été", "text", "l'e\u0301te\u0301 1999", True),  # composed and decomposed forms are equal
+        ("ete", "text", "l'été 1999", False),  # a combining mark is part of its word
         ("3.5", "text", "in 3.50 s", False),
         ("", "text", "anything", False),
         (" \t", "text", "anything", False),

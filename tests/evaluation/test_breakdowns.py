@@ -1,4 +1,4 @@
-"""Figures by kind of query, and two systems query by query."""
+"""Breakdowns of figures by kind of query, and comparisons of two systems query by query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from stillhouse.evaluation.breakdowns import Breakdown, breakdowns, breakdowns_j
 from stillhouse.evaluation.figures import Measured
 from stillhouse.evaluation.report.differences import BARS, differences_part, sorted_bars
 
-# Right passages of six test queries: p0 asked for by no train query, p1 by one, p2 by six; p3 lies in p2's article.
+# Relevant passages of six test queries. No train query asks for p0, one asks for p1, six for p2. p3 shares p2's
+# article.
 GOLD = {"t0": ["p0"], "t1": ["p1"], "t2": ["p2"], "t3": ["p3"], "t4": ["p0", "p1"], "t5": ["p2"]}
 TEXT = {"t0": "a", "t1": "a b", "t2": "a b c", "t3": "a b c", "t4": "a  b\tc", "t5": "a b c d e f g"}
 RECALL = {"t0": 1.0, "t1": 0.0, "t2": 1.0, "t3": 0.0, "t4": 0.5, "t5": 1.0}
@@ -77,7 +78,7 @@ def test_recall_by_length_and_by_training_frequency(corpus: Corpus) -> None:
     length, passage, article = breakdowns(corpus, measured(), 100, 1)
     assert {part.measure for part in (length, passage, article)} == {"R@50"}
     assert bins(length) == {"1–2": (2, 0.5), "3": (3, 0.5), "4–7": (1, 1.0)}
-    # A passage of relevance 0 in training is none that was asked for; of two right passages the more asked counts.
+    # A train qrel of relevance 0 does not count; of two relevant passages, the one with more train queries counts.
     assert bins(passage) == {"0": (2, 0.5), "1": (2, 0.25), "5 or more": (2, 1.0)}
     assert bins(article) == {"0": (1, 1.0), "1": (2, 0.25), "5 or more": (3, pytest.approx(2 / 3))}
     for part in (length, passage, article):
@@ -113,7 +114,7 @@ def test_what_would_have_one_bin_is_left_out(tmp_path: Path) -> None:
 def test_two_systems_query_by_query(corpus: Corpus) -> None:
     part = differences_part(corpus, measured(), "distilled", "bm25", 5, ("distilled", "BM25"))
     assert (part["better"], part["worse"], part["same"], part["queries"]) == (2, 2, 2, 6)
-    # RR@10: t4 +1, t1 +0.5, t5 -1, t0 -0.5; the largest first, and what both ranked first beside each.
+    # RR@10: t4 +1, t1 +0.5, t5 -1, t0 -0.5. The largest come first, each with the top passage of both systems.
     assert [example.query for example in part["gained"]] == [TEXT["t4"], TEXT["t1"]]
     assert [example.query for example in part["lost"]] == [TEXT["t5"], TEXT["t0"]]
     before, after = part["gained"][1].answers

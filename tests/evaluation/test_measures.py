@@ -22,7 +22,7 @@ def qrels(*lines: tuple[str, str, int]) -> pd.DataFrame:
 
 
 def run(**ranked: list[str]) -> pd.DataFrame:
-    """A run in which every score is the same: only the ranks tell the order."""
+    """Return a run in which all scores are equal, so only the ranks give the order."""
     lines = [(query, passage, rank + 1, 1.0) for query, ids in ranked.items() for rank, passage in enumerate(ids)]
     return pd.DataFrame(lines, columns=["query_id", "passage_id", "rank", "score"])
 
@@ -83,7 +83,7 @@ def test_without_ties_the_values_are_those_of_ir_measures_on_the_scores() -> Non
 
 
 GRADED = [("a", 3), ("b", 1), ("c", 2), ("d", 0)]
-"""Judged as in TREC DL: 0 to 3, of which its binary measures count 2 and 3 as relevant."""
+"""Grades from 0 to 3 as in TREC DL, whose binary measures count 2 and 3 as relevant."""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_grades_count(measure: str, expected: float) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_rankings_of_any_shape_equal_ir_measures(data: Any) -> None:
-    """Empty and short rankings, queries that are not judged, grades of every kind; and every block of queries."""
+    """This covers empty and short rankings, unjudged queries, every grade, and blocks of one to four queries."""
     passages = [f"p{i}" for i in range(9)]
     judged_lines, lines = [], []
     for query in ("a", "b", "c", "d"):
@@ -144,8 +144,10 @@ def test_rankings_of_any_shape_equal_ir_measures(data: Any) -> None:
 
 
 def test_reqa_recall_asks_for_the_sentence_and_its_passage() -> None:
-    """Chang et al. §4: a candidate is a sentence in its passage, a row of its own; the same sentence elsewhere is
-    another."""
+    """In Chang et al. §4, a candidate is a sentence in its passage, with a row of its own.
+
+    The same sentence in another passage is another candidate.
+    """
     judged = qrels(("q", "passage1/sentence0", 1))
     measures = parse_measures("R@1 R@2 R@5")
     right_sentence_elsewhere = run(q=["passage2/sentence0", "passage1/sentence0", "passage1/sentence1"])

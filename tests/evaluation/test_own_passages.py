@@ -1,4 +1,4 @@
-"""Queries' own passages are removed from their rankings, as in a slow version, and nothing else is."""
+"""A query's own passage is removed from its ranking and nothing else is, as in a slow version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_left_is_what_a_loop_over_the_lines_leaves(seed: int, tmp_path: 
     ranks = pd.DataFrame(lines).groupby(0, sort=False).cumcount() + 1
     path = tmp_path / "test.trec"
     path.write_text("".join(f"{q} Q0 {p} {rank} {-rank} s\n" for (q, p), rank in zip(lines, ranks)))
-    # Pairs of queries and passages that the run lacks too, several for a query, some of them relevant.
+    # This includes pairs that the run lacks, several pairs for one query, and some relevant pairs.
     own = {(str(rng.choice(names)), str(rng.choice(names))) for _ in range(40)}
     relevant = {(str(rng.choice(names)), str(rng.choice(names))) for _ in range(20)} | set(list(own)[:5])
     qrels = pd.DataFrame(sorted(relevant), columns=["query_id", "passage_id"]).assign(relevance=1)
@@ -41,10 +41,10 @@ def test_what_is_left_is_what_a_loop_over_the_lines_leaves(seed: int, tmp_path: 
 
 def test_a_query_is_a_passage_by_id_and_text_alone(tmp_path: Path) -> None:
     rows = [
-        ("1", "", "What is Rust?", "what is  rust?"),  # but for case and white space
-        ("2", "On Rust", "It is a language.", "On Rust It is a language."),  # with its title
-        ("3", "On Rust", "It is a language.", "It is a language."),  # without
-        ("4", "", "Iron oxide", "What is rust?"),  # the id by accident
+        ("1", "", "What is Rust?", "what is  rust?"),  # equal except for case and white space
+        ("2", "On Rust", "It is a language.", "On Rust It is a language."),  # equal with the title
+        ("3", "On Rust", "It is a language.", "It is a language."),  # equal without the title
+        ("4", "", "Iron oxide", "What is rust?"),  # the same id, but another text
         ("5", "", "", ""),
     ]
     ids, titles, texts, queries = zip(*rows)

@@ -49,7 +49,7 @@ RANKED = CURVES.assign(**{"dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
 
 
 def test_the_ranking_that_chose_is_read_shown_and_ringed(tmp_path: Path) -> None:
-    """Other signals, a pre-training's, choose nothing that is shown here."""
+    """Other signals, such as those of pre-training, choose no checkpoint here and are not shown."""
     rows = [CurveRow(*row[:3], {"dev_RR@10": row[3], "ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)]
     write_curves(tmp_path, rows)
     read = read_curves(tmp_path)
@@ -94,7 +94,7 @@ HOSTILE = [r"a$\frac$b", "a$b$c", "<b>&amp;", r"\alpha", "50 %", "{0}"]
 
 
 def plots_with(name: str) -> dict[str, str]:
-    """Every plot, with a name of somebody's wherever it takes one."""
+    """Return every plot, with a user-chosen name wherever it takes one."""
     figures = np.array([[0.2, 0.1, 0.3]])
     bins = [Bin(name, 3, {name: (0.2, 0.1, 0.3)}), Bin("other", 1, {name: (0.4, 0.1, 0.5)})]
     return {

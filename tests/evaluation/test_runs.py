@@ -52,7 +52,7 @@ def test_written_scores_fall_strictly_and_are_else_the_given_ones(scores: np.nda
     for query in range(3):
         given_scores, found = scores[query, : length[query]], written[query, : length[query]]
         expected = given_scores.copy()
-        for i in range(1, len(expected)):  # the rule, one score after the other
+        for i in range(1, len(expected)):  # the rule, applied to one score at a time
             expected[i] = min(expected[i], np.nextafter(expected[i - 1], np.float32(-np.inf)))
         if np.isfinite(expected).all():
             assert found.tolist() == expected.tolist()
@@ -76,7 +76,7 @@ def test_scores_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, scor
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_evaluators_that_sort_by_score_see_our_ranking(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
-    """Tied scores and ids in any order: trec_eval's own code measures the file as we do."""
+    """With tied scores and ids in any order, trec_eval gets the same values from the file as we do."""
     path = tmp_path_factory.mktemp("run") / "test.trec"
     ids = data.draw(st.permutations([f"p{i}" for i in range(8)]))
     scores = data.draw(
@@ -193,7 +193,7 @@ def read_text(path: Path, text: str) -> pd.DataFrame:
 
 
 def test_a_run_of_another_tool_is_read_as_one_ranking_a_query(tmp_path: Path) -> None:
-    """Tabs, several spaces, lines of a query apart, ranks from 0 with gaps, equal ranks: all have one reading."""
+    """The reader accepts tabs, repeated spaces, scattered lines of a query, ranks from 0 with gaps, and equal ranks."""
     read = read_text(
         tmp_path / "r", " b\tQ0  p1 0 9.5 s\r\na Q0 p0 7 1 s\n\nb Q0 p2 4 9 s\na Q0 p3 2 3e0 s \na Q0 p2 7 2 s\n"
     )

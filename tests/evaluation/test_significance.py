@@ -84,7 +84,7 @@ def test_holm_by_hand() -> None:
 
 
 def test_every_stage_is_compared_with_the_one_before_and_pairs_are_not_repeated() -> None:
-    """Written out: what the papers' run is tested for may not change by chance."""
+    """The pairs are written out, so that the tests of the papers' run cannot change by accident."""
     first, bare, one, two, ranked, last = PAPERS[1:]
     before = list(zip(PAPERS[1:], PAPERS))
     assert compared_pairs(PAPERS) == [*before, (last, "bm25"), (last, first), (last, one), (one, first)]

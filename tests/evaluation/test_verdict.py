@@ -1,4 +1,4 @@
-"""What may be released: a table of made-up values, and the step on hand-made runs."""
+"""Which challengers may be released: a table of made-up values, and the step on hand-made runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CASES = {
     "equal": (SAME, SAME, True, "is not worse: RR@10 0.5500 against 0.5500 on 10 test queries"),
     "better everywhere": ([0.2] * 10, [0.7] * 10, True, "is better"),
     "worse everywhere": ([0.7] * 10, [0.2] * 10, False, "is worse: .* p = 0.00"),
-    # A fall of 0.09 in one of ten values of 0.9: too little to show, and less than most_loss.
+    # One of ten values falls by 0.9, so the mean falls by 0.09: not significant, and less than most_loss.
     "worse by little": ([1.0] * 10, [0.1] + [1.0] * 9, True, r"is not worse: .*difference -0\.0900"),
-    # 0.2 in the mean by two values: p = 0.5, which shows nothing, but the loss is larger than is allowed.
+    # Two values lower the mean by 0.2: p = 0.5 is not significant, but the loss is larger than allowed.
     "worse by much in few": ([1.0] * 10, [0.0, 0.0] + [1.0] * 8, False, "loses more than most_loss = 0.1"),
     "too few queries": ([0.0] * 3, [1.0] * 3, False, "too few test queries to compare on: 3"),
 }
@@ -41,7 +41,7 @@ def test_verdict(case: str) -> None:
 
 
 def test_a_wrong_retriever_is_not_saved_by_chance() -> None:
-    """Of 200 challengers that lose 0.1 in the mean of 200 queries nearly all are refused; of equal ones few."""
+    """Of 200 challengers that lose 0.1 on average over 200 queries, nearly all are refused; of equal ones, few."""
     rng = np.random.default_rng(0)
     rule = Rule("RR@10", 0.05, 1.0, 1, 100, 500, 0)
     refused = dict.fromkeys((0.0, 0.1), 0)
@@ -107,7 +107,7 @@ def test_runs_of_another_corpus_are_refused(
 
 
 def with_recall(index: Path, into: Path, recall: float) -> Path:
-    """A copy of an index that was measured to find no more than this."""
+    """Return a copy of an index whose measured recall@10 is `recall`."""
     with whole_folder(into) as staging:
         shutil.copytree(index, staging, dirs_exist_ok=True)
         about = json.loads((staging / "index.json").read_text())

@@ -102,7 +102,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
 
 
 def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
-    """By recursion, independent of the order of the graph."""
+    """Return a use and its ancestors by recursion, whatever the order of the graph."""
     by_name = {use.name: use for use in uses}
     return {name}.union(*(ancestors(source.split("/")[0], uses) for source in by_name[name].inputs.values()))
 
@@ -164,13 +164,13 @@ def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adj
             for use in job.uses:
                 assert set(use.read_from) <= before, f"{job.name}: {use.name} reads what is not made before it"
                 before.add(use.name)
-                if "importance" in use.inputs:  # `pretrain` refuses that of other tokens
+                if "importance" in use.inputs:  # `pretrain` refuses importance of other tokens
                     [counted] = [of for of in job.uses if f"{of.name}/importance" == use.inputs["importance"]]
                     assert counted.inputs["tokens"] == use.inputs["tokens"]
 
 
 def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
-    """{use: (what it reads, its settings)} of one row of a shipped sweep over its own recipe."""
+    """Return {use: (inputs, settings)} for one variant of a shipped sweep, with the recipe of the sweep."""
     made = read_sweep(shipped_sweeps()[sweep])
     recipe = load_recipe(find_recipe(made.recipe))
     planned = plans(filled(made, dict.fromkeys(made.arguments, "somewhere")), recipe, sweep)[condition]
@@ -223,7 +223,7 @@ def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **co
 
 
 def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
-    """Whether both share the same places, from the corpus to retriever 1."""
+    """Return whether both have the same place for each common use, at least from the corpus to retriever 1."""
     both = first.keys() & second.keys()
     return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
 
@@ -243,7 +243,7 @@ def test_conditions_share_what_they_do_not_change() -> None:
 
 
 def test_a_use_that_no_condition_touches_is_made_once_for_all() -> None:
-    """Pre-training on another corpus than the one whose divisions are the conditions."""
+    """Pre-training uses another corpus than the one that the conditions split."""
     stages = {"other": {"step": "ingest"}, "tokenize": {"corpus": "other/corpus", "validation": "none"}}
     splits = [
         {"name": name, "overrides": {"ingest.reqa_split": split}} for name, split in (("a", "1/99"), ("b", "5/95"))

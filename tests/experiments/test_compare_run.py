@@ -1,4 +1,4 @@
-"""A comparison runs its plan: each part once, again only what is missing, and past a variant that fails."""
+"""A comparison runs each part of its plan once, reruns only missing parts, and continues if a variant fails."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ VARIANTS = [
 ]
 RECIPE = {"lm_head": {"objective": "mlm"}}
 OUTSIDE = ["fetch-model", "fetch-model", "ingest"]
-"""Steps that read something outside the graph run anew each time."""
+"""Steps that read something outside the graph and so run again each time."""
 
 
 @pytest.fixture(autouse=True)
 def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Every step writes a digest of its settings and of what it read; returns the list of steps as they run."""
+    """Make every step write a digest of its settings and inputs, and return the list of steps as they run."""
     executed: list[str] = []
 
     def stand_in(name: str) -> Any:
@@ -146,7 +146,7 @@ def test_a_variant_that_fails_is_reported_and_tried_again(ran: list[str], tmp_pa
 
 
 def test_a_shared_use_that_fails_fails_all_that_need_it_once(ran: list[str], tmp_path: Path) -> None:
-    broken.update(objective="mlm", error=InputError("no"))  # the language-model head is trained by mlm too
+    broken.update(objective="mlm", error=InputError("no"))  # the language-model head is also trained with mlm
     failures = compare(tmp_path)
     assert set(failures) == {(name, seed) for name in ("mlm", "bow") for seed in (1, 2)}
     assert {(failure.use, failure.bad_input) for failure in failures.values()} == {("lm_head", True)}
@@ -160,7 +160,7 @@ def test_a_full_disk_ends_the_comparison(tmp_path: Path) -> None:
 
 
 def test_a_changed_sweep_of_the_same_name_finds_its_way(ran: list[str], tmp_path: Path) -> None:
-    """What was a variant's own becomes shared, and the other way round."""
+    """A use that belonged to one variant becomes shared, and the other way round."""
     four = {"name": "mlm", "overrides": {"pretraining.objective": "mlm", "tokenize.max_length": 32}}
     compare(tmp_path, [four], seeds=(1,))
     own = data(tmp_path, "mlm/seed-1", "tokenize", "tokens")
@@ -215,7 +215,7 @@ def test_a_timed_step_writes_what_the_plain_one_writes(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_the_processs_own() -> None:
-    """A child of a large process must not begin with its parent's peak."""
+    """A child of a large process must not start with its parent's peak memory."""
     child = (
         "from stillhouse.workflow.timed_step import peak_memory as p; a = p(); b = bytearray(150 << 20); print(a, p())"
     )

@@ -1,4 +1,4 @@
-"""Reading a run, and its page: complete, self-contained, escaped, deterministic, with values plotted correctly."""
+"""Runs are read completely, and their page is self-contained, escaped, deterministic and plotted correctly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SWEEP = make_sweep(
 
 
 def written(folder: Path, value: float, system: str = "retriever_1", origins: tuple[str, ...] = ("source",)) -> Path:
-    """An evaluation folder whose queries q0..q5 have one value each."""
+    """Write an evaluation folder with six queries per split and origin, all with the same value in a split."""
     rows = [
         {"split": split, "system": system, "query_id": f"{split}{origin}{i}", "origin": origin, "RR@10": value + shift}
         for split, shift in (("dev", 0.1), ("test", 0.0))
@@ -67,7 +67,7 @@ def curves(folder: Path, shift: float) -> Path:
     (folder / "curves.csv").write_text(f"step,train_loss,heldout_loss\n0,3,{3 + shift}\n10,2,{2 + shift}\n20,2,2.5\n")
     (folder / "signals.csv").write_text(f"step,signal,value\n0,ict_RR@10,0.1\n20,ict_RR@10,{0.3 + shift}\n")
     (folder / "coverage.csv").write_text(f"k,coverage\n1,0.1\n20,{0.2 + shift}\n")
-    ranked = {"blue": True, "trees": False, "sing": False, "##ngs": True}  # of a tokenizer that cuts "si ##ngs"
+    ranked = {"blue": True, "trees": False, "sing": False, "##ngs": True}  # the tokenizer splits sings into si ##ngs
     tokens = [
         {"token": token, "rank": rank, "in_passage": hit} for rank, (token, hit) in enumerate(ranked.items(), start=1)
     ][::-1]
@@ -215,7 +215,7 @@ def test_tokens_in_the_passage_are_hits(found: list[Outcome]) -> None:
 
 
 def test_a_token_is_ticked_by_its_id_alone(page: str) -> None:
-    """`sing` begins the word `sings`, but is no token of a passage that is cut into `si` and `##ngs`."""
+    """`sing` begins the word `sings`, but it is not a token of a passage that is split into `si` and `##ngs`."""
     shown = [(bool(hit), token) for hit, token in re.findall(r'<li( class="hit")?>([^<]+)</li>', page)]
     assert shown == 3 * [(True, "blue"), (False, "trees"), (False, "sing"), (True, "##ngs")]
 

@@ -223,7 +223,7 @@ def test_files_say_the_same(tmp_path: Path) -> None:
 
 
 def test_what_others_wrote_is_no_markup() -> None:
-    """A label may hold a table's border, and a failure whatever an error says."""
+    """A label may contain a table border, and a failure may contain the text of any error."""
     content = {
         "title": "A # trial",
         "variants": [{"name": "none", "pretraining": False}, {"name": "bow", "label": BAD}],

@@ -48,7 +48,7 @@ def test_a_cell_is_ours_and_the_papers_under_its_condition() -> None:
     tables = {"some": table("some", {"none": 0.25, "bow": 0.5}, 3), "most": table("most", {"none": 0.75}, 4)}
     text = overview_markdown(SWEEP, tables)
     head, _, none, bow = cells(text)
-    assert head == ["variant", "1 %: MRR@10", "1 %: MLM loss", "80 %: R@1k"]  # GLUE is not ours
+    assert head == ["variant", "1 %: MRR@10", "1 %: MLM loss", "80 %: R@1k"]  # we do not measure GLUE
     assert none == ["none", "0.250 (33.7)", "3.000", "0.375 (1)"]
     assert bow == ["bow", "0.500 (38.4)", "3.000 (2.5)", "failed"]
     assert text.startswith("# T \\| 1\n") and "`bow` failed with seed 42: no" in text

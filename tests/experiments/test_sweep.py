@@ -181,7 +181,7 @@ def test_conditions_are_chosen_and_then_only_their_words_are_asked_for() -> None
     assert [of.name for of in filled(under(made, ["early"]), {}).conditions] == ["early"]
     late = filled(under(made, ["small-late"]), {"own": "x"})
     assert late.conditions[0].overrides["ingest.source"] == "x"
-    assert late.conditions[0].place == "small"  # whatever conditions are chosen, so that nothing is made again
+    assert late.conditions[0].place == "small"  # the same for any choice of conditions, so nothing is redone
     with pytest.raises(InputError, match="did you mean 'early'"):
         under(made, ["erly"])
 
@@ -292,7 +292,7 @@ COLUMNS: dict[str, dict[tuple[str, str], dict[str, float]]] = {
         ("80-20", "R@100"): {"ict-4": 91.88, "none": 38.94, "mlm": 71.12, "ict+bfs+wlp": 94.37},
     },
 }
-"""Of tables with conditions, some columns as they stand in the papers."""
+"""Some columns of the papers' tables with conditions."""
 
 
 @pytest.mark.parametrize("name", PAPERS)

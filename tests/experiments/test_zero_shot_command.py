@@ -1,4 +1,4 @@
-"""`stillhouse zero-shot` on the command line: one small whole run, what it skips, and what it refuses."""
+"""`stillhouse zero-shot` on the command line: one small complete run, what it skips, and what it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
 
 def beir(folder: Path, shift: int) -> Path:
-    """Nine passages and nine queries; `shift` of them ask for the next passage instead of their own."""
+    """Write nine passages and nine queries. The first `shift` queries ask for the next passage, not their own."""
     (folder / "qrels").mkdir(parents=True)
     texts = [f"the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
     passages = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
@@ -183,7 +183,7 @@ def test_a_corpus_without_judged_test_queries_is_named(
 
 
 def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_stay(tmp_path: Path) -> None:
-    """ArguAna's form: the query is a passage and asks for another. `p2` has a query's id by accident alone."""
+    """As in ArguAna, a query is a passage and asks for another one. `p2` shares a query's id only by accident."""
     folder = tmp_path / "same"
     (folder / "qrels").mkdir(parents=True)
     passages = {
@@ -203,8 +203,8 @@ def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_sta
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(qrels) + "\n")
     assert run(folder, "--measures", "RR@1", "--depth", 1, "--folder", tmp_path / "out", "--quiet") == 0
     values = pd.read_parquet(tmp_path / "out" / "per_query.parquet").set_index("query_id")["RR@1"]
-    # p0 is left out of its own ranking, and the one place of the depth goes to the next; p2 is another text, and p3
-    # is relevant to itself.
+    # p0 is left out of its own ranking, so the next passage takes its place at depth 1. p2 has another text, and
+    # p3 is relevant to itself.
     assert values.to_dict() == {"p0": 1.0, "p2": 1.0, "p3": 1.0}
     measured = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / "same" / "bm25.trec")))
     judged = list(ir_measures.read_trec_qrels(_qrels(folder)))
@@ -218,7 +218,7 @@ def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_sta
 def test_the_remains_of_a_corpus_have_no_figures(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Qrels of another corpus, and passages without a text: otherwise the rest would be measured as if it were all."""
+    """Qrels of another corpus and empty passages are refused; otherwise the rest would pass for the whole corpus."""
     folder = beir(tmp_path / "half", 0)
     if broken == "qrels":
         path = folder / "qrels" / "test.tsv"

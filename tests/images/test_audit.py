@@ -1,4 +1,4 @@
-"""The audit of the locks: its output and exit code, with the tests' own service and pip-audit."""
+"""The audit of the locks: its output and exit code, with stand-ins for the package index and pip-audit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN = {"id": "PYSEC-2", "fix_versions": []}
 
 
 class Index(BaseHTTPRequestHandler):
-    """Knows vulnerabilities of setuptools and has never heard of anything else; below `/once/` it answers once."""
+    """Answers for setuptools, and returns 404 for every other package. Below `/once/`, only one request succeeds."""
 
     answered = 0
 
@@ -48,7 +48,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def run(
     tmp_path: Path, index: str, printed: str, complaint: str = "", locks: tuple[str, ...] = ("kfp.txt",)
 ) -> tuple[int, str]:
-    """The audit's exit code and text where pip-audit prints `printed`, or complains and ends with 1."""
+    """Return the audit's exit code and output. pip-audit prints `printed`, and with a `complaint` it exits with 1."""
     program = tmp_path / "pip-audit"
     end = f"echo '{complaint}' >&2; exit 1\n" if complaint else ""
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n{end}")

@@ -14,7 +14,7 @@ CHECKS = Path(__file__).resolve().parents[2] / "images" / "checks"
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the place of an image's volume, with the checks in it."""
+    """Return a folder that stands in for the image's volume and holds the checks."""
     shutil.copytree(CHECKS, tmp_path / "checks", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What the Dockerfiles promise, as far as their text shows; `make images-try` checks the built images."""
+"""What the Dockerfiles guarantee, as far as their text shows. `make images-try` checks the built images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPTS = ("build", "try", "install", "finish", "checks/inside", "locks/resolve"
 
 
 def final(name: str) -> str:
-    """The last stage, from which alone the image is made."""
+    """Return the last stage, which is the only one in the image."""
     return DOCKERFILES[name].split("\nFROM ")[-1]
 
 
@@ -48,7 +48,7 @@ def test_dockerfiles_keep_what_is_promised(name: str) -> None:
 
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_what_is_written_goes_to_volumes(name: str) -> None:
-    """DVC alone would write beside them, to /var/tmp."""
+    """By default, DVC writes to /var/tmp, which is outside the volumes."""
     variables = environment(name)
     for variable in ("HOME", "TMPDIR", "STILLHOUSE_WORK", "DVC_SITE_CACHE_DIR"):
         assert within(variables[variable], volumes(name)), variable

@@ -26,7 +26,7 @@ ONE_OF = {"faiss": {"cpu": "faiss-cpu", "gpu": "faiss-gpu"}}
 
 
 def imported(path: Path, *, lazy: bool) -> Iterator[str]:
-    """The modules that a file imports: with `lazy` also in functions, but never in the body of a component."""
+    """Yield the modules that a file imports. `lazy` includes imports in functions, except in components."""
     yield from _imports(ast.parse(path.read_text(encoding="utf-8")), lazy)
 
 
@@ -51,7 +51,7 @@ def _is_component(node: ast.FunctionDef) -> bool:
 
 
 def own_file(module: str) -> Path | None:
-    """The file of one of the project's own modules; a name that is imported from a module leads to the module."""
+    """Return the file of one of the project's own modules. For a name inside a module, return the module's file."""
     while module:
         for path in (ROOT / f"{module.replace('.', '/')}.py", ROOT / module.replace(".", "/") / "__init__.py"):
             if path.is_file():
@@ -61,7 +61,7 @@ def own_file(module: str) -> Path | None:
 
 
 def foreign(modules: Iterator[str]) -> set[str]:
-    """Packages that are neither Python's nor the project's own."""
+    """Return the third-party packages: neither the standard library's nor the project's own."""
     return {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) - set(OWN)
 
 
@@ -85,7 +85,7 @@ def test_the_steps_find_what_they_import(variant: str) -> None:
 
 
 def test_the_operations_side_finds_what_it_imports() -> None:
-    """From every module of the pipelines, through what importing a module of the library imports in its turn."""
+    """Start from the modules of components and pipelines, and follow the imports of the project's own modules."""
     waiting = [path for folder in (COMPONENTS, PIPELINES) for path in (ROOT / folder).rglob("*.py")]
     seen: set[Path] = set()
     wanted: dict[str, str] = {}

@@ -18,7 +18,7 @@ LOCKS = sorted(path.stem for path in (ROOT / "images" / "locks").glob("*.txt"))
 
 
 def lock(name: str) -> dict[str, tuple[str, int]]:
-    """The packages of a lock: version and number of hashes."""
+    """Return the packages of a lock: the version and the number of hashes of each."""
     text = (ROOT / "images" / "locks" / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -34,7 +34,7 @@ def pins() -> dict[str, str]:
 
 
 def project() -> dict[str, list[Requirement]]:
-    """The project's dependencies: its own under "", those of extras under their names."""
+    """Return the project's dependencies: the required ones under "", those of each extra under its name."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"": content["dependencies"]} | content["optional-dependencies"]
     return {name: [Requirement(line) for line in lines] for name, lines in groups.items()}
@@ -75,7 +75,7 @@ def test_the_cpu_variant_has_nothing_of_a_gpu() -> None:
 
 
 def test_the_steps_have_the_model_of_the_sample() -> None:
-    """The recipes `labelled` and `micro` run on any cluster, so their model is in the image."""
+    """The recipes `labelled`, `simlm` and `micro` run on any cluster, so their model is in the image."""
     for recipe in ("labelled", "simlm", "micro"):
         model = load_recipe(find_recipe(recipe))["fetch_model"]["model"]
         assert model.removeprefix("package:") in lock("sample")
@@ -85,7 +85,7 @@ def test_the_steps_have_kfp_alone_of_the_platform() -> None:
     assert lock("kfp").keys() == {"kfp"}
     for name in ("gpu", "cpu"):
         assert not {"kfp", "kfp-kubernetes"} & lock(name).keys()
-        assert "kubernetes" in lock(name)  # a step that takes several nodes starts them
+        assert "kubernetes" in lock(name)  # a step on several nodes starts them with it
     assert {"kfp", "kfp-kubernetes", "kubernetes", "dvc"} <= lock("ops").keys()
     assert "torch" not in lock("ops")
     [wanted] = [one for one in project()["platform"] if one.name == "kfp"]

@@ -1,4 +1,4 @@
-"""What `preflight` reads on a machine that lacks nothing."""
+"""The readings of `preflight` on a machine that meets every requirement."""
 
 from stillhouse.kubernetes.preflight import Readings
 

@@ -1,4 +1,4 @@
-"""Collective sums over processes on the CPU with gloo: with all of them, and with one that fails or never arrives."""
+"""Collective sums over CPU processes with gloo: all of them arrive, one fails, or one never arrives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillhouse.kubernetes.collective import PROGRAM, add_up, failure_together
 pytest.importorskip("torch")
 
 SECOND = "if rank == '1': "
-# What a process does in the place of adding up, how long it may take, and what is found out.
+# What a process does instead of adding up, the time limit in seconds, and the reported failure.
 WRONG = {
     "one fails": (
         SECOND + "sys.exit('libnccl.so is not there')",
@@ -26,7 +26,7 @@ WRONG = {
         300,
         "process 1 ended with 1: Error: failed to extend /dev/shm/nccl-a",
     ),
-    # The other waits for it, or is not yet so far.
+    # Process 0 waits for it, or has not arrived yet either.
     "one never arrives": (SECOND + "time.sleep(600)", 5, r"process (0, )?1 of 2 did not arrive within 5 s"),
     "nothing is sent": (
         "Path(folder, rank + '.arrived').touch(); time.sleep(600)",
@@ -54,7 +54,7 @@ def test_a_process_that_does_not_do_its_part(case: str, tmp_path: Path) -> None:
 
 
 def test_a_wrong_sum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs that reach each other's memory wrongly answer, and change numbers on the way."""
+    """GPUs with broken peer access do answer, but corrupt the numbers."""
     from torch import distributed
 
     monkeypatch.setattr(distributed, "all_reduce", lambda numbers: numbers[7].add_(1))
@@ -63,7 +63,7 @@ def test_a_wrong_sum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_backend_that_has_nothing_to_work_with_says_so() -> None:
-    """As NCCL does where a process has no GPU."""
+    """NCCL fails in a process that has no GPU."""
     import torch
 
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What Kubeflow shows for a step: curves by scikit-learn's definition, pages and tables equal to their files."""
+"""What Kubeflow shows for a step: ROC curves, HTML pages and tables of metrics."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ Asked = list[tuple[int, str]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """How many processes were to add up together, by which backend; they never can."""
+    """Record how many processes should add up together, and with which backend. Every attempt fails."""
     calls: Asked = []
 
     def failure_together(processes: int, backend: str) -> str:
@@ -140,7 +140,7 @@ def test_gpus_that_are_not_there_are_not_asked_to_add_up(asked: Asked, tmp_path:
 
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """A pod with four GPUs, and how many GPUs each preflight wanted to work together."""
+    """Simulate a pod with four GPUs, and record how many of them each preflight tries together."""
     wanted: Asked = []
 
     def readings(work: Path, together: int = 0) -> Readings:
@@ -164,7 +164,7 @@ RUNS: dict[str, tuple[str, bool, str, int]] = {
 
 @pytest.mark.parametrize("case", RUNS)
 def test_a_pod_looks_for_the_gpus_of_its_run(case: str, four_gpus: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count is a parameter of the pipeline, which kfp's executor has on its command line."""
+    """The count is a pipeline parameter, which kfp's executor receives on its command line."""
     count, parallel, processes, together = RUNS[case]
     given = {"inputs": {"parameterValues": {"pipelinechannel--accelerator_count": count}}}
     monkeypatch.setattr("sys.argv", ["executor_main.py", "--executor_input", json.dumps(given)])

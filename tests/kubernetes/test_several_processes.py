@@ -1,4 +1,4 @@
-"""A parallel step with several processes: their number, their command, and the same vectors as with one."""
+"""Parallel steps with several processes: their number, their command, and the same results as with one process."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_two_processes_encode_what_one_does(
 def test_two_processes_score_what_one_does(
     run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """By chunks of 40 pairs: the processes read the smaller size as they start."""
+    """The processes score in chunks of 40 pairs: `sitecustomize` sets this smaller size when they start."""
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "sitecustomize.py").write_text(SMALL_CHUNKS)
@@ -127,7 +127,7 @@ def test_bad_input_of_a_process_is_reported_from_a_crash(
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     step, model = find_step("encode"), tmp_path / "model"
-    if why == "a crash":  # a library that breaks is no fault of the input
+    if why == "a crash":  # a broken library is not the fault of the input
         (tmp_path / "broken").mkdir()
         (tmp_path / "broken" / "transformers.py").write_text("raise RuntimeError('broken')\n")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "broken"), os.environ.get("PYTHONPATH", "")]))

@@ -1,4 +1,4 @@
-"""The body of a Kubeflow task: its steps run in order, each as if alone; finished steps do not run again."""
+"""The body of a Kubeflow task: its steps run in order, and finished steps do not run again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arguments(folder: Path, run: str = "r1", **changed: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The steps as they run; each writes who it is, and says it to Prometheus by the name of its use."""
+    """Record the steps that run. Each one writes its name, and checks that it is the name for its metrics."""
     import os
 
     ran: list[str] = []
@@ -98,7 +98,7 @@ def test_what_an_earlier_try_did_is_not_done_again(
     with pytest.raises(RuntimeError):
         run_task("prepare", arguments(tmp_path / "first"))
     monkeypatch.setitem(registry.steps(), "bm25", whole)
-    again = arguments(tmp_path / "second")  # another pod, which has nothing but the work volume
+    again = arguments(tmp_path / "second")  # another pod, which shares only the work volume
     run_task("prepare", again)
     assert ran == ["ingest", "validate", "bm25"]
     assert (

@@ -1,4 +1,4 @@
-"""Where the task `zero-shot` keeps its work on a corpus, and who may use it."""
+"""The work folder of the task `zero-shot`: which runs share it, and that they take turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stillhouse.kubernetes.pods.zero_shot import Config, measure_corpus
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    """The work folders in which a plan ran; each run waits until it is seen whether another is beside it."""
+    """Record the work folder of each run. A run takes 0.3 s, so that a second run in the same folder is noticed."""
     seen: list[Path] = []
     running: set[Path] = set()
 

@@ -13,12 +13,12 @@ from typing import Any
 
 Plain = Mapping[str, Any]
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""Kubernetes itself puts it on every namespace."""
+"""The label that Kubernetes puts on every namespace."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A pod: the labels of its own and of its namespace; without a namespace an address outside the cluster."""
+    """A pod with its labels and those of its namespace. Without a namespace, an address outside the cluster."""
 
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Peer:
 
 
 def lets_through(policies: Sequence[Plain], source: Peer, target: Peer, port: int, protocol: str = "TCP") -> bool:
-    """Whether a connection from one pod to a port of another comes about."""
+    """Return whether the policies allow a connection from one pod to a port of another."""
     return _one_way(policies, "Egress", source, target, port, protocol) and _one_way(
         policies, "Ingress", target, source, port, protocol
     )
@@ -58,7 +58,7 @@ def _rule_lets(rule: Plain, way: str, own: Peer, other: Peer, port: int, protoco
 def _is_peer(peer: Plain, own: Peer, other: Peer) -> bool:
     assert peer.keys() <= {"namespaceSelector", "podSelector"}, f"{peer.keys()} is not known here"
     if not other.namespace:
-        return False  # selectors choose pods
+        return False  # selectors match only pods
     if "namespaceSelector" in peer:
         there = {NAME_LABEL: other.namespace} | dict(other.namespace_labels)
         here = selects(peer["namespaceSelector"], there)
@@ -68,7 +68,7 @@ def _is_peer(peer: Plain, own: Peer, other: Peer) -> bool:
 
 
 def selects(selector: Plain, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector chooses what has these labels; an empty one chooses everything."""
+    """Return whether a label selector matches these labels. An empty selector matches everything."""
     assert selector.keys() <= {"matchLabels", "matchExpressions"}
     return selector.get("matchLabels", {}).items() <= labels.items() and all(
         _holds(expression, labels) for expression in selector.get("matchExpressions", [])

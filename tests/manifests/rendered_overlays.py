@@ -1,4 +1,4 @@
-"""What the tests of manifests share: overlays rendered by kustomize, and programs that a machine may lack."""
+"""Shared by the tests of the manifests: overlays rendered by kustomize, and programs that may be missing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import yaml
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 SERVING = ("kserve", "serving")
-"""Overlays of a search service alone, which go beside one of the others."""
+"""Overlays with only a search service, which are installed beside one of the others."""
 EVERY_OVERLAY = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
 OVERLAYS = [name for name in EVERY_OVERLAY if name not in SERVING]
-"""Overlays with what trains."""
+"""Overlays for training."""
 Resource = dict[str, Any]
 
 
 def program(name: str) -> str:
-    """The path of a program, or a skip that says how to get it."""
+    """Return the path of a program, or skip the test and say how to install it."""
     found = shutil.which(name)
     if found is None:
         remedy = "its own site has it" if name == "kubectl" else "`make test-tools` installs it on Debian"
@@ -34,7 +34,7 @@ def program(name: str) -> str:
 
 @cache
 def kustomize() -> tuple[str, ...]:
-    """The command that renders a folder; a kubectl from before 1.22 knows no components and will not do."""
+    """Return the command that renders a folder, or skip the test: kubectl before 1.22 does not support components."""
     if shutil.which("kustomize"):
         return ("kustomize", "build")
     said = subprocess.run(
@@ -48,7 +48,7 @@ def kustomize() -> tuple[str, ...]:
 
 
 class Go(yaml.CSafeLoader):
-    """Reads numbers as Kubernetes does: PyYAML takes 2e-05 for text, as YAML 1.1 has no such number."""
+    """Reads numbers as Kubernetes does. PyYAML reads 2e-05 as text, because YAML 1.1 requires a decimal point."""
 
 
 Go.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789"))
@@ -61,7 +61,7 @@ def rendered(overlay: str) -> tuple[Resource, ...]:
 
 
 def with_component(folder: Path, overlay: str, *components: str, **more: Any) -> tuple[Resource, ...]:
-    """Every resource of a custom overlay in `folder`: one of ours with components, and `more` unchanged."""
+    """Return every resource of a custom overlay in `folder`: one of ours, with components and the fields of `more`."""
     there = os.path.relpath(MANIFESTS, folder.resolve())
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -74,7 +74,7 @@ def with_component(folder: Path, overlay: str, *components: str, **more: Any) ->
 
 
 def render(folder: Path) -> tuple[Resource, ...]:
-    """Every resource that kustomize makes of a folder."""
+    """Return every resource that kustomize renders from a folder."""
     assert (MANIFESTS / "pipelines").is_dir(), "the pipelines are not compiled; run `make compile`"
     made = subprocess.run([*kustomize(), str(folder)], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
@@ -95,11 +95,11 @@ POD_FIELDS = {
     "serviceAccountName",
     "volumes",
 }
-"""Fields of a pod that an InferenceService's predictor has, as Knative takes them without features that are off."""
+"""Fields of a pod in an InferenceService's predictor, limited to those that Knative accepts by default."""
 
 
 def pod_specs(resources: tuple[Resource, ...]) -> dict[str, Resource]:
-    """The specs of all pods that the resources make, by kind and name."""
+    """Return the specs of all pods that the resources create, by kind and name."""
     found = {}
     for resource in resources:
         name, spec = f"{resource['kind']}/{resource['metadata']['name']}", resource.get("spec", {})

@@ -1,7 +1,7 @@
 """If `KUBECONFIG` names a cluster, its API server must accept every resource of every overlay in a dry run.
 
-The test only applies a namespace of its own, at the restricted level, and the `Pipeline` objects in it, and deletes it
-afterwards: Kubeflow accepts a version only if its pipeline exists, and a dry run creates none.
+The test really creates only its own namespace, at the restricted level, and the `Pipeline` objects in it: Kubeflow
+accepts a version only if its pipeline exists, and a dry run creates none. It deletes the namespace afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from rendered_overlays import OVERLAYS, Resource, program, rendered
 
 Apply = Callable[[Resource, bool], CompletedProcess[str]]
-"""Hands a resource to an API server, in a dry run or not."""
+"""Applies a resource to an API server, as a dry run or for real."""
 
 
 def kubectl(*arguments: str, given: Resource | None = None) -> CompletedProcess[str]:
@@ -51,7 +51,7 @@ def is_pipeline(resource: Resource) -> bool:
 
 
 def ask(resources: Sequence[Resource], apply: Apply) -> set[str]:
-    """Submits every resource, first the pipelines for real, all others in a dry run; returns the missing kinds."""
+    """Apply the pipelines for real, then all other resources in a dry run. Return the kinds that the cluster lacks."""
     absent = set()
     for resource in sorted(resources, key=is_pipeline, reverse=True):
         asked = apply(resource, not is_pipeline(resource))
@@ -100,7 +100,7 @@ class Kubeflow:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_versions_are_asked_about_once_their_pipelines_are_there(overlay: str) -> None:
-    """Whatever their order is. Without it the webhook of Kubeflow Pipelines refuses each of them."""
+    """The order of the resources does not matter. Kubeflow's webhook refuses a version without its pipeline."""
     cluster = Kubeflow()
     assert ask(rendered(overlay)[::-1], cluster.apply) == set()
     versions = [one for one in rendered(overlay) if one["kind"] == "PipelineVersion"]

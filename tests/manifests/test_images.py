@@ -1,4 +1,4 @@
-"""Images have digests, so they cannot change under a name; images built here get theirs when pushed."""
+"""Images are named by digest, so they cannot change. Images built here get their digest when pushed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "0" * 64
 
 
 def images(resources: tuple[Resource, ...]) -> set[str]:
-    """Those of every pod that the resources make, what compiled pipelines hand out by a parameter apart."""
+    """Return the images of all pods that the resources create, except those that pipelines take as a parameter."""
     return {
         container["image"]
         for spec in pod_specs(resources).values()
@@ -41,7 +41,7 @@ def test_no_image_is_listed_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_an_overlay_of_ones_own_names_them_all_by_digest(overlay: str, tmp_path: Path) -> None:
-    """As the page about clusters shows it."""
+    """docs/cluster.md shows such an overlay."""
     names = {image.split(":")[0] for image in BUILT_HERE}
     pinned: list[dict[str, Any]] = [
         {"name": name, "newName": f"registry.example/{name}", "digest": DIGEST} for name in sorted(names)

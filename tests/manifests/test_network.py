@@ -1,6 +1,6 @@
-"""Who talks to whom: each connection that runs, Kubeflow and monitoring need is allowed, and others are not.
+"""Who talks to whom: the connections that runs, Kubeflow and monitoring need are allowed, and others are not.
 
-Those of Kubeflow come from its repositories (kubeflow/pipelines: manifests/kustomize with the profile
+Kubeflow's connections come from its repositories (kubeflow/pipelines: manifests/kustomize with the profile
 controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/manifests: common/networkpolicies).
 """
 
@@ -47,7 +47,7 @@ OTHERS = {
 
 
 def kubeflow_lets_in(key: str, value: str, port: int | None = None) -> Resource:
-    """A policy of Kubeflow's own: into a part of it, from namespaces of profiles and from its own."""
+    """Return a policy of Kubeflow: profile namespaces and Kubeflow's own namespace may connect to one of its parts."""
     rule: Resource = {"from": [{"namespaceSelector": {"matchLabels": PROFILE}}, {"podSelector": {}}]}
     if port:
         rule["ports"] = [{"port": port}]
@@ -149,7 +149,7 @@ def test_nothing_else_does(overlay: str) -> None:
 
 
 def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is(tmp_path: Path) -> None:
-    """They reach one in Kubeflow's own namespace without a change."""
+    """Runs reach a registry in Kubeflow's own namespace without the component."""
     component = with_component(tmp_path, "single-node", "model-registry", namespace="stillhouse")
     others = OTHERS | {"registry": REGISTRY, "Kubeflow's registry": Peer("kubeflow", REGISTRY.labels)}
     reached = [

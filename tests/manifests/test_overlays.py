@@ -23,7 +23,7 @@ from rendered_overlays import (
 
 CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
 KUBERNETES = ("1.30", "1.37")
-"""The oldest and the newest version that the manifests are for."""
+"""The oldest and the newest Kubernetes version that the manifests support."""
 
 
 def key(resource: Resource) -> str:
@@ -39,7 +39,7 @@ def is_kueue(resource: Resource) -> bool:
 
 
 def check_custom(resource: Resource) -> None:
-    """Raises for a custom resource that has not the fields of its kind."""
+    """Raise an error if a custom resource does not have the fields of its kind."""
     kind = key(resource)
     assert {"apiVersion", "kind", "metadata"} <= set(resource)
     if kind.startswith("trainer.kubeflow.org/"):
@@ -61,7 +61,7 @@ def check_custom(resource: Resource) -> None:
 
 
 def _lost(given: Any, kept: Any, where: str = "") -> list[str]:
-    """Fields that a model did not keep, since it does not know them. An empty object counts as kept."""
+    """Return the fields that a model dropped because it does not know them. An empty object counts as kept."""
     if isinstance(given, dict):
         kept = kept or {}
         missing = [f"{where}.{name}" for name in given if name not in kept and given[name] != {}]
@@ -92,7 +92,7 @@ def test_custom_resources_have_the_fields_of_their_kinds(overlay: str) -> None:
 
 
 def test_the_single_node_needs_no_operator() -> None:
-    """Nor Kubernetes-native mode: a kind that is not there would be refused."""
+    """It does not need Kubernetes-native mode either: a cluster refuses kinds that it does not have."""
     for overlay in ("single-node", "shared-namespace"):
         assert not [key(resource) for resource in rendered(overlay) if is_custom(resource) or is_kueue(resource)]
 
@@ -125,7 +125,7 @@ def test_no_resource_is_there_twice_and_each_is_in_its_namespace(overlay: str) -
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_what_a_pod_names_is_there(overlay: str) -> None:
-    """Volume claims, config maps and accounts; secrets are the installer's, and a pod starts without them."""
+    """Volume claims, config maps and accounts exist. The installer creates secrets, and pods start without them."""
     resources = rendered(overlay)
     there = {(one["kind"], one["metadata"]["name"]) for one in resources}
     for name, spec in pod_specs(resources).items():
@@ -153,15 +153,15 @@ def test_the_watcher_is_reported_each_thing_once(overlay: str) -> None:
 
 
 PIPELINES = {"gpu": "gpu", "single-node-pipelines": "cpu", "single-node": "", "shared-namespace": ""}
-"""Which compiled pipelines each overlay installs; the kinds are there only in Kubernetes-native mode."""
+"""The compiled pipelines that each overlay installs. Their kinds exist only in Kubernetes-native mode."""
 
 
 WITHOUT_PIPELINES = "cpu"
-"""The placements whose pipelines are for an overlay that installs none: those that a person submits."""
+"""The table whose pipelines users submit on an overlay that installs none."""
 
 
 def compiled(table: str) -> list[Resource]:
-    """Every resource in the compiled pipelines of a table; none without a table."""
+    """Return every resource in the compiled pipelines of a table, or nothing without a table."""
     paths = sorted((MANIFESTS / "pipelines" / table).glob("*.yaml")) if table else []
     found = [one for path in paths for one in yaml.load_all(path.read_text(encoding="utf-8"), Loader=Go)]
     return [one for one in found if one["kind"] != "Kustomization"]
@@ -191,7 +191,7 @@ def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_pat
 
 
 def claims_of_pods(table: str) -> dict[str, dict[str, str]]:
-    """The claims that each pod of a table's pipelines mounts, by pipeline and task: names, by default, and paths."""
+    """Return the claims that each pod mounts, by pipeline and task: the default name of a claim and its mount path."""
     found: dict[str, dict[str, str]] = {}
     for one in compiled(table):
         if one["kind"] != "PipelineVersion":
@@ -230,7 +230,7 @@ def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) ->
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_remote_that_the_watcher_reads_is_where_ingest_and_promote_find_it(overlay: str) -> None:
-    """The watcher sees that a corpus changed by its claims; these tasks read it, and write the release, by theirs."""
+    """The watcher sees a changed corpus through its claims. The tasks read it and write the release through theirs."""
     pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
     for task in ("check-refresh", "prepare", "plan-refresh", "release-refresh"):
         assert pods[f"refresh/exec-{task}"] == claims_of_watcher(overlay), task

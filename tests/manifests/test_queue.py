@@ -1,4 +1,4 @@
-"""Kueue's queue is the one in the placements, has the resources that they request, and orders by their classes."""
+"""Kueue's queue is the one in the placements, and has the resources and priority classes that they request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECTION = PAGE.split("## The queue\n")[1].split("\n## ")[0]
 
 
 def placements() -> list[Placement]:
-    """Every kind of pod of every table that is shipped."""
+    """Return every kind of pod in every shipped table."""
     return [kind for table in shipped_tables() for kind in find_table(table).kinds.values()]
 
 
@@ -26,7 +26,7 @@ def only(resources: tuple[Resource, ...], kind: str) -> Resource:
 
 
 def check_groups(resources: tuple[Resource, ...]) -> list[str]:
-    """The resources that the queue covers, after a look at what Kueue asks of its groups."""
+    """Return the resources that the queue covers, after checking Kueue's rules for its resource groups."""
     covered: list[str] = []
     used: list[str] = []
     for group in only(resources, "ClusterQueue")["spec"]["resourceGroups"]:
@@ -50,7 +50,7 @@ def test_the_queue_of_placements_is_there() -> None:
 
 
 def test_the_queue_hands_out_what_placements_ask_for() -> None:
-    """A pod that asks for anything that the queue does not cover is never admitted."""
+    """Kueue never admits a pod that requests a resource that its queue does not cover."""
     covered = check_groups(rendered("gpu"))
     asked = {placement.accelerator.type for placement in placements() if placement.queue and placement.accelerator}
     assert asked and {"cpu", "memory"} | asked <= set(covered)
@@ -58,7 +58,7 @@ def test_the_queue_hands_out_what_placements_ask_for() -> None:
 
 
 def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path) -> None:
-    """The page shows them as YAML, for a custom overlay."""
+    """docs/cluster.md shows the patches as YAML for a custom overlay."""
     example = yaml.safe_load(SECTION.split("```yaml")[1].split("```")[0])
     resources = with_component(tmp_path, "gpu", **example)
     for resource in resources:

@@ -56,7 +56,7 @@ def test_its_pods_are_restricted_and_have_the_fields_of_kubernetes(
 
 
 def test_the_version_is_that_of_the_extra(cluster: Any) -> None:
-    """A client of another version is refused by Ray."""
+    """Ray refuses clients of another version."""
     pins = (Path(__file__).resolve().parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"ray=={cluster['spec']['rayVersion']}" in pins
 

@@ -1,4 +1,4 @@
-"""The alert rules, with promtool; rules and dashboard use metrics that the code has."""
+"""The alert rules pass promtool's tests. Rules and dashboard use metrics that the code exports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECTOR = re.compile(r"(\bstillhouse[_:][a-z0-9_:]+)\{([^}]*)\}")
 
 
 def names_in(expression: str) -> set[str]:
-    """The metrics of an expression; the series of a histogram are the histogram's."""
+    """Return the metrics of an expression. The series of a histogram count as the histogram."""
     names = set(NAME.findall(expression))
     return {name if name in all_metrics() else HISTOGRAM.sub("", name) for name in names}
 
@@ -104,7 +104,7 @@ def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
     for name, selectors in SELECTOR.findall(expression):
         used = set(re.findall(r"([a-z_]+)\s*(?:=~|!~|!=|=)", selectors))
         assert used <= known[name] | SCRAPED, f"{where}: {name} has no labels {used - known[name]}"
-    # Of another's metrics, as kube-state-metrics has them, no table says which labels there are.
+    # No table lists the labels of metrics from elsewhere, such as those of kube-state-metrics.
     own = re.sub(r"\w+ by \([^)]*\) \(kube_[^)]*\)", "", expression)
     joined = {word.strip() for words in WORDS.findall(own) for word in words.split(",")} - {""}
     there = set().union(*(known[name] for name in NAME.findall(expression)))
@@ -113,7 +113,7 @@ def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
 
 @pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
 def test_every_metric_is_on_the_dashboard(metric: Metric) -> None:
-    """Throughput is there as the rate that a rule records."""
+    """The dashboard shows throughput as a rate that a recording rule computes."""
     shown = " ".join(query for panel in PANELS for query, _ in panel.queries)
     for name in NAME.findall(shown):
         shown += " " + recorded().get(name, "")

@@ -1,4 +1,4 @@
-"""What pods may do: the restricted Pod Security level, accounts with few rights, and closed doors."""
+"""What pods may do: the restricted Pod Security level, accounts with few rights, and network access by policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_NAMESPACE = ("gpu", "single-node", "single-node-pipelines")
 
 
 def violations(spec: Resource) -> list[str]:
-    """What a pod does that the restricted level forbids."""
+    """Return everything in a pod's spec that the restricted level forbids."""
     found = []
     pod = spec.get("securityContext", {})
     for volume in spec.get("volumes", []):
@@ -72,7 +72,7 @@ def test_the_namespace_enforces_the_level(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_accounts_have_few_rights(overlay: str) -> None:
-    """No right over everything of a kind, and single secrets by name; beyond the namespace, to list nodes for GPUs."""
+    """Roles have no wildcards, and read only secrets that they name. Only `gpu` may list nodes across the cluster."""
     resources = rendered(overlay)
     beyond = [rule for one in resources if one["kind"] == "ClusterRole" for rule in one["rules"]]
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
@@ -121,6 +121,6 @@ def test_nothing_is_let_in_or_out_that_no_policy_names(overlay: str) -> None:
 
 
 def test_a_shared_namespace_keeps_its_own_rules() -> None:
-    """No quota, policy or level of ours affects other people's pods there."""
+    """The overlay adds no quota, policy or security level that affects other people's pods."""
     kinds = {one["kind"] for one in rendered("shared-namespace")}
     assert not kinds & {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"}

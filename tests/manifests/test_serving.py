@@ -34,7 +34,7 @@ def one(resources: tuple[Resource, ...], kind: str) -> Resource:
 
 
 def words(container: Resource) -> list[str]:
-    """The arguments as Kubernetes hands them on."""
+    """Return the arguments with variables expanded, as Kubernetes passes them to the container."""
     values = {entry["name"]: entry.get("value", "") for entry in container["env"]}
     return [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["args"]]
 
@@ -98,7 +98,7 @@ def test_the_inference_service_scales_to_zero_and_speaks_v2() -> None:
     [container] = predictor["containers"]
     assert predictor["minReplicas"] == 0 and predictor["labels"].items() >= LABELS.items()
     assert {"name": "PROTOCOL", "value": "v2"} in container["env"]
-    # KServe's clients call the model as the service is called.
+    # KServe's clients use the name of the service as the name of the model.
     assert service["metadata"]["name"] == serve_parser().parse(words(container)[1:]).model
 
 

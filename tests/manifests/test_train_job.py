@@ -72,7 +72,7 @@ def runtime(name: str) -> Resource:
 
 
 def pod_template(of: Resource) -> Resource:
-    """The pods that Trainer makes of a job: its runtime's, with the job's patch and trainer laid over it."""
+    """Return the pod template that Trainer builds for a job: its runtime's, merged with the job's patch and trainer."""
     [own] = runtime(of["spec"]["runtimeRef"]["name"])["spec"]["template"]["spec"]["replicatedJobs"]
     template = copy.deepcopy(own["template"]["spec"]["template"])
     [patch] = of["spec"]["runtimePatches"]
@@ -87,11 +87,11 @@ def pod_template(of: Resource) -> Resource:
 
 
 KEYS = {"volumes": "name", "containers": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name"}
-"""By which key Kubernetes merges a list's entries; other lists replace each other."""
+"""The key by which Kubernetes merges the entries of a list. Other lists are replaced."""
 
 
 def merge(one: Resource, other: Resource) -> Resource:
-    """A strategic merge patch, as far as it is needed here."""
+    """Apply a strategic merge patch, as far as these tests need it."""
     made = dict(one)
     for name, value in other.items():
         if isinstance(value, dict) and isinstance(made.get(name), dict):

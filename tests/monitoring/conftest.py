@@ -1,4 +1,4 @@
-"""A gateway as named in the pod of a run."""
+"""A Pushgateway that is set up as in the pod of a run."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Samples = dict[tuple[str, str], float]
 
 
 class Gateway:
-    """Takes pushes and deletions as a Pushgateway does, and remembers them: (method, path, samples)."""
+    """Accepts pushes and deletions like a Pushgateway, and records them as (method, path, samples)."""
 
     def __init__(self, status: int = 202) -> None:
         self.pushes: list[tuple[str, str, Samples]] = []

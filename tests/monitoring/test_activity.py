@@ -1,4 +1,4 @@
-"""Progress in a log and on a terminal, and what is written while a step is silent."""
+"""Progress in a log and on a terminal, and the lines that appear while a step is silent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Port, Report, Step
 
 SOON = 0.1
-"""Seconds of silence that are too many here."""
+"""Seconds of silence after which a line must appear."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Nothing to set."""
+    """A step without settings."""
 
 
 def run_step(work: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def wait_named(context: Context) -> None:
 
 
 def wait_under_a_library(context: Context) -> None:
-    """Great Expectations' bars are hidden in this way."""
+    """Wait with stderr redirected, which is how the progress bars of Great Expectations are hidden."""
     with contextlib.redirect_stderr(io.StringIO()), doing("waiting"):
         time.sleep(9 * SOON)
 
@@ -107,7 +107,7 @@ def test_nothing_is_written_where_lines_come_anyway(capsys: pytest.CaptureFixtur
 
 
 def test_the_innermost_work_of_the_watched_thread_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """A thread that makes batches ahead is not what the step waits for."""
+    """Work in another thread, such as preparing batches ahead, is not reported: the step does not wait for it."""
 
     def beside() -> None:
         with doing("making batches ahead"):
@@ -149,7 +149,7 @@ def test_a_log_has_a_line_at_both_ends_of_counted_work(tmp_path: Path, capsys: p
 
 
 def test_time_left_goes_by_what_was_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: 20 of 40 new steps in 60 s leave 60 s; the 60 steps of an earlier run took none of this time."""
+    """By hand: 20 of 40 new steps took 60 s, so 60 s are left. The 60 steps of an earlier run do not count."""
     bar = LogBar("training", SILENT, 100, 60, "step", quiet=True)
     bar.n = 80
     bar.began = time.monotonic() - 60
@@ -178,7 +178,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_none(tmp_path: Path) -> None:
     terminal = subprocess.Popen([sys.executable, "-c", SHOWN], stderr=its, env=environment, cwd=tmp_path)
     os.close(its)
     shown = b""
-    with contextlib.suppress(OSError):  # how a terminal says that its other end is closed
+    with contextlib.suppress(OSError):  # reading fails once the other end of the terminal is closed
         while part := os.read(ours, 4096):
             shown += part
     assert terminal.wait() == 0

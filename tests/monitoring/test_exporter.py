@@ -43,7 +43,7 @@ def exporter(lines: list[str]) -> Iterator[Exporter]:
 
 
 def scrape(exporter: Exporter) -> dict[str, dict[str, float]]:
-    """What is served now, by name and by the metric's own label."""
+    """Return the samples served now, by name and by the metric's own label."""
     with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     found: dict[str, dict[str, float]] = {}

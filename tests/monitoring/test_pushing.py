@@ -131,7 +131,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_a_gateway_that_do
     "address", ["http://bob:hush@127.0.0.1", "http://hush@127.0.0.1:1", "http://127.0.0.1:1/?token=hush"]
 )
 def test_a_failed_push_tells_no_password(address: str) -> None:
-    """urllib quotes what it takes for a port, as in `nonnumeric port: 'hush@127.0.0.1'`."""
+    """The error of urllib can quote a password as the port: `nonnumeric port: 'hush@127.0.0.1'`."""
     lines: list[str] = []
     assert not push(address, [], {}, {"step": "mine"}, lines.append)
     [line] = lines

@@ -1,4 +1,4 @@
-"""A real Prometheus and a real Pushgateway: they read and receive real steps' metrics, and alerts fire."""
+"""A real Prometheus and a real Pushgateway receive the metrics of real steps, and alerts fire."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(command: list[str], ready: str) -> Iterator[None]:
-    """Runs a server until the block ends, which begins when the server is ready."""
+    """Run a server until the block ends. The block begins when the server is ready."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: answers(ready), f"{command[0]} to be ready")
@@ -68,14 +68,14 @@ def wait_for(found: Callable[[], Any], what: str) -> Any:
 
 @dataclass(frozen=True)
 class Monitoring:
-    """Where things listen on loopback."""
+    """The ports on which Prometheus, the gateway and a step listen on loopback."""
 
     prometheus: int
     gateway: int
     step: int
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression gives now."""
+        """Return the current result of an expression."""
         url = f"http://127.0.0.1:{self.prometheus}/api/v1/query?query={quote(expression)}"
         with urlopen(url, timeout=5) as answer:
             return list(json.load(answer)["data"]["result"])
@@ -86,7 +86,7 @@ class Monitoring:
 
 @pytest.fixture(scope="module")
 def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]:
-    """Both servers, with the rules of the manifests, looking five times a second."""
+    """Start both servers, with the rules of the manifests and five scrapes a second."""
     for name in ("prometheus", "prometheus-pushgateway"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed; `make test-tools` installs it on Debian")
@@ -112,7 +112,7 @@ def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     listen = f"127.0.0.1:{places.prometheus}"
     prometheus = ["prometheus", f"--config.file={folder / 'prometheus.yaml'}", f"--storage.tsdb.path={folder / 'data'}"]
-    # Debian's gateway would else keep what it knows in a folder of the system, from test to test.
+    # By default, Debian's gateway keeps its data in a system folder, from one test to the next.
     kept = f"--persistence.file={folder / 'pushed'}"
     gateway = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{places.gateway}", kept]
     with (
@@ -124,7 +124,7 @@ def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]
 
 @pytest.fixture
 def asked_for(monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of a pod: figures are served and results pushed."""
+    """Set the environment of a pod that serves live metrics and pushes its results."""
     monkeypatch.setenv("STILLHOUSE_METRICS_PORT", str(monitoring.step))
     monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", f"http://127.0.0.1:{monitoring.gateway}")
     monkeypatch.setenv("STILLHOUSE_PIPELINE", "train")
@@ -181,7 +181,7 @@ def test_alerts_fire_for_a_corpus_that_fails_and_a_loss_that_is_no_number(
 
 
 def test_a_killed_step_leaves_the_last_results(monitoring: Monitoring, small_corpus: Path, tmp_path: Path) -> None:
-    """What was pushed by an earlier run stays when a later one is killed before it could say anything."""
+    """The results of an earlier run stay when a later run is killed before it pushes anything."""
     code = (
         "import os, signal\n"
         "from stillhouse.monitoring.watch import watch_step\n"
@@ -215,7 +215,7 @@ def test_a_run_that_failed_is_alerted_until_the_next_succeeds(
 def test_the_release_s_throughput_is_that_of_a_run_that_was_released(
     monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second run is accepted by `compare-release` too, and its release fails."""
+    """`compare-release` accepts the second run too, but its release fails."""
     monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
     for run, seconds, arrives in (("first", 0.05, True), ("second", 0.5, False)):
         monkeypatch.setenv("STILLHOUSE_RUN", run)

@@ -1,4 +1,4 @@
-"""The table of metrics, and the environment that requests them."""
+"""The table of metrics, and the environment variables that turn them on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_metric_is_declared_once() -> None:
 
 
 def test_nothing_is_both_served_and_pushed() -> None:
-    """Or a sum over all series would count it twice."""
+    """Otherwise a sum over all series would count it twice."""
     served, pushed = (*LIVE, *SERVICES), (*RESULTS, *RUNS, *SCHEDULES)
     assert not {metric.name for metric in served} & {metric.name for metric in pushed}
 
@@ -37,7 +37,7 @@ def test_labels_name_what_a_series_is_of(metric: Metric) -> None:
     labels = labels_of(metric)
     assert len(set(labels)) == len(labels)
     if metric in SERVICES:
-        assert not {"pipeline", "step", "run", "schedule"} & set(labels)  # a service is of no run
+        assert not {"pipeline", "step", "run", "schedule"} & set(labels)  # a service belongs to no run
         return
     assert ("schedule" in labels) != ({"pipeline", "run"} <= set(labels))
     assert ("step" in labels) == (metric not in (*RUNS, *SCHEDULES))
@@ -113,7 +113,7 @@ def test_a_step_that_nobody_watches_loads_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 class OutOfMemoryError(RuntimeError):
-    """As PyTorch calls its own."""
+    """Has the same name as PyTorch's class."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What tasks push if they are not steps, or if their step runs elsewhere: how they ended, and what was released."""
+"""Tasks that are not steps, or whose step runs elsewhere, push how they ended and what they released."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pretraining(folder: Path) -> dict[str, Any]:
     ("error", "expected"),
     [
         (InputError("this cluster has no TrainJobs"), ["bad_input"]),
-        (CrashElsewhere("node 1 was killed"), None),  # the node has said for which reason, or nobody knows
+        (CrashElsewhere("node 1 was killed"), None),  # the node has pushed the reason, or the reason is unknown
         (RuntimeError("broken"), ["crash"]),
     ],
 )
@@ -131,7 +131,7 @@ def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
 
 
 def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
-    """Runs the promotion's component with a release that ends like this."""
+    """Run the component of the promotion with a release that has this outcome."""
 
     def release(*_: Any) -> Outcome:
         if isinstance(outcome, Exception):
@@ -199,7 +199,7 @@ def end(folder: Path, state: str) -> float | None:
 def test_the_end_of_a_run_is_one_group_a_pipeline(
     state: str, expected: float, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """Kubeflow's backend says COMPLETE for a success, its local runner SUCCEEDED."""
+    """For a success, Kubeflow's backend reports COMPLETE, and its local runner SUCCEEDED."""
     assert end(tmp_path, state) == expected
     assert json.loads((tmp_path / "metrics").read_text()) == {"succeeded": expected}
     page = (tmp_path / "summary").read_text()
@@ -225,7 +225,7 @@ def test_a_run_whose_end_kubeflow_leaves_open_is_neither_a_success_nor_a_failure
 
 
 def test_every_state_of_kubeflow_s_enumerations_is_known() -> None:
-    """Those of its API by its own client; those of ML Metadata as its protocol has them, 0 to 6."""
+    """The states of the API come from its client, those of ML Metadata from its protocol, where they are 0 to 6."""
     from kfp_server_api import V2beta1RuntimeState
 
     metadata = ("UNKNOWN", "NEW", "RUNNING", "COMPLETE", "FAILED", "CACHED", "CANCELED")

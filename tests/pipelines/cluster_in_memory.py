@@ -26,7 +26,7 @@ class Memory:
         self.image: str | None = None
         self.refused: set[str] = set()
         self.starting: list[str] = []
-        """Recurring runs of which Kubeflow's controller is starting a run, whatever it gets now."""
+        """Recurring runs whose next run Kubeflow's controller is already starting, even if they are disabled now."""
         self._ids = map(str, itertools.count(1))
 
     def known_experiment(self) -> str:
@@ -77,7 +77,7 @@ class Memory:
         return number
 
     def terminate(self, run: str, minutes_ago: float | None = 0.0) -> None:
-        """Kubeflow records the moment a little later (`None`: not yet), and Argo may never change the run."""
+        """Terminate a run. Kubeflow records the time a little later (`None`: not yet), and Argo may never end it."""
         old = self.started[run]
         moment = None if minutes_ago is None else datetime.now(UTC) - timedelta(minutes=minutes_ago)
         self.started[run] = Run(old.id, old.name, "CANCELING", old.recurring, moment)

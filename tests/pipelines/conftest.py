@@ -1,4 +1,4 @@
-"""The run with which whole runs through DVC and Kubeflow are compared."""
+"""The reference for whole runs through DVC and Kubeflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from programs import EVALUATION, ROOT
 
 @pytest.fixture(scope="session")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """metrics.json of the run in one process."""
+    """Return the content of metrics.json from a run in one process."""
     _, metrics = made_once(tmp_path_factory, "in_process", run_here)
     return metrics
 

@@ -1,4 +1,4 @@
-"""What a user does in a folder of `stillhouse new`: `dvc repro`, a changed setting, a look at the results."""
+"""What a user does in a folder of `stillhouse new`: run `dvc repro`, and change a setting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stillhouse.workflow.graph import Use
 
 
 def repro(folder: Path, uses: Sequence[Use]) -> list[str]:
-    """The stages that `dvc repro` ran, but for the one that says each time what code and libraries are here.
+    """Run `dvc repro` and return the stages that ran, except `environment`, which runs every time.
 
-    Each has said which step of the run it is, the last of them that it is the last; bars leave no trace in a log.
+    Each stage must log its number among the steps of the run. Progress bars leave no trace in the log.
     """
     said = call(folder, "dvc", "repro", STILLHOUSE_QUIET="")
     ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]

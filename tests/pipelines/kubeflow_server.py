@@ -23,7 +23,7 @@ NO_IDENTITY = "Request header error: there is no user identity header."
 
 
 class Refusal(Exception):
-    """What the server answers in place of what was asked for: a status, and its words."""
+    """An error that the server returns instead of an answer: its status and message."""
 
     def __init__(self, status: int, code: int, words: str) -> None:
         super().__init__(words)
@@ -32,22 +32,22 @@ class Refusal(Exception):
 
 @dataclass
 class Api:
-    """What it was asked and logged, the pipelines that it has, and the states of a run that it tells one by one."""
+    """Records requests, keeps pipelines and recurring runs, and returns the states of a run one after another."""
 
     states: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     recurring: list[dict[str, Any]] = field(default_factory=list)
     kept: list[dict[str, Any]] = field(default_factory=list)
-    """The recurring runs that it has."""
+    """The recurring runs on the server."""
     logged: list[str] = field(default_factory=list)
-    """What it was asked to do to recurring runs, in order."""
+    """The requested changes to runs and recurring runs, in order."""
     pipelines: list[dict[str, Any]] = field(default_factory=list)
     image: str | None = IMAGE
-    """What the pipelines' parameter `image` is by default."""
+    """The default of the pipelines' parameter `image`."""
     says_all: bool = False
-    """Asked without a namespace it tells the pipelines of all, as a server that keeps them as resources."""
+    """Without a namespace, list the pipelines of all namespaces, like a server that keeps them as resources."""
     multi_user: bool = False
-    """Everybody may see its health, and the rest to those who send a token that it takes."""
+    """Only the health check is open to everybody. All other requests need a valid token."""
     valid_token: str = "secret"
     tokens: set[str] = field(default_factory=set)
     refuse: int = 0

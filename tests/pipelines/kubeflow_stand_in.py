@@ -1,4 +1,4 @@
-"""A fake Kubeflow client, and how the API server refuses."""
+"""A fake Kubeflow client, and the error of an API server that refuses a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def refusal(status: int, body: str) -> Exception:
 
 
 class Client:
-    """What of kfp's client is used, answering in pages as the server does."""
+    """The methods of kfp's client that the project uses. Lists come in pages, as from the server."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []

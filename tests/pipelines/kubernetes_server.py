@@ -23,19 +23,20 @@ Plain = dict[str, Any]
 
 @dataclass
 class Kubernetes:
-    """`objects` has lists by their paths: a path that is left out is a kind that the cluster does not have.
+    """An API server for reads.
 
-    `logs` are texts by pod. That of a container that waits to start is HTTP 400, as in
-    Kubernetes. `refused` are resources that the account may not read, by the last part of a list's path.
+    `objects` holds lists by their paths. A path that is left out is a kind that the cluster does not have. `logs` holds
+    the logs of pods. The log of a container that waits to start is HTTP 400, as in Kubernetes. `refused` names
+    resources that the account may not read, by the last part of a list's path.
     """
 
     objects: dict[str, list[Plain]] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     log_trouble: dict[str, int] = field(default_factory=dict)
-    """Pods whose log is answered with a status, as where the node does not answer."""
+    """Pods whose log requests fail with a status, as when the node does not answer."""
     calls: list[tuple[str, str, str]] = field(default_factory=list)
-    """Verb, group and resource, as roles name them."""
+    """The requests in the terms of a role: verb, group and resource."""
     host: str = ""
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[int, Plain | str]:
@@ -117,7 +118,7 @@ def serve() -> Iterator[Kubernetes]:
 
 
 def write_kubeconfig(path: Path, host: str) -> Path:
-    """A kubeconfig of a person who may talk to the server at `host`."""
+    """Write a kubeconfig of a user of the server at `host`, and return its path."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -131,7 +132,7 @@ def write_kubeconfig(path: Path, host: str) -> Path:
 
 
 def node(name: str, taints: tuple[Plain, ...] = (), labels: Plain | None = None, **allocatable: str) -> Plain:
-    """A node; `gpu` stands for nvidia.com/gpu."""
+    """Return a node. `gpu` stands for nvidia.com/gpu."""
     amounts = {"cpu": "31850m", "memory": "129010544Ki", "pods": "110", "ephemeral-storage": "95491281146"}
     amounts |= {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in allocatable.items()}
     return {

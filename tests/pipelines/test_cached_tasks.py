@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline receive to find themselves in DVC's run cache."""
+"""The tasks of a pipeline receive what they need to find their stages in DVC's run cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(name: str, url: str) -> PlacementTable:
 
 
 def logged(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
-    """What tasks are logged, by the name of their use: the use, and the recipe's section."""
+    """Return what the tasks receive, by the name of a use: the use, and its section of the recipe."""
     found: dict[str, tuple[Use, dict[str, Any]]] = {}
     for component in compiled.spec["components"].values():
         for task in component.get("dag", {}).get("tasks", {}).values():
@@ -52,7 +52,7 @@ def test_every_use_is_reported_its_own_stage() -> None:
 
 
 def test_the_tasks_of_other_pipelines_are_reported_the_recipes_words_too() -> None:
-    """Otherwise the same step would have another key there: `micro` names settings that are defaults."""
+    """Otherwise the same step would have another cache key there, because `micro` names settings that are defaults."""
     recipe = load_recipe(find_recipe("micro"))
     cached = table("cpu", "s3://bucket/c")
     plan = make_plan(sweep_of_flags("none,bow", [], "o"), recipe, "micro")
@@ -72,7 +72,7 @@ WORDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", WORDS)
 def test_a_section_is_reported_word_by_word(name: str) -> None:
-    """2e-5 is text for this reader of YAML, and a number for DVC's: given as a number it would be another key."""
+    """PyYAML reads 2e-5 as text, DVC as a number. Passed on as a number, it would change the cache key."""
     use, section = find_uses()[name], WORDS[name]
     text = as_json({name: describe_use(use, section, build(use.step.config, section, name))})
     [work] = works_of(json.loads(text), {})

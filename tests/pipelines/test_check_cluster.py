@@ -1,4 +1,4 @@
-"""A run's first task in the compiled pipelines: what it receives, and that nothing can make it wait."""
+"""A run's first task checks the cluster: what it receives, and that nothing can make it wait."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def pipeline(request: pytest.FixtureRequest) -> Compiled:
 
 
 def group_of(pipeline: Compiled) -> Plain:
-    """The tasks that end in the report: all but that one."""
+    """Return all tasks except the final report."""
     [group] = [part for name, part in pipeline.spec["components"].items() if name.startswith("comp-exit-handler")]
     return {_known(name): _renamed(task) for name, task in group["dag"]["tasks"].items()}
 
 
 def _known(name: str) -> str:
-    """The first task's name, which looks at parameters too where a pipeline's are settings of steps."""
+    """Return the name of a task. `check-train` and `check-compare-objectives` also count as the look at the cluster."""
     return LOOK if name in ("check-train", "check-compare-objectives") else name
 
 
@@ -52,7 +52,7 @@ def _renamed(task: Plain) -> Plain:
 
 
 def pod_of(pipeline: Compiled, component: str) -> tuple[Plain, Plain]:
-    """A component's container, and what Kubernetes gets for its pod."""
+    """Return a component's container, and the Kubernetes settings of its pod."""
     [label] = [
         part["executorLabel"]
         for name, part in pipeline.spec["components"].items()
@@ -63,7 +63,7 @@ def pod_of(pipeline: Compiled, component: str) -> tuple[Plain, Plain]:
 
 
 def before(tasks: Plain, name: str) -> set[str]:
-    """Every task of a group that one waits for."""
+    """Return every task that a task waits for, directly or indirectly."""
     found: set[str] = set()
     for other in tasks[name].get("dependentTasks", []):
         found |= {other} | before(tasks, other)
@@ -102,7 +102,7 @@ def test_the_runs_own_values_reach_the_look(pipeline: Compiled) -> None:
 
 
 def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> None:
-    """It checks the amounts that the tasks of the pipeline request, and those of the steps."""
+    """The first task checks the resources that each pod of the pipeline requests."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
     wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
     asked = {(kind.cpu, kind.cpu_limit, kind.memory, kind.memory_limit, kind.accelerator) for kind in wanted.pods}
@@ -117,7 +117,7 @@ def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> N
 
 
 def test_a_pipeline_without_trainings_asks_for_no_node_of_theirs(tmp_path: Path) -> None:
-    """A table may have kinds that no GPU of this cluster can hold, for steps that a pipeline does not have."""
+    """A table may have kinds of pods that fit no node of the cluster, for steps that a pipeline does not have."""
     text = "kinds: {default: {}, big: {memory: 900Gi}}\nsteps: {pretrain: big}"
     (tmp_path / "mine.yaml").write_text(text)
     table = read_table(tmp_path / "mine.yaml")
@@ -140,7 +140,7 @@ def test_scales_from_zero_reaches_the_look(tmp_path: Path) -> None:
 
 
 def test_which_secrets_the_look_is_given() -> None:
-    """Those that every pod has, and those that must be there; an optional one of few pods stays with them."""
+    """It gets the secrets of all pods and the mandatory ones, but not an optional secret of a few pods."""
     shared = Secret(parameter="data_secret", name="data", keys={"id": "ID"})
     more = Secret(parameter="data_secret", name="data", keys={"key": "KEY"}, optional=False)
     few = Secret(parameter="git_secret", name="git", path="/etc/git")
@@ -154,7 +154,7 @@ def test_which_secrets_the_look_is_given() -> None:
 
 
 def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
-    """Each by its task; nodes that share a corpus in 4 shards are looked at as such too, and the pod counts one."""
+    """Nodes are checked by task. A corpus has 4 shards: where the task's own pod takes one, it needs only 3 nodes."""
     made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(5)))
     wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
     several = [kind for kind in wanted.pods if kind.nodes == 5]
@@ -175,7 +175,7 @@ def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
 
 
 def test_the_compiled_task_does_it_as_kubeflow_starts_it(tmp_path: Path) -> None:
-    """Its own command line, with the inputs that the compiled pipeline names: also those that kfp adds by itself."""
+    """Run the task's own command line with all inputs in the compiled pipeline, including those that kfp adds."""
     pipeline = compiled("gpu", "zero-shot")
     values = {"work_claim": "stillhouse-work", "data_secret": "mine", "accelerator_type": "nvidia.com/mig-1g.5gb"}
     values |= {"accelerator_count": "1", "image": "stillhouse:0.1.0"}

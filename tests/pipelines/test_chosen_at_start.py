@@ -23,7 +23,7 @@ OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
 
 @dataclasses.dataclass
 class Task:
-    """A task of a compiled pipeline, its container, and what Kubernetes gets for its pod."""
+    """A task of a compiled pipeline, with its container and the Kubernetes settings of its pod."""
 
     name: str
     inputs: set[str]
@@ -35,7 +35,7 @@ class Task:
         return {entry["name"]: entry["value"] for entry in self.container.get("env", [])}
 
     def secrets(self) -> dict[str, str]:
-        """The secrets of the pod, and where each is mounted, or its variables."""
+        """Return the secrets of the pod, each with its mount path or its variables."""
         found = {}
         for kind, place in (("secretAsVolume", "mountPath"), ("secretAsEnv", "")):
             for secret in self.pod.get(kind, []):
@@ -101,10 +101,10 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
 
 @pytest.mark.parametrize("name", shipped_tables())
 def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_ssh(name: str, tmp_path: Path) -> None:
-    """As docs/releases.md says."""
+    """docs/releases.md describes this change."""
     shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
     own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
-    chat = "      - {parameter: chat_secret"  # a kind with a list of its own
+    chat = "      - {parameter: chat_secret"  # a kind that has its own list
     assert rest.count(chat) == 1
     rest = rest.replace(chat, f"      {own}\n{chat}")
     (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
@@ -113,7 +113,7 @@ def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_s
 
 
 def test_google_looks_where_its_secret_is_mounted() -> None:
-    """What it and DVC find there is looked at in tests/releases/test_keys_of_remotes.py."""
+    """tests/releases/test_keys_of_remotes.py checks what Google's library and DVC find there."""
     for name in shipped_tables():
         table = find_table(name)
         assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {

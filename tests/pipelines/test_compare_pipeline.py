@@ -1,4 +1,4 @@
-"""The comparison's pipeline: shared work is there once, each variant is an item, and one task runs them all."""
+"""The comparison's pipeline: shared work is done once, each run of a variant is an item, and one task runs them all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tasks_of(compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def logged(task: dict[str, Any], argument: str) -> Any:
-    """What a task gets as JSON; None where it has no such argument."""
+    """Return the value of a task's JSON argument, or None if the task does not have it."""
     given = task["inputs"]["parameters"].get(argument)
     return json.loads(given["runtimeValue"]["constant"]) if given else None
 
@@ -66,7 +66,7 @@ def test_what_is_shared_is_done_once_before_the_variants(compiled: dict[str, Any
 
 
 def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, Any]) -> None:
-    """Combined by the pod, they equal those of a comparison on one machine."""
+    """The settings that the pod combines equal those of a comparison on one machine."""
     task = tasks_of(compiled)["comparison"]
     uses, items = logged(task, "uses"), logged(task, "items")
     jobs = {job.name: job for job in plan().jobs}
@@ -134,7 +134,7 @@ def evaluation(folder: Path, system: str, value: float, title: str, curves: Path
 
 
 def test_the_last_task_knows_whose_evaluation_is_whose(tmp_path: Path) -> None:
-    """They are handed over in no order; m15 with seed 2 is missing."""
+    """Evaluations and curves arrive in no particular order, and m15 with seed 2 is missing."""
     made = plan(title="T & U")
     evaluations, curves = [], []
     for number, job in enumerate(made.jobs):

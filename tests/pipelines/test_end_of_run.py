@@ -1,4 +1,4 @@
-"""The last task of a run, with the input of Kubeflow's own backend, through kfp's own executor."""
+"""The last task of a run, with the input from Kubeflow's backend, through kfp's own executor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stillhouse.pipelines.control import report_end
 
 
 def ended(folder: Path, **status: Any) -> dict[str, Any]:
-    """The page, and what was logged for Kubeflow, of the last task.
+    """Run the last task, and return the title of its page and what it logged for Kubeflow.
 
-    The backend of 2.17.0 marshals `PipelineTaskFinalStatus` with an `error` that is always empty, and a field that has
-    its default not at all.
+    The backend of 2.17.0 marshals `PipelineTaskFinalStatus` with an `error` that is always empty, and leaves out
+    fields that have their default.
     """
     outputs = {
         name: {"artifacts": [{"name": name, "type": {"schemaTitle": f"system.{kind}"}, "uri": str(folder / name)}]}

@@ -1,4 +1,4 @@
-"""A recipe whose questions come from a chat model: one source, ingested before and after they are generated."""
+"""A recipe whose queries come from a chat model: it ingests one source before and after they are generated."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server
     queries = Corpus.open(Path("artifacts/ingest/corpus")).queries
     assert set(queries["origin"]) == {"generated"} and set(queries["split"]) == {"train", "dev", "test"}
     assert cli.main(["run", "--quiet", "--until", "bm25"]) == 0, "all is up to date"
-    # Four passages fewer: the others are answered already, and nothing that was made of the old ones is taken.
+    # Four passages fewer: the others have their queries already, and no output for the old passages is reused.
     assert cli.main(["run", "--quiet", "--until", "bm25", "--source", "other.jsonl"]) == 0
     assert len(server.requests) == 24
     assert [read_manifest(Path(f"artifacts/{use}/corpus")).facts["passages"] for use in ("passages", "ingest")] == [
@@ -93,7 +93,7 @@ def compiled(pipeline: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("pipeline", ["train", "refresh"])
 def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, Any]) -> None:
-    # Vectors of passages that nobody has validated yet, in two parts.
+    # An index of passages that are not validated yet, in two shards.
     recipe["stages"]["passages_index"] = {
         "step": "index",
         "corpus": "passages/corpus",
@@ -106,7 +106,7 @@ def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, An
     assert tasks["prepare"]["dependentTasks"] == [f"check-{pipeline}"]
     logged = json.loads(prepare["steps"]["runtimeValue"]["constant"])
     assert [use for use in logged if use in PATH] == PATH and "passages_index" in logged
-    # As the pod reads it: both with the run's own source, the later one with the questions.
+    # As the pod reads them: both have the run's own source, and the later one has the generated queries.
     values = dict.fromkeys(prepare, "") | {"source": "new.jsonl", "queries": "auto", "seed": 7, "model": "m"}
     works = {work.use.name: work for work in works_of(logged, values)}
     assert [works[use].config.source for use in ("passages", "ingest")] == ["new.jsonl"] * 2

@@ -76,7 +76,7 @@ def test_what_the_server_refuses_is_reported_in_a_sentence(
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:
-    """With kfp's own signatures, because the fake client above accepts anything."""
+    """Compare with kfp's own signatures, because the fake client accepts anything."""
     import inspect
 
     from kfp import Client as Real

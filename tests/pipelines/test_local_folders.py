@@ -20,7 +20,7 @@ VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.exampl
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The work roots of runs that take no time: each leaves a checkpoint and the result's page."""
+    """Record the work folders of fake runs. Each run writes a checkpoint and the page of its result."""
     monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
     found: list[str] = []
 
@@ -73,7 +73,7 @@ def test_a_failed_validation_replaces_no_folder_of_others(ran: list[str], tmp_pa
     (tmp_path / "validation" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="validation exists and no step wrote it"):
         run_local(Request("train"), {}, tmp_path)
-    run_local(Request("zero-shot"), {}, tmp_path)  # which leaves none
+    run_local(Request("zero-shot"), {}, tmp_path)  # it writes no folder `validation`
     assert len(ran) == 1
 
 

@@ -28,7 +28,7 @@ BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
 
 
 def part_of_a_run(targets: list[str], settings: dict[str, dict[str, Any]], shards: int) -> BaseComponent:
-    """The pipeline of some uses of the graph and of what they need."""
+    """Return the pipeline of some uses of the graph and of everything that they need."""
     uses = needed(find_uses().values(), targets)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
@@ -90,7 +90,7 @@ def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> Non
     before = builtins.print, logger.level, list(logger.handlers)
 
     def pipeline() -> None:
-        """What tasks in several threads leave behind when they end in another order than they began in."""
+        """Change `print` and logging, as tasks in several threads do when they do not end in the order they began."""
         builtins.print = lambda *words: None
         logger.setLevel(logger.level + 1)
         logger.handlers[:] = [logging.NullHandler()]

@@ -1,4 +1,4 @@
-"""What a run's first task reports about a cluster: the real client with a local API server."""
+"""What a run's first task reports about a cluster, with the real client and a local API server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WANTED = wanted_of({"pretrain": GPU_POD}, GPU_POD)
 
 
 def argo_settings(policy: str) -> dict[str, Any]:
-    """Argo's settings as Kubeflow Pipelines 2.17 installs them, with a policy."""
+    """Return Argo's settings as Kubeflow Pipelines 2.17 installs them, with a retry policy."""
     strategy = {"limit": "2", "retryPolicy": policy} if policy else {"limit": "2"}
     defaults = {"spec": {"templateDefaults": {"retryStrategy": strategy}}}
     return {
@@ -55,7 +55,7 @@ def argo_settings(policy: str) -> dict[str, Any]:
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kubernetes]:
-    """A cluster that has everything, as this process sees it."""
+    """Start a cluster that has everything, and point this process to it."""
     with serve() as known:
         config = write_kubeconfig(tmp_path / "config", known.host)
         monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
@@ -73,7 +73,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kube
 
 
 def look(monkeypatch: pytest.MonkeyPatch, wanted: Wanted = WANTED, **chosen: str) -> int:
-    """The task's exit code, with the run's parameters as kfp's executor has them on its command line."""
+    """Run the task and return its exit code. The run's parameters are on the command line, as for kfp's executor."""
     values = {f"pipelinechannel--{name}": value for name, value in chosen.items()}
     given = json.dumps({"inputs": {"parameterValues": values}})
     monkeypatch.setattr(sys, "argv", ["executor", "--executor_input", given])
@@ -88,7 +88,7 @@ def look(monkeypatch: pytest.MonkeyPatch, wanted: Wanted = WANTED, **chosen: str
 def test_a_cluster_that_has_everything_is_taken(
     kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "PAGE", 1)  # nodes come in several answers
+    monkeypatch.setattr(api, "PAGE", 1)  # the list of nodes has several pages
     assert look(monkeypatch) == 0
     assert capsys.readouterr().out == "[cluster] found nothing missing that this run asks for\n"
 
@@ -104,7 +104,7 @@ CHOSEN = {
 def test_what_a_person_chose_is_what_is_looked_for(
     parameter: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run from the user interface that names missing resources ends with the sentence and exit code 2."""
+    """A run from the user interface that names missing resources ends with an error and exit code 2."""
     value, words = CHOSEN[parameter]
     assert look(monkeypatch, **{parameter: value}) == 2
     logged = capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_what_is_not_there_ends_the_run(
 def test_a_secret_that_must_be_there_ends_the_run(
     kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kubernetes gave this pod no variable: the secret is missing, and nobody needed a right to read it."""
+    """If the secret is missing, Kubernetes sets no variable in the pod, so the pod needs no right to read secrets."""
     monkeypatch.delenv("LOOK_DATA_SECRET_0")
     assert look(monkeypatch) == 0
     assert "secret stillhouse-data does not exist" in capsys.readouterr().out

@@ -28,17 +28,17 @@ from stillhouse.steps.registry import steps
 from stillhouse.workflow.recipes import configs
 
 BARE = (LOOK, END, "check-train", "check-compare-objectives")
-"""The components that wait for nothing."""
+"""The components whose pods mount no claim, so they cannot wait for one."""
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "manifests" / "pipelines"
 FILES = [f"{table}/{pipeline}.yaml" for table in SOURCES for pipeline in RESULTS]
 REQUIRED = {"releases"}
-"""Parameters that a person has to give."""
+"""Parameters that a user must give."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def version(name: str) -> dict[str, Any]:
-    """The version of a pipeline as it lies under manifests/."""
+    """Return the version of a pipeline from its file under manifests/."""
     _, found = yaml.load_all((FOLDER / name).read_text(encoding="utf-8"), Loader=LOADER)
     return found
 
@@ -53,7 +53,7 @@ def test_compiled_pipelines_are_those_of_this_code() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_pipelines_are_small_and_named_by_content(name: str) -> None:
-    """Kubernetes keeps a pipeline in one object, and Argo a run, which has the IR one and a half times, in 1 MiB."""
+    """Kubernetes stores a pipeline in one object, and Argo a run with one and a half times the IR, each below 1 MiB."""
     spec = version(name)["spec"]
     assert Compiled(spec["pipelineSpec"], spec.get("platformSpec", {})).size.plain <= LARGEST_PLAIN < 1024**2
     assert version(name)["metadata"]["name"].startswith(spec["pipelineSpec"]["pipelineInfo"]["name"] + "-")
@@ -109,7 +109,7 @@ def _secrets(compiled: Compiled) -> list[dict[str, Any]]:
 
 
 def _of_function(program: str, *, keep: bool) -> str:
-    """What Python reads of a program's function, without its first statement unless that is to be kept."""
+    """Return the syntax tree of a program's function. Unless `keep` is set, drop its docstring."""
     [function] = [node for node in ast.parse(program).body if isinstance(node, ast.FunctionDef)]
     assert keep or ast.get_docstring(function)
     function.body = function.body[0 if keep else 1 :]
@@ -127,7 +127,7 @@ def test_parameters_are_scalars_with_a_default_and_a_description(name: str) -> N
     for parameter, entry in parameters.items():
         assert parameter not in YAML_BOOLEANS and isinstance(yaml.safe_load(parameter), str)
         assert entry["parameterType"] in ("STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"), parameter
-        # Kubeflow starts no run before what has no default is filled in.
+        # Kubeflow starts no run until every parameter without a default is filled in.
         assert ("defaultValue" in entry) != (parameter in REQUIRED) and entry["description"], parameter
 
 
@@ -139,9 +139,9 @@ def test_names_of_settings_are_no_yaml_booleans() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
-    """kfp compiles a task that reads what its group was never given, and the run fails on the cluster.
+    """kfp compiles a task that reads an input that its group never receives, and the run fails on the cluster.
 
-    The names of secrets and volume claims are read by the pod, from what its group was given.
+    Pods read the names of secrets and volume claims from the inputs of their group.
     """
     content = version(name)["spec"]
     spec = content["pipelineSpec"]
@@ -161,7 +161,7 @@ def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
 
 
 def _parameters_read(part: Any) -> Iterator[str]:
-    """The parameters of the group that a pod's specification names."""
+    """Yield the parameters of the group that a pod's specification reads."""
     if isinstance(part, dict):
         if "componentInputParameter" in part:
             yield part["componentInputParameter"]
@@ -189,7 +189,7 @@ def test_every_pod_has_a_placement(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None:
-    """Argo counts `backoffMaxDuration` from the first pod on: then no retry is made, and the one at work is ended."""
+    """Argo counts `backoffMaxDuration` from the first pod on. After it, Argo ends the pod and makes no retry."""
     content = version(name)["spec"]
     spec = content["pipelineSpec"]
     pods = content["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -211,9 +211,9 @@ def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_refused_is_reported_soon(name: str) -> None:
-    """Another try would be refused again, and each is a pod and a pause."""
+    """Another try would be refused again, after another pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
-    # What asks a network is tried once more. The `plan` of a refresh does the work of a step.
+    # Tasks that use the network are tried once more. The `plan` of a refresh does the work of a step.
     asking = {
         "zero-shot": {"plan": 1, "check_cluster": 0},
         "refresh": {"check_parameters": 1, "check_cluster": 0},
@@ -287,7 +287,7 @@ def test_settings_that_a_recipe_could_not_have_are_refused_before_anything_is_co
 
 
 def test_a_setting_takes_the_place_of_the_recipe_s_and_of_nothing_else() -> None:
-    """As if it were in the recipe: for the use that it names, and in the form that DVC's run cache compares."""
+    """It acts as if it were in the recipe: for the use that it names, and in the form that DVC's run cache compares."""
     chosen = Request("train", "simlm", settings=("retriever_1.batch_size=7", "pretraining.objective=mlm"))
     before, after = (configs(*request._recipe()) for request in (Request("train", "simlm"), chosen))
     assert (after["retriever_1"].batch_size, after["pretraining"].objective) == (7, "mlm")

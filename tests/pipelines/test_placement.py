@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""Placements: what is refused, what tables show, and the result in the compiled pipeline."""
+"""Placements: what is refused, what tables contain, and the result in the compiled pipeline."""
 
 import inspect
 import json
@@ -118,7 +118,7 @@ def test_every_step_has_a_placement(name: str) -> None:
 
 
 def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The container and the Kubernetes part of a task with this placement, inside a loop and an exit handler."""
+    """Return the container and the Kubernetes part of a task with this placement, inside a loop and an exit handler."""
 
     @dsl.component(base_image="x", install_kfp_package=False)
     def work(text: str):
@@ -198,7 +198,7 @@ def test_parameters_reach_a_task_inside_a_loop(tmp_path: Path) -> None:
 
 
 def test_waiting_pods_cost_no_retry() -> None:
-    """Two tries of an hour and their pause of a minute leave a month for waiting: a queue may hold a pod for weeks."""
+    """Besides two tries of an hour and a pause of a minute, a pod may wait for a month: queues hold pods for weeks."""
     placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
     assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
     assert seconds_of_all_tries(Placement(retries=3, retry_after_seconds=60, timeout_hours=0.5)) == (

@@ -22,7 +22,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
 
 def start(folder: Path, program: str, retries: int, pause: float = 0.01, **more: str) -> "subprocess.Popen[str]":
-    """Starts `program` as the module `work` with the word `given`; it begins with the number of its try as `number`."""
+    """Start `program` as the module `work` with the argument `given`. In it, `number` is the number of the try."""
     count = (
         "import os, signal, subprocess, sys, time\n"
         "tries = open('tries', 'a+'); tries.write(sys.argv[1] + chr(10)); tries.flush()\n"
@@ -42,7 +42,7 @@ def tries(folder: Path) -> list[str]:
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, list[str]]:
-    """The exit code, and the sentences about retries."""
+    """Wait for the process, and return its exit code and its lines about retries."""
     _, said = process.communicate(timeout=60)
     return process.returncode, [line for line in said.splitlines() if line.startswith("[retries]")]
 
@@ -105,7 +105,7 @@ def test_a_signal_ends_a_pause(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_try_left_at_work_is_ended(tmp_path: Path) -> None:
-    """As torchrun's workers, each in a session of its own: they would hold the GPUs and write checkpoints."""
+    """torchrun's workers each have their own session. Left alive, they would hold the GPUs and write checkpoints."""
     program = (
         "if number == 1:\n"
         "    left = subprocess.Popen(['sleep', '60'], stderr=subprocess.DEVNULL, start_new_session=True)\n"
@@ -186,7 +186,7 @@ def container(tmp_path: Path) -> Iterator[dict]:
 def test_a_compiled_task_s_pod_tries_again_and_hands_on_its_result(
     in_a_pod: bool, container: dict, tmp_path: Path
 ) -> None:
-    """By the command line that Kubeflow's launcher runs, with the environment that the pipeline gives the pod."""
+    """Run the command line of Kubeflow's launcher, with the environment that the pipeline gives the pod."""
     out = tmp_path / "out.json"
     given = {
         "inputs": {"parameterValues": {"text": "done"}},

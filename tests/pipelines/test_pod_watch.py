@@ -1,4 +1,4 @@
-"""`submit --wait` says why pods do not start and why they fail: real clients, Kubeflow and Kubernetes on loopback."""
+"""`submit --wait` says why pods do not start or fail, with real clients and local Kubeflow and Kubernetes servers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def kubernetes(api: Api, tmp_path: Path) -> Iterator[Kubernetes]:
-    """A cluster with Argo and without Kueue, that the kubeconfig names."""
+    """Start a cluster with Argo but without Kueue, and write its kubeconfig."""
     with serve() as known:
         write_kubeconfig(tmp_path / "config", known.host)
         known.objects = {f"{HERE}/pods": [], f"{HERE}/events": [], WORKFLOWS: []}
@@ -60,13 +60,13 @@ def kubernetes(api: Api, tmp_path: Path) -> Iterator[Kubernetes]:
 
 
 def wait(api: Api, *words: str) -> int:
-    """Waits for a run in the namespace of the tests."""
+    """Submit a run in the namespace of the tests, wait for it, and return the exit code."""
     asked = ["--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait", "--namespace", NAMESPACE]
     return cli.main(["pipeline", "submit", "zero-shot", *asked, *words])
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines about pods."""
+    """Return the lines about pods."""
     lines = capsys.readouterr().out.splitlines()
     [begun] = [number for number, line in enumerate(lines) if line.startswith(f"run {RUN}, version")]
     assert lines[-1] == f"run {RUN}: failed"
@@ -76,7 +76,7 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_why_pods_wait_is_reported_once_for_all_of_them(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each look sees the same, and the words of the scheduler change with the number of nodes."""
+    """Every look at the cluster finds the same waiting pods, but each reason is printed only once."""
     kubernetes.objects[f"{HERE}/pods"] = [
         unschedulable("p1", "encode"),
         unschedulable("p2", "encode"),
@@ -105,7 +105,7 @@ def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
 def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There is no pod, and no event either: Argo keeps the refusal with its task, and tries again."""
+    """There is no pod and no event: Argo keeps the refusal in its workflow and tries again."""
     nodes = {"n1": {"type": "Pod", "phase": "Pending", "message": QUOTA}}
     metadata = {"name": "w", "labels": {"pipeline/runid": RUN}}
     kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
@@ -134,7 +134,7 @@ def test_a_pod_that_a_queue_holds_back_says_what_the_queue_waits_for(
 def test_what_a_failed_step_said_is_shown_once(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two tries of one task said the same; Kubeflow itself tells their exit code alone."""
+    """Two failed pods logged the same message. Kubeflow itself only reports their exit codes."""
     kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "check-cluster", phase="Failed"), pod("p2", "x", phase="Failed")]
     said = "noise\nstillhouse: this cluster cannot run it:\n  - no claim: create it\nmain failed\n"
     kubernetes.logs = {"p1": said, "p2": said}
@@ -147,7 +147,7 @@ LAUNCHER = 'exec: "/kfp-launcher/launch": stat /kfp-launcher/launch: permission 
 
 
 def never_started(name: str, task: str) -> Plain:
-    """A pod with an init container that could not start: the step's own waits forever."""
+    """Return a pod whose init container could not start, so the step's own container waits forever."""
     ended = {
         "terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}
     }
@@ -164,7 +164,7 @@ def never_started(name: str, task: str) -> Plain:
 def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its log gives HTTP 400, which is not a missing permission; the log of a deleted pod gives 404."""
+    """Reading its log gives HTTP 400, which does not mean that the permission is missing."""
     failed = [never_started("p1", "ingest"), never_started("p2", "ingest"), pod("p3", "mine", phase="Failed")]
     kubernetes.objects[f"{HERE}/pods"] = failed
     kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}
@@ -236,7 +236,7 @@ def test_a_kubernetes_that_does_not_answer_is_reported_once(
 
 
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
-    """Without a namespace in that of the experiment; Kubeflow for one user names none, and runs are beside it."""
+    """The default is the experiment's namespace. In Kubeflow for one user it has none, and runs are in `kubeflow`."""
     seen: list[str] = []
     monkeypatch.setattr(
         "stillhouse.pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace)

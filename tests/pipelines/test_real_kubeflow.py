@@ -27,14 +27,14 @@ from stillhouse.pipelines.access import ENDPOINT
 from stillhouse.pipelines.submit import DONE, Cluster, watch
 
 INSTALLED = {"--namespace": "STILLHOUSE_NAMESPACE", "--service-account": "STILLHOUSE_SERVICE_ACCOUNT"}
-"""The flags of a submission, and the variables that say what is installed there."""
+"""The flags of a submission, and the variables that hold their values."""
 UNPULLABLE = "registry.invalid/stillhouse@sha256:" + "0" * 64
 COMPILED_SECONDS = 120
 RUN_SECONDS = 3 * 3600
 
 
 def installed() -> list[str]:
-    """The flags for the claims and the pods' account; skips if they are not given."""
+    """Return the flags for the namespace and the pods' account, or skip the test if a variable is not set."""
     missing = [variable for variable in INSTALLED.values() if not os.environ.get(variable)]
     if missing:
         pytest.skip(
@@ -94,7 +94,7 @@ def test_a_run_that_has_just_ended_is_not_terminated(api: Api) -> None:
     api.states = [{"state": "RUNNING"}]
     known = Cluster(host=api.host).connect()
     assert terminated(known, RUN) and api.logged == [f"terminate {RUN}"]
-    api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]  # it ends between the look and the word
+    api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]  # it ends between the two requests
     api.asked = 0
     assert not terminated(known, RUN)
     api.states = [{"state": "SUCCEEDED"}]
@@ -102,7 +102,7 @@ def test_a_run_that_has_just_ended_is_not_terminated(api: Api) -> None:
 
 
 def begun(client: Any, run_id: str) -> Any:
-    """The run once it has tasks: from then on the backend has compiled it and Kubernetes has taken its workflow."""
+    """Return the run once it has tasks: then the backend has compiled it, and Kubernetes has accepted its workflow."""
     until = time.monotonic() + COMPILED_SECONDS
     while time.monotonic() < until:
         run = client.get_run(run_id)
@@ -113,7 +113,7 @@ def begun(client: Any, run_id: str) -> Any:
 
 
 def terminated(client: Any, run_id: str) -> bool:
-    """Whether a run had to be terminated: one that has just ended is refused."""
+    """Terminate a run. Return False if it has just ended, because the server refuses to terminate it then."""
     if client.get_run(run_id).state in DONE:
         return False
     try:
@@ -135,6 +135,6 @@ def tasks(run: Any) -> list[Any]:
 
 
 def reasons(run: Any) -> list[str]:
-    """What the run and its tasks say of why they failed."""
+    """Return the error messages of the run and its tasks."""
     errors = [run.error, *(task.error for task in tasks(run))]
     return [error.message for error in errors if error and error.message]

@@ -66,7 +66,7 @@ def groups(compiled: dict[str, Any]) -> dict[str, Tasks]:
 
 
 def steps_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a task gets about the steps that it runs; empty for one that runs none."""
+    """Return what a task receives about the steps that it runs, or an empty dict if it runs none."""
     given = task["inputs"]["parameters"].get("steps")
     return json.loads(given["runtimeValue"]["constant"]) if given else {}
 
@@ -76,7 +76,7 @@ def test_the_check_takes_all_that_was_asked() -> None:
     assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
 
 
-def test_the_promotion_works_with_what_the_check_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check passes the parameters to the plan, which passes them and the recipe to the promotion.
 
     An output that the run did not need is not promoted.
@@ -168,7 +168,7 @@ def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> No
 
 
 def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
-    """The plan is given it, and hands it on to the promotion."""
+    """The plan receives the recipe, and passes it on to the promotion."""
     text = inside(compiled)["plan"]["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
     carried = yaml.safe_load(text)
     every = known_uses(load_recipe(find_recipe("micro")))

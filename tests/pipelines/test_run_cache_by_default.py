@@ -30,7 +30,7 @@ RECIPE = {"ingest": {"max_articles": 5}}
 
 
 def shipped_table(name: str, volumes: Path) -> PlacementTable:
-    """A shipped table whose pods have their volumes in folders."""
+    """Return a shipped table whose volumes are local folders."""
     text = shipped_tables()[name].read_text()
     for path in ("/volume", "/scratch"):
         (volumes / path.strip("/")).mkdir(parents=True)
@@ -40,7 +40,7 @@ def shipped_table(name: str, volumes: Path) -> PlacementTable:
 
 
 def a_part_of_a_run(table: PlacementTable) -> BaseComponent:
-    """`validate` and what it needs."""
+    """Return a pipeline with `validate` and everything that it needs."""
     uses = needed(find_uses().values(), ["validate"])
 
     def body(given: dict[str, Any], pods: Pods) -> None:

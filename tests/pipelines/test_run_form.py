@@ -1,4 +1,4 @@
-"""What Kubeflow's form shows for each pipeline: few fields in order, and pictures of the compiled pipeline."""
+"""Kubeflow's form for each pipeline has few fields, in order, and its picture in the documentation is up to date."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fields(spec: Any) -> dict[str, str | None]:
 
 
 def test_train_has_at_most_twelve_fields(train: Compiled) -> None:
-    """With GPUs and a recipe that pre-trains, which has most."""
+    """The pipeline with GPUs and a recipe that pre-trains has the most fields."""
     assert len(fields(train.spec)) <= 12
     assert {"source", "model", "image", "accelerator_type"} <= fields(train.spec).keys()
 
@@ -44,7 +44,7 @@ def test_no_form_asks_for_names_that_a_namespace_has_one_of(train: Compiled) -> 
 
 
 def test_what_must_be_given_has_no_default() -> None:
-    """Kubeflow takes an empty default for an answer, and would start the run."""
+    """Kubeflow accepts an empty default as a value, and would start the run."""
     spec = compile_small(Request("refresh", "simlm").build(find_table("cpu"))).spec
     assert [name for name, default in fields(spec).items() if default is None] == ["releases"]
 
@@ -91,7 +91,7 @@ def test_a_table_of_one_s_own_leaves_open_what_it_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_pictures_are_of_the_compiled_pipelines(name: str) -> None:
-    """`make forms` draws them anew."""
+    """`make forms` draws them again."""
     path = PICTURES / f"{name}.png"
     assert Image.open(path).info[DIGEST] == form_digest(SPECS[name])
     assert path.stat().st_size < 100_000

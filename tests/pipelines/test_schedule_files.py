@@ -1,4 +1,4 @@
-"""The file of schedules: what is refused before the cluster is asked."""
+"""The file of schedules: what is refused before any request to the cluster."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
-    """It names an account and, in each entry, an image, as the manifests' cluster needs them."""
+    """It names an account, and an image in each entry, because a cluster with the manifests needs both."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "releases.md").read_text()
     [text] = [part for part in page.split("```yaml\n")[1:] if part.startswith("experiment:")]
     path = tmp_path / "schedules.yaml"
@@ -173,7 +173,7 @@ def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_manifests_is_read() -> None:
-    """Its account is one that the manifests make; an overlay's file may say its schedules below."""
+    """Its account is one that the manifests create, and it has no watches: an overlay replaces it."""
     base = Path(__file__).resolve().parents[2] / "manifests" / "base"
     content = yaml.safe_load((base / "schedules.yaml").read_text())
     accounts = yaml.safe_load_all((base / "service-accounts.yaml").read_text())

@@ -25,7 +25,7 @@ CONTENT = {"service_account": "stillhouse-steps", "schedules": {"nightly": SCHED
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
-    """A server with a pipeline that all share; the watched corpus was never released."""
+    """Start a server with a shared pipeline. The watched corpus was never released."""
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, "c1", "one.dir"))
     monkeypatch.setattr(watching, "in_use", lambda watch: watching.InUse(None))
     with serve(monkeypatch, tmp_path) as known:
@@ -35,7 +35,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
 
 
 def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> int:
-    """`stillhouse schedule ACTION` as in a pod of the manifests, where the environment says where the API is."""
+    """Run `stillhouse schedule ACTION` as in a pod of the manifests, where the environment has the API's address."""
     path = folder / "schedules.yaml"
     path.write_text(yaml.safe_dump(content))
     return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
@@ -74,7 +74,7 @@ def test_kubeflow_of_several_users_says_how_to_get_a_token(
 def test_a_recurring_run_is_reported_its_account_and_version(
     version: str, logged: str, api: Api, tmp_path: Path
 ) -> None:
-    """Without a version it is of the newest at each start, which the server takes where it is given no id."""
+    """Without a version, the request has no version id, and the server takes the newest version at each start."""
     content = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": version}}}
     assert schedule(tmp_path, "apply", content=content) == 0
     [made] = api.recurring
@@ -85,7 +85,7 @@ def test_a_recurring_run_is_reported_its_account_and_version(
 def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_runs(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One with a run that shows only after a moment stays; the other is removed, but not what it may have started."""
+    """A recurring run whose run shows up after a moment stays. The other is deleted, but not the runs it started."""
     for name in ("r8", "r9"):
         entry = {"recurring_run_id": name, "display_name": f"old-{name}", "description": f"{MARK} old"}
         api.kept.append(entry | {"status": "ENABLED"})
@@ -110,7 +110,7 @@ def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As the API has such a run: its state, and since when, in its history."""
+    """The API has the state of such a run, and the time of each change in its history."""
     old = {"recurring_run_id": "r8", "display_name": "old", "description": f"{MARK} old", "status": "DISABLED"}
     api.kept.append(old)
     now = datetime.now(UTC)
@@ -218,7 +218,7 @@ def test_the_manifests_watcher_looks_in_its_own_namespace(api: Api, tmp_path: Pa
 
 
 def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that failed for want of an account is tried again once the file names one."""
+    """A run that failed because it had no account is tried again once the file names one."""
     monkeypatch.setattr(Api, "get", with_runs)
     once = CONTENT | {"watches": {"articles": WATCH | {"attempts": 1}}}
     for account, started in (("", 1), ("", 1), ("stillhouse-steps", 2), ("stillhouse-steps", 2)):
@@ -227,7 +227,7 @@ def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatc
 
 
 def with_runs(api: Api, path: str, query: dict[str, str], answer: Any = Api.get) -> dict[str, Any]:
-    """What the API says when the runs that it was asked to start have failed."""
+    """Answer like the API once all started runs have failed."""
     if not path.endswith("/runs"):
         return answer(api, path, query)
     failed = [{"run_id": run["display_name"], "display_name": run["display_name"]} for run in api.runs]
@@ -255,7 +255,7 @@ def test_two_pipelines_of_a_name_stop_no_other_watch(
 def test_two_experiments_of_a_name_stop_no_other_watch(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kfp says so by an error of its own."""
+    """kfp raises its own error for this."""
     two = {"experiments": [{"experiment_id": one, "display_name": "stillhouse"} for one in "ab"]}
     answer = Api.get
     monkeypatch.setattr(

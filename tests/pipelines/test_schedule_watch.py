@@ -27,7 +27,7 @@ from stillhouse.remote.dvc_source import Found
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A watcher with a repository and champion that the test sets."""
+    """Return a watcher whose repository and champion the test sets."""
     state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, refused=False, more=(), cluster=Memory())
     state.watch = Watch(name="articles", pipeline="refresh", releases="r.git", repo="a.git", path="corpus")
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, state.commit, state.digest))
@@ -96,7 +96,7 @@ def test_a_run_that_did_not_fail_is_not_started_anew(state: str, watched: Simple
 def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
     change: dict[str, Any], watched: SimpleNamespace
 ) -> None:
-    """The refusal was a run that succeeded."""
+    """A run that refuses a corpus still succeeds."""
     first = look(watched.watch, watched.cluster)
     changed = replace(watched.watch, parameters=change)
     assert look(changed, watched.cluster).kind == "known", "somebody is at work on it"
@@ -109,7 +109,7 @@ def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
 
 
 def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: SimpleNamespace) -> None:
-    """The recipe is in the pipeline, and its newest version is used."""
+    """The recipe is part of the pipeline, and the watcher uses the newest version."""
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
     watched.cluster.newest = "v2"
     assert look(watched.watch, watched.cluster).kind == "started"
@@ -127,7 +127,7 @@ def test_again_tries_what_was_refused(watched: SimpleNamespace) -> None:
 def test_a_watch_that_cannot_be_looked_at_stops_no_other(
     watched: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The API refuses the first run that is asked for."""
+    """The API refuses the first run."""
 
     class Refusing(Client):
         def run_pipeline(self, job_name: str, **named: Any) -> Any:
@@ -155,7 +155,7 @@ MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 def test_a_watcher_that_has_nothing_to_watch_says_so_and_is_content(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As it is installed, when its job of every hour is no failed one; it asks no cluster."""
+    """A new installation watches nothing. Its hourly job must not fail, and it sends no request to the cluster."""
     monkeypatch.setattr(
         "stillhouse.pipelines.schedules.cluster._connect", lambda endpoint, namespace: pytest.fail("it asked")
     )

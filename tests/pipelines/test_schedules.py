@@ -47,7 +47,7 @@ def test_a_change_is_a_successor(change: str) -> None:
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "CANCELING", "PAUSED", "RUNTIME_STATE_UNSPECIFIED"])
 def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
-    """It fires no more, its successor is there, and a later `apply` deletes it."""
+    """It starts no more runs, its successor exists, and a later `apply` deletes it."""
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
@@ -68,14 +68,14 @@ def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
 
 @pytest.mark.parametrize("dry", [True, False])
 def test_the_end_of_a_terminated_run_is_not_waited_for_forever(dry: bool) -> None:
-    """Argo leaves it running: Kubeflow says CANCELING from then on, at every look."""
+    """Argo may leave it running: Kubeflow then reports CANCELING forever."""
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
     apply([schedule(enabled=False)], cluster)
     run = cluster.fire(old)
     for minutes_ago, expected in (
-        (None, f"`kfp run delete {run}` removes the run"),  # Kubeflow has not noted when
+        (None, f"`kfp run delete {run}` removes the run"),  # Kubeflow has not recorded the time yet
         (9.0, "waiting for its end, 10 minutes at most"),
     ):
         cluster.terminate(run, minutes_ago)
@@ -97,7 +97,7 @@ def test_a_run_in_flight_is_waited_for_beside_one_that_may_never_end() -> None:
 
 
 def test_a_run_that_starts_while_apply_works_is_seen() -> None:
-    """It fires between the first look and the moment when it is disabled."""
+    """The schedule starts a run after `apply` first looks and before it is disabled."""
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
@@ -112,7 +112,7 @@ def test_a_run_that_starts_while_apply_works_is_seen() -> None:
 
 
 def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -> None:
-    """Kubeflow's controller hears of the change a moment later, and the run shows after that."""
+    """Kubeflow's controller notices the change a moment later, and the run shows up after that."""
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
@@ -123,7 +123,7 @@ def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -
 
 
 def test_each_deletion_has_a_look_of_its_own() -> None:
-    """A run of the second shows while the first is being deleted."""
+    """A run of the second schedule shows up while the first one is being deleted."""
     cluster = Memory()
     apply([schedule(), schedule("weekly")], cluster)
     _, second = sorted(cluster.recurring)
@@ -149,7 +149,7 @@ def test_one_that_somebody_enables_again_is_not_deleted() -> None:
 
 
 def test_what_has_no_successor_yet_stays_in_use() -> None:
-    """The cluster refuses one of three: its predecessor stays, the others are replaced as usual."""
+    """The cluster refuses a new schedule: its predecessor stays, and so does one that the file no longer names."""
     cluster = Memory()
     apply([schedule(), schedule("weekly"), schedule("yearly")], cluster)
     cluster.refused = {"nightly"}
@@ -176,7 +176,7 @@ def test_a_version_that_is_not_there_is_refused_before_anything_is_changed(dry: 
 
 @pytest.mark.parametrize("in_flight", [None, "1", "2"])
 def test_of_two_of_the_same_name_one_is_left(in_flight: str | None) -> None:
-    """Two `apply` at a time made both."""
+    """Two `apply` commands at the same time created both."""
     cluster = Memory()
     for _ in range(2):
         cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
@@ -198,7 +198,7 @@ def test_what_others_made_is_left_alone() -> None:
 
 
 def test_schedules_of_another_experiment_are_left_alone() -> None:
-    """Two teams in one namespace, each with a file of its own; or one that renamed its experiment."""
+    """Two teams may share a namespace, each with its own file, or a team may have renamed its experiment."""
     cluster = Memory()
     number = cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
     entry, kept = cluster.recurring[number]

@@ -57,7 +57,7 @@ def compiled() -> Compiled:
 
 
 def executor(compiled: Compiled, component: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The container of a component, and what Kubernetes gets for its pod."""
+    """Return the container of a component, and the Kubernetes settings of its pod."""
     label = compiled.spec["components"][f"comp-{component}"]["executorLabel"]
     on_kubernetes = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return compiled.spec["deploymentSpec"]["executors"][label]["container"], on_kubernetes[label]
@@ -88,7 +88,7 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
     assert fields[POD] == "metadata.name" and fields[POD_NAMESPACE] == "metadata.namespace"
-    # What it names exists in its own pod: variables, references to secrets, mounts.
+    # Everything that it names exists in its own pod: variables, references to secrets, mounts.
     there = variables | fields.keys()
     there |= {key["envVar"] for secret in pod["secretAsEnv"] for key in secret["keyToEnv"]}
     assert set(logged.variables) <= there
@@ -107,7 +107,7 @@ def test_only_steps_that_can_run_on_several_nodes(compiled: Compiled) -> None:
 
 @pytest.mark.parametrize("task", ["pretraining", "first-retriever", "second-retriever", "distillation"])
 def test_a_pod_that_waits_for_trainings_holds_no_gpu(compiled: Compiled, task: str) -> None:
-    """What of the task's steps wants one has a node of its own, while that step lasts."""
+    """Each step of the task that needs a GPU has its own node while it runs."""
     container, pod = executor(compiled, task)
     assert "accelerator" not in container["resources"] and "tolerations" not in pod
     assert container["resources"]["memoryRequest"] < 2, "GB"
@@ -120,7 +120,7 @@ def test_a_pod_that_waits_for_trainings_holds_no_gpu(compiled: Compiled, task: s
 
 
 def test_nodes_that_share_the_work_of_a_pod_get_no_keys_of_git(compiled: Compiled) -> None:
-    """The pod ingests, and so has them; the nodes that count for it take its volumes over by name."""
+    """The pod ingests, so it has the keys. The nodes that count for it take only the volumes that are listed."""
     container, pod = executor(compiled, "prepare")
     own = {secret["mountPath"] for secret in pod["secretAsVolume"]}
     logged = nodes_of(container, "count")
@@ -153,7 +153,7 @@ def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
 
 
 def test_the_runs_accelerator_reaches_the_step(compiled: Compiled) -> None:
-    """As inputs of the task, which kfp's executor is given as they are."""
+    """They are inputs of the task, which kfp's executor receives unchanged."""
     wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
     for name in ("pretraining", "first_retriever", "distillation"):
         given = task_of(compiled, name)["inputs"]["parameters"]

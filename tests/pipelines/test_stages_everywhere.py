@@ -1,6 +1,6 @@
 """A recipe that leaves stages out and adds one, with `stillhouse run`, `dvc repro` and Kubeflow's local runner.
 
-With DVC also: only what changed runs again, and pushed outputs can be pulled.
+With DVC, only what changed runs again, and pushed outputs can be pulled.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
 
 
 def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
-    """Metrics, plots and the graph are shown; a change runs what depends on it; a push and a pull change nothing."""
+    """DVC shows metrics, plots and the graph. A change runs what depends on it. A push and a pull change nothing."""
     assert repro(folder, uses) == []
     metrics = json.loads((folder / EVALUATION / "metrics.json").read_text())
     shown = json.loads(call(folder, "dvc", "metrics", "show", "--json"))[""]["data"]

@@ -65,7 +65,7 @@ KUBEFLOW_S_OWN = ("root-driver(0)", "plan-driver", "plan-driver(0)", "executor",
 
 
 def test_kubeflow_s_own_tasks_and_argo_s_tries_are_not_shown(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    """Argo numbers the tries of every node as soon as there is a strategy for them, as in Kubeflow's own manifests."""
+    """Argo numbers the tries of every node that has a retry strategy, as in Kubeflow's own manifests."""
     names = [*KUBEFLOW_S_OWN, "plan", "encode-1"]
     api.states = [{"state": "SUCCEEDED", "run_details": {"task_details": [task(name, "SUCCEEDED") for name in names]}}]
     assert submit(api, "--wait") == 0
@@ -74,7 +74,7 @@ def test_kubeflow_s_own_tasks_and_argo_s_tries_are_not_shown(api: Api, capsys: p
 
 
 def test_the_end_of_a_terminated_run_is_waited_for_ten_minutes(api: Api) -> None:
-    """Argo leaves it running, and Kubeflow says CANCELING at every look."""
+    """Argo may leave it running, and Kubeflow then reports CANCELING forever."""
     api.states = [{"state": "RUNNING"}, {"state": "CANCELING"}]
     lines: list[str] = []
     moments = iter(range(0, 6000, 300))
@@ -120,7 +120,7 @@ TOKEN = "kubectl -n NAMESPACE create token ACCOUNT --audience pipelines.kubeflow
 def test_kubeflow_of_several_users_says_how_to_get_a_token(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Everybody may see its health; only what comes after is refused."""
+    """The health check is open to everybody. The server refuses only the requests after it."""
     api.multi_user = True
     assert submit(api) == 2 and not api.runs
     said = capsys.readouterr().err

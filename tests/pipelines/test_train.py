@@ -39,7 +39,7 @@ def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def described(content: dict[str, Any], use: str) -> dict[str, Any]:
-    """What the task of a use gets about it."""
+    """Return what the task of a use receives about this use."""
     for task in tasks_of(content):
         steps = json.loads(task["inputs"]["parameters"].get("steps", {}).get("runtimeValue", {}).get("constant", "{}"))
         if use in steps:
@@ -87,7 +87,7 @@ def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
 
 
 def test_nothing_is_taken_from_kubeflows_cache() -> None:
-    """It knows an input by its name: an `ingest` of other articles would not be noticed by what follows."""
+    """The cache knows an input only by name: later tasks would not notice that `ingest` read other articles."""
     assert not [task for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")]
 
 

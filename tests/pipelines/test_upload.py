@@ -17,7 +17,7 @@ from stillhouse.pipelines.upload import upload
 
 
 class Memory:
-    """What of kfp's client is used."""
+    """The methods of kfp's client that an upload uses."""
 
     def __init__(self, refuse: int = 0) -> None:
         self.versions: dict[str, list[tuple[str, dict[str, Any]]]] = {}
@@ -46,7 +46,7 @@ class Memory:
         self._keep(pipeline_id, pipeline_version_name, pipeline_package_path)
 
     def list_pipeline_versions(self, pipeline_id: str, page_token: str, page_size: int, sort_by: str) -> Any:
-        """One on a page, the newest first."""
+        """Return one version a page, the newest first."""
         versions = [SimpleNamespace(display_name=name) for name, _ in reversed(self.versions[pipeline_id])]
         at = int(page_token or 0)
         more = str(at + 1) if at + 1 < len(versions) else None
@@ -74,7 +74,7 @@ def test_a_content_is_uploaded_once() -> None:
 
 
 def test_a_namespace_has_its_own() -> None:
-    """A shared one, and those of other namespaces, stay unchanged."""
+    """Shared pipelines and those of other namespaces stay unchanged."""
     client = Memory()
     for namespace in ("", "one", "two"):
         for text in ("one", "one", "two"):
@@ -96,7 +96,7 @@ def test_a_refusal_is_reported() -> None:
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:
-    """With kfp's own signatures, because the fake client above accepts anything."""
+    """The parameters of the fake client above exist in kfp's own client."""
     from kfp import Client
 
     for name in ("list_pipelines", "upload_pipeline", "upload_pipeline_version", "list_pipeline_versions"):

@@ -21,7 +21,7 @@ def work(text: str) -> str:
 
 
 def compiled(folder: Path, environment: dict[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The environment of the task's container, and what its pod has beside it."""
+    """Return the environment of the task's container, and the Kubernetes settings of its pod."""
 
     @dsl.pipeline(name="refresh")
     def refresh() -> None:

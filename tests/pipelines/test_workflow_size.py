@@ -11,7 +11,7 @@ from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.workflow_size import LARGEST_PLAIN, WorkflowSize
 
 TOLD = 6443.3
-"""Bytes that the pipeline `train` said of a task when a task was a step: 244,846 of 38 tasks."""
+"""Bytes that describe a task of the pipeline `train` when each task was one step: 244,846 for 38 tasks."""
 
 
 def measured(tasks: int, graphs: int, specification: float) -> WorkflowSize:
@@ -35,12 +35,12 @@ def test_the_whole_of_it_compressed() -> None:
 
 
 def test_some_24_pods_are_more_than_a_mebibyte() -> None:
-    """11 tasks and two graphs have 24 pods; 7 tasks, with 16, stay below."""
+    """11 tasks and two graphs have 24 pods. 7 tasks, with 16 pods, stay below the limit."""
     assert measured(11, 2, 379_739).plain > 1024**2 > measured(7, 2, 379_739).plain
 
 
 def test_the_run_that_could_not_end_is_said_to_be_too_large() -> None:
-    """123 pods and 440 nodes, of a specification of 511,670 bytes: more than 1,048,576 compressed."""
+    """It had 123 pods, 440 nodes and a specification of 511,670 bytes: more than 1,048,576 bytes compressed."""
     run = measured(52, 19, 511_670)
     assert run.pods == 123 and run.compressed > 1_048_576
 

@@ -32,7 +32,7 @@ def linear(module: Any, states: Tensor) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int) -> Tensor:
-    """What each position reads, [l, D]; `seen` [l, l] is 1 where it does, else 0."""
+    """Return what each position reads, [l, D]; `seen` [l, l] is 1 where a position attends to another, else 0."""
     size = query.shape[1] // heads
     read = []
     for head in range(heads):
@@ -73,14 +73,14 @@ class SlowBert:
         return norm(tables.LayerNorm, total + tables.token_type_embeddings.weight[0])
 
     def hidden_states(self, ids: Tensor) -> list[Tensor]:
-        """What each layer reads, and the last states."""
+        """Return the input of each layer and the last states."""
         states = [self.embed(ids)]
         for layer in self.layers:
             states.append(self.layer(layer, states[-1], local=True))
         return states
 
     def layer(self, layer: Any, states: Tensor, causal: bool = False, local: bool = False) -> Tensor:
-        """`local`: whether a layer that has a window keeps to it."""
+        """Apply a layer. With `local`, a layer that has a window attends only within it."""
         own = layer.attention.self
         query, key, value = (linear(each, states) for each in (own.query, own.key, own.value))
         read = attention(query, key, value, seen_by(len(states), causal), self.heads)
@@ -94,11 +94,11 @@ class SlowBert:
         return states
 
     def query_of(self, bottleneck: Tensor, length: int) -> Tensor:
-        """What an enhanced decoder's queries are made of, [l, D]."""
+        """Return the states that an enhanced decoder's queries are made from, [l, D]."""
         return bottleneck + self.base.embeddings.position_embeddings.weight[:length]
 
     def turned(self, states: Tensor, kind: str) -> Tensor:
-        """Queries or keys as their positions turn them."""
+        """Rotate queries or keys by their positions."""
         return states
 
     def enhanced(self, layer: Any, query: Tensor, content: Tensor, hidden: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class SlowBert:
 
 
 class SlowModernBert(SlowBert):
-    """ModernBERT: pre-norm layers with a gate and turned queries and keys, some of which see a window alone."""
+    """ModernBERT: pre-norm layers with a gate and rotary positions, some of which attend only within a window."""
 
     @property
     def layers(self) -> Iterable[nn.Module]:
@@ -136,7 +136,7 @@ class SlowModernBert(SlowBert):
         return [*inner, norm(self.base.final_norm, last)]
 
     def turned(self, states: Tensor, kind: str) -> Tensor:
-        """Each pair of numbers (n, n + K/2) of a head as a complex one, times e^(i · position · theta^(-2n/K))."""
+        """Multiply each pair (n, n + K/2) of a head, as a complex number, by e^(i · position · theta^(-2n/K))."""
         theta = {"full_attention": 160_000.0, "sliding_attention": 10_000.0}[kind]
         half = states.shape[1] // self.heads // 2
         speeds = theta ** (-torch.arange(half, dtype=torch.float64) / half)

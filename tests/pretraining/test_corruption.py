@@ -148,11 +148,11 @@ def test_replacement_has_the_stated_shares_and_touches_nothing_else() -> None:
 
 @pytest.mark.parametrize("pool", [0, 16])
 def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool: int) -> None:
-    """Within five standard deviations of what is expected, of all passages together.
+    """The number of hidden tokens of all passages is within five standard deviations of its expectation.
 
-    Drawn by themselves, pairs are hidden with the rate, and their number is binomial. A pool's masks hide k = round(n *
-    rate) of a passage's n tokens each, so that a position sees k hidden ones less its own where that is among them:
-    others are hidden with k / n, and what varies is n times 0 or 1.
+    Without a pool, each pair is hidden independently with the rate, so the number is binomial. Each mask of a pool
+    hides k = round(n * rate) of a passage's n tokens. A position's own token does not count, so the others are hidden
+    with k / n, and only n draws of 0 or 1 vary.
     """
     rng = np.random.default_rng(0)
     eligible, _ = passages(2, rows=40, length=50)

@@ -46,7 +46,7 @@ def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) ->
 
 
 def test_one_pass_for_two_masks_equals_two_passes(generator: Generator) -> None:
-    """The masks' rows come in order, so the second pass draws on where the first stopped."""
+    """The masks' rows come in order, so the second pass continues the draws where the first stopped."""
     rng = np.random.default_rng(5)
     ids = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4, 9)))
     attention = torch.ones_like(ids, dtype=torch.bool)
@@ -76,7 +76,7 @@ def test_ordinary_tokens() -> None:
 
 
 def test_a_generator_that_learns_gives_its_masked_token_loss_and_samples_without_gradient(generator: Generator) -> None:
-    """Against a slow version: the mean over each passage's positions of the first mask, then over passages."""
+    """Compares with a slow version: the mean over each passage's positions of the first mask, then over passages."""
     model = copy.deepcopy(generator.model).double()
     learner = Generator.of(model, SPECIALS, torch.device("cpu"), learns=True)
     ids = torch.tensor([[2, 6, 7, 8, 3], [2, 9, 10, 3, 0]])

@@ -86,7 +86,7 @@ def test_copied_decoder_needs_enough_layers() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_positions_are_what_the_embeddings_add(config: PretrainedConfig) -> None:
-    """What a passage without padding takes from its position table, seen by a hook, in the width of the layers."""
+    """A hook records what a passage without padding takes from the position table, in the width of the layers."""
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(config).eval()
     taken: list[torch.Tensor] = []

@@ -80,7 +80,7 @@ def test_shards_add_up(shards: list[Passages], longest: int, unit: str, size: in
 
 
 def test_shards_of_long_n_grams_add_up(tmp_path: Path) -> None:
-    """Two layouts of keys, since 8 tokens of 12 bits do not fit into 64."""
+    """Keys need two layouts, because 8 tokens of 12 bits do not fit into 64 bits."""
     draw = np.random.default_rng(0)
     shards = [[draw.integers(0, 4000, 500).tolist() for _ in range(6)] for _ in range(2)]
     folders = [write(shard, tmp_path / f"{number}", 8) for number, shard in enumerate(shards)]

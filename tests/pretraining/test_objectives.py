@@ -25,7 +25,7 @@ VOCABULARY, WIDTH, HEADS = 50, 16, 2
 
 
 def modern_model() -> ModernBertForMaskedLM:
-    """Of its three layers that in the middle attends within a window."""
+    """The middle one of its three layers attends within a window."""
     torch.manual_seed(0)
     config = ModernBertConfig(
         vocab_size=VOCABULARY,
@@ -80,7 +80,7 @@ def batch_of(objective: Objective) -> CorruptedBatch:
     decoder = hidden = None
     if objective.decoder_corruption is not None:
         chosen = outer if objective.decoder_corruption.draw == "random" else masks[objective.decoder_corruption.draw]
-        # One of the samples is the token that was there.
+        # One of the samples equals the original token.
         replaced = torch.where(ids == 11, ids, ids + 9)
         decoder = Corrupted(torch.where(chosen, replaced, ids), chosen)
     if objective.decoder == "enhanced":
@@ -138,7 +138,7 @@ def slow_loss(
         if name in NO_DECODER:
             continue
         bottleneck = training.bottleneck.weight @ h + training.bottleneck.bias if name in PROJECTED else h
-        if name == "condenser":  # three layers: the middle is behind the first
+        if name == "condenser":  # of three layers, the middle is after the first
             read, where = given, inner
             states = torch.cat([bottleneck[None], layers[1][1:]])
         else:
@@ -222,7 +222,7 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
         share = (into_vectors[:, None] / lengths) * batch.attention_BL[..., None]
     assert float(into_vectors.abs().max()) > 1e-4
     torch.testing.assert_close(into_hidden, share)
-    # The whole decoder loss as `parts` computes it reaches the encoder's layers by no other way.
+    # The whole decoder loss as `parts` computes it reaches the encoder's layers in no other way.
     layer = training.model.bert.encoder.layer[-1].output.dense.weight
     whole = torch.autograd.grad(training.parts(batch)["decoder"], layer)[0]
     again = training.vector(training.encode(batch.encoder.ids_BL, batch.attention_BL), batch.attention_BL)
@@ -230,7 +230,7 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
 
 
 def test_condensers_decoder_sees_the_middle_layers_tokens_too_and_no_other() -> None:
-    """More than the bottleneck reaches its decoder, by the skip connections: the states behind layer 1 of 3."""
+    """Besides the bottleneck, the states after layer 1 of 3 reach its decoder through the skip connections."""
     training = BottleneckPretraining(tiny_model(), find_objective("condenser"), "cls").double()
     batch = batch_of(find_objective("condenser"))
     hidden, middle = training._encode(batch.encoder.ids_BL, batch.attention_BL)
@@ -306,7 +306,7 @@ def test_a_batch_with_a_passage_without_tokens_has_a_finite_loss() -> None:
 
 
 def test_the_mean_over_all_positions_of_the_batch() -> None:
-    """As the code of SimLM on one GPU: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
+    """As in SimLM's code on one GPU, the 10 tokens of three passages weigh the same; in eq. 2 the passages do."""
     objective = find_objective("simlm")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
     batch, slow = batch_of(objective), SlowBert(training.model)
@@ -320,7 +320,7 @@ def test_the_mean_over_all_positions_of_the_batch() -> None:
 
 
 def test_the_bag_of_words_through_the_whole_head() -> None:
-    """The authors' code of BoW has the language-model head where eq. 11 has the word embeddings."""
+    """The authors' code of BoW uses the language-model head where eq. 11 uses the word embeddings."""
     objective = find_objective("bow")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(bag_logits="head")).double()
     batch, slow = batch_of(objective), SlowBert(training.model)

@@ -1,6 +1,6 @@
 """For every row of the objective table: the share of corrupted tokens, which ones, and what replaces them.
 
-The rates, nesting and replacements are written out here again by name, as in the papers.
+The rates, nesting and replacements are repeated here by name, as the papers state them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STATED = {
 
 @pytest.fixture(scope="module")
 def cache() -> TokenCache:
-    """Passages of 1 to 60 tokens, of which some are special ones, in words of 1 to about 5 tokens."""
+    """Passages of 1 to 60 tokens, some of them special, in words of 1 to about 5 tokens."""
     rng = np.random.default_rng(0)
     lengths = np.concatenate([[1, 2, 3], rng.integers(20, 61, size=PASSAGES - 3)])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -87,7 +87,7 @@ def corrupt(cache: TokenCache, generator: Generator, name: str, **settings: obje
 
 
 def as_read(cache: TokenCache) -> tuple[np.ndarray, np.ndarray]:
-    """The passages with their special tokens and padding, and where a token is that may be corrupted; row by row."""
+    """Return the passages with special tokens and padding, and where a token may be corrupted, row by row."""
     ids = np.full((len(cache), int(np.diff(cache.offsets).max()) + 2), SPECIALS.pad)
     for row, (begin, end) in enumerate(zip(cache.offsets[:-1], cache.offsets[1:])):
         ids[row, : end - begin + 2] = [SPECIALS.cls, *cache.ids[begin:end], SPECIALS.sep]
@@ -95,7 +95,7 @@ def as_read(cache: TokenCache) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_mask(mask: np.ndarray, ordinary: np.ndarray, draw: str, rate: float) -> None:
-    """The number of corrupted tokens of every passage, or their share over all where the paper states a probability."""
+    """Check the number of corrupted tokens per passage, or their share of all where the paper states a probability."""
     assert not (mask & ~ordinary).any(), "special tokens and padding are never corrupted"
     sizes, drawn = ordinary.sum(1), mask.sum(1)
     if draw == "random":
@@ -122,7 +122,7 @@ def check_replacement(given: np.ndarray, ids: np.ndarray, mask: np.ndarray, repl
         assert len(np.unique(others)) > 0.5 * ordinary
     elif replacement == "generator":
         assert put.min() > max(SPECIALS.all), "the generator puts neither [MASK] nor another special token there"
-        assert (put != was).mean() > 0.9  # this one is untrained
+        assert (put != was).mean() > 0.9  # this generator is untrained
     else:
         assert not mask.any()
 
@@ -157,7 +157,7 @@ def test_rates_replacements_and_nesting(
     if stated.decoder[0] == "nested":
         assert (inner <= outer).all(), "what is replaced in the encoder is replaced in the decoder (SimLM §3.1)"
     elif stated.decoder[0] in ("random", "importance"):
-        # Drawn independently of the encoder's (CDMAE eq. 1): of the one as many are in the other as of all tokens.
+        # The masks are independent (CDMAE eq. 1): the encoder's has the same share inside the decoder's as overall.
         both = (inner & outer).sum() / outer.sum()
         assert both == pytest.approx(inner.sum() / ordinary.sum(), abs=0.025)
 
@@ -176,7 +176,7 @@ def test_whole_words_are_drawn_where_the_setting_says_so(cache: TokenCache, gene
         assert mask.sum() / ordinary.sum() == pytest.approx(rate, abs=0.02)
         for row, begin in enumerate(cache.offsets[:-1]):
             positions = np.flatnonzero(ordinary[row])
-            # A special token in a text parts a word, as its neighbours could not be drawn with it.
+            # A special token in a text splits a word, because it cannot be drawn with its neighbours.
             goes_on = ~cache.word_starts[begin + positions[1:] - 1] & (np.diff(positions) == 1)
             np.testing.assert_array_equal(mask[row, positions[1:]][goes_on], mask[row, positions[:-1]][goes_on])
 

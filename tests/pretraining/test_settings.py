@@ -1,4 +1,4 @@
-"""Settings change rows of the objective table, and refuse what contradicts itself."""
+"""Settings change rows of the objective table, and contradictory settings are refused."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def batch() -> CorruptedBatch:
 
 
 def test_token_coverage_by_hand() -> None:
-    """Text {5, 7} of 8 tokens; the vector's order is 7, 0, 5, ...: 1 of 2 at k = 1 and 2, both at 3."""
+    """The text has tokens 5 and 7 of 8. The vector ranks 7, 0, 5, ...: 1 of 2 at k = 1 and 2, both at k = 3."""
     logits = torch.tensor([[8.0, 1, 2, 3, 4, 7, 0, 9]])
     ids, special = torch.tensor([[1, 5, 7, 7, 2, 0]]), torch.tensor([[True, False, False, False, True, True]])
     shares = token_coverage(logits, ids, special, [1, 2, 3, 50])
@@ -96,7 +96,7 @@ def test_one_vector_for_all_texts_finds_nothing(model: BertForMaskedLM) -> None:
 
 
 def test_ict_does_not_depend_on_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bf16, scores of vectors that lie in a narrow cone, as an encoder's do, would tie."""
+    """In bf16, the scores of vectors in a narrow cone, like an encoder's, would tie."""
     torch.manual_seed(0)
     passages = 3 * torch.randn(1, 64) + 0.6 * torch.randn(512, 64)
     queries = passages + 0.9 * torch.randn(512, 64)

@@ -1,4 +1,4 @@
-"""`loss_mean: token` over parts of any size: loss and gradient of one mean over all predicted tokens."""
+"""With `loss_mean: token`, parts of any size give the loss and gradient of one mean over all predicted tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stillhouse.pretraining.tokens import PassageBatch, SpecialTokens, TokenCach
 SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
 LENGTHS = np.array([1, 9, 2, 14, 3, 5, 1])
 UNMASKED = [0, 4]
-"""Passages of which nothing is masked, so that a part may have no token to predict."""
+"""Passages without masked tokens, so that a part may have no token to predict."""
 DIVISIONS = [[7], [3, 4], [1, 6], [1] * 7, [4, 1, 2]]
 
 
@@ -40,14 +40,14 @@ def some(drawn: MaskedPassages, rows: slice) -> MaskedPassages:
 
 
 def found(loss: Tensor, module: BottleneckPretraining) -> dict[str, Tensor]:
-    """The value and the gradients, which are taken away."""
+    """Return the loss and the gradients, and reset the gradients."""
     grads = {name: values.grad.clone() for name, values in module.named_parameters() if values.grad is not None}
     module.zero_grad(set_to_none=True)
     return {"loss": loss.detach(), **grads}
 
 
 def slow(module: BottleneckPretraining, make: Corruptor, drawn: MaskedPassages) -> Tensor:
-    """Of the encoder and of the decoder, the mean of the predicted tokens' losses, from the logits of all positions."""
+    """Add the encoder's and the decoder's mean loss of predicted tokens, computed from the logits of all positions."""
     batch = make.batch(drawn)
     hidden_BLD = module.encode(batch.encoder.ids_BL, batch.attention_BL)
     states = [(hidden_BLD, batch.encoder.mask_BL)]

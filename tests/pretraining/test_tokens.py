@@ -59,7 +59,7 @@ PIECES = st.sampled_from(
     ["malted", "rye", "still", "s", ".", ",", "[SEP]", "[MASK]", "gin", "é", "e\u0301", "\u4e2d", "\u00a0", "\x00"]
 )
 UNDIVIDED = st.text(st.characters(codec="utf-8", exclude_characters=SEPARATOR), max_size=3)
-"""A text that holds the separator of title and text is two texts; `passage_text` lets no other have it."""
+"""Text without the separator of title and text. `passage_text` keeps it out of all other texts."""
 
 
 @given(
@@ -69,7 +69,7 @@ UNDIVIDED = st.text(st.characters(codec="utf-8", exclude_characters=SEPARATOR), 
 def test_tokens_are_what_the_tokenizer_says_of_each_text(
     tokenizer: PreTrainedTokenizerFast, texts: list[str], max_length: int
 ) -> None:
-    """One text after the other through the tokenizer's own call, one token after the other."""
+    """Compares with the tokenizer's own call, text by text and token by token."""
     ids, starts, ends, offsets, truncated = [], [], [], [0], 0
     for text in texts:
         said = tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True)

@@ -1,4 +1,4 @@
-"""What the tests of releases share: a name for commits, a laptop that ran the first stages, S3 and SSH servers."""
+"""Fixtures of the release tests: a name for commits, a laptop that ran the first stages, S3 and SSH servers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 @pytest.fixture(autouse=True)
 def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name for commits, and nothing of the configuration of who runs the tests."""
+    """Set a name for commits, and ignore the git configuration of the user who runs the tests."""
     set_git_identity(monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace that ran `validate` and what it needs, and pushed it with the run cache to the folder `shelf`.
+    """Return a workspace that ran `validate` and its inputs, and pushed them with the run cache to the folder `shelf`.
 
-    Tests change neither of the two.
+    Tests change neither the workspace nor `shelf`.
     """
     place = tmp_path_factory.mktemp("run-cache")
     make_workspace(place / "laptop", None, "micro")
@@ -44,7 +44,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository whose dvc.yaml makes both artifacts; nothing is released yet."""
+    """Return the folder of a repository whose dvc.yaml makes both artifacts. Nothing is released yet."""
     place = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_TEMPLATE_DIR", "")
@@ -70,21 +70,21 @@ def place(template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves DVC's part out, for what is about git's."""
+    """Disable the DVC part, for tests that are only about git."""
     monkeypatch.setattr(data, "push", lambda folder: None)
     monkeypatch.setattr(data, "record", lambda folder: None)
 
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A bucket of an S3 server, as the settings of a DVC remote; credentials are in the environment."""
+    """Yield DVC remote settings for a bucket on an S3 server. The credentials are in the environment."""
     with s3_server(monkeypatch) as endpoint:
         yield {"url": f"s3://{BUCKET}/data", "endpointurl": endpoint}
 
 
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A place behind an sshd that takes one key, as the settings of a DVC remote."""
+    """Yield DVC remote settings for a folder behind an sshd that accepts one key."""
     if not Path(SSHD).is_file():
         pytest.skip("no sshd here; `make test-tools` installs it on Debian")
     for name in ("host", "user"):
@@ -103,7 +103,7 @@ def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     }
     (tmp_path / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd, run by root, wants to be locked into
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd needs this folder if root runs it
     server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.PIPE)
     try:
         wait_for(port)

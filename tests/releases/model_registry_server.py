@@ -1,7 +1,7 @@
-"""A Model Registry in memory that follows its published API: v1, v1alpha3, or both.
+"""An in-memory Model Registry that follows the published API: v1, v1alpha3, or both.
 
-Names are unique among siblings (409), missing resources give 404, lists have pages with an opaque token that is empty
-at the end, and a change affects only the fields that it names. A body with an unknown field gives 400.
+Names are unique among siblings (409), missing resources give 404, lists are paged with an opaque token that is empty
+on the last page, and a change affects only the fields that it names. A body with an unknown field gives 400.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 ROOT = "/api/model_registry/"
 PAGE = 2
-"""The most that a page holds here, whatever is asked for, so that a few versions are several pages."""
+"""The largest page, whatever size a request asks for, so that a few versions fill several pages."""
 RESOURCE = {"customProperties", "description", "externalId", "name", "state"}
 ARTIFACT = {
     *("artifactType", "uri", "modelFormatName", "modelFormatVersion", "storageKey", "storagePath"),
@@ -41,10 +41,10 @@ class Refused(Exception):
 
 
 class RegistryServer:
-    """`models`, `versions` and `artifacts` by their ids; `requests` are the methods and paths that were asked for.
+    """Maps of `models`, `versions` and `artifacts` by id, and `requests`, the method and path of each request.
 
-    `before` is called with each of them and may raise `Refused`, or keep the request waiting. A request without the
-    `token`, where there is one, is 401.
+    `before` is called with each request and may raise `Refused` or delay it. If `token` is set, a request without it
+    gets 401.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class RegistryServer:
         return {version["name"]: version["state"] for version in self.versions.values()}
 
     def serve(self, method: str, path: str, *content: Any) -> tuple[int, Plain]:
-        """What is answered to a request of a whole path."""
+        """Return the status and body of the answer to a request for a full path."""
         version, _, rest = path.removeprefix(ROOT).partition("/")
         if not path.startswith(ROOT) or version not in self.api_versions:
             raise Refused(404, "404 page not found")
@@ -190,7 +190,7 @@ def model_registry() -> Iterator[RegistryServer]:
 
 
 def _without_parents(content: Any) -> Any:
-    """An answer without the note of what an artifact belongs to, which the API does not show."""
+    """Return an answer without `of`, the version that an artifact belongs to, which the API does not show."""
     if isinstance(content, dict):
         return {name: _without_parents(value) for name, value in content.items() if name != "of"}
     return [_without_parents(value) for value in content] if isinstance(content, list) else content

@@ -1,4 +1,4 @@
-"""Steps as pods run them: each as a task of its own in an empty folder, with a run cache and artifacts in folders."""
+"""Run steps as pods do: each as its own task in an empty folder, with a run cache and artifacts in folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USES = find_uses()
 
 @dataclasses.dataclass
 class Artifact:
-    """What a step sees of a Kubeflow artifact."""
+    """The parts of a Kubeflow artifact that a step uses."""
 
     path: str
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -31,7 +31,7 @@ class Artifact:
 
 @dataclasses.dataclass
 class Pod:
-    """Runs uses in an empty folder each, with a run cache; their inputs are folders of the laptop."""
+    """Runs each use in an empty folder, with a run cache. The inputs are folders of the laptop."""
 
     laptop: Path
     folder: Path
@@ -40,7 +40,7 @@ class Pod:
     count: int = 0
 
     def run(self, name: str, **changed: Any) -> dict[str, Artifact]:
-        """The artifacts of a use's task; `changed` are settings, or folders instead of the laptop's."""
+        """Run the task of a use and return its artifacts. `changed` has settings, or folders for the laptop's."""
         use, section = USES[name], load_recipe(self.laptop / "params.yaml").get(name, {})
         folders = {key: value for key, value in changed.items() if isinstance(value, Path)}
         settings = {key: value for key, value in changed.items() if key not in folders}
@@ -62,5 +62,5 @@ class Pod:
 
 
 def content(folder: Path | str) -> dict[str, bytes]:
-    """Every file of a folder, the manifest too."""
+    """Return every file of a folder, including the manifest."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}

@@ -24,20 +24,20 @@ ACCEPTED = {"accepted": True, "reason": "the challenger is better: 0.9 against 0
 
 
 def run_context(**environment: str) -> dict[str, str]:
-    """The environment of a program of this environment, with `environment` beside it."""
+    """Return the variables for a program of this Python environment, together with `environment`."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"} | environment
 
 
 def call(folder: Path, *words: str, **environment: str) -> str:
-    """Runs a program of this environment in a folder; its failure shows what it printed."""
+    """Run a program of this Python environment in a folder and return its output. A failure shows the output."""
     done = subprocess.run(words, cwd=folder, env=run_context(**environment), capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(words)}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 def dvc(folder: Path, *words: str) -> None:
-    """Runs a command of DVC in this process, which takes a tenth of the time of a new one."""
+    """Run a DVC command in this process, which takes a tenth of the time of a new process."""
     from dvc.cli import main
 
     here = Path.cwd()
@@ -49,14 +49,14 @@ def dvc(folder: Path, *words: str) -> None:
 
 
 def repro(folder: Path, target: str, **environment: str) -> tuple[list[str], list[str]]:
-    """Stages that `dvc repro --pull` of `target` ran, and those that it restored, but for `environment`."""
+    """Return the stages that `dvc repro --pull` of `target` ran, except `environment`, and those that it restored."""
     said = call(folder, "dvc", "repro", "--pull", target, STILLHOUSE_QUIET="1", **environment)
     ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
     return ran, re.findall("^Stage '(.*)' is cached", said, re.MULTILINE)
 
 
 def make_repository(folder: Path, remote: str | Path) -> Path:
-    """A git repository with DVC in it, whose data go to `remote`, and whose `origin` is a bare one beside it."""
+    """Create a git repository with DVC, whose data go to `remote` and whose `origin` is a bare one next to it."""
     origin = folder.with_name(f"{folder.name}.git")
     call(folder.parent, "git", "init", "--quiet", "--bare", "--initial-branch", "main", str(origin))
     call(folder.parent, "git", "init", "--quiet", "--initial-branch", "main", str(folder))
@@ -71,14 +71,14 @@ def make_repository(folder: Path, remote: str | Path) -> Path:
 
 
 def write_stages(folder: Path) -> None:
-    """Writes a dvc.yaml whose stages make both artifacts, and a params.yaml with nothing in it."""
+    """Write a dvc.yaml whose stages make both artifacts, and an empty params.yaml."""
     stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     (folder / "params.yaml").write_text("{}\n")
 
 
 def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
-    """Puts a data folder under DVC, commits and pushes it; the commit."""
+    """Add a data folder to DVC, commit and push it, and return the commit."""
     for path, text in files.items():
         (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / name / path).write_text(text)
@@ -91,7 +91,7 @@ def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
 
 
 def make_artifacts(folder: Path, passages: int, weights: str) -> None:
-    """A corpus of this many passages and a "retriever", as if steps had written them."""
+    """Write a corpus of this many passages and a "retriever", as if steps had written them."""
     table = {
         "passage_id": [f"p{n}" for n in range(passages)],
         "title": [""] * passages,

@@ -1,4 +1,4 @@
-"""Passwords and tokens in addresses: refused wherever an address is read, and never shown."""
+"""Passwords and tokens in addresses are refused wherever an address is read, and never shown."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ KEPT = (
     "abfs://box@account.dfs.core.windows.net/x",
     "Authorization failed for s3://bucket/x",
 )
-"""What git, servers and libraries say, with and without a secret."""
+"""Messages of git, servers and libraries: those of `SAID` contain a secret, these do not."""
 
 
 @pytest.mark.parametrize("address", REFUSED)

@@ -24,7 +24,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def stored(folder: Path, **used: int) -> None:
-    """Files of 10 bytes by their digest, and when each was last used."""
+    """Write files of 10 bytes under their digests, each with the time of its last use."""
     for digest, at in used.items():
         path = folder / "files" / "md5" / digest[:2] / digest[2:]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ ROOM = {
     "the oldest goes": (100, 75, {"aa1", "cc3"}),
     "as many as it takes": (100, 85, {"aa1"}),
     "all of them": (100, 100, set()),
-    # 30 bytes held and 500 free, of which a tenth of 1,000 stays free: 430 at most.
+    # 30 bytes are in use and 500 are free. A tenth of 1,000 must stay free, so the limit is 430.
     "the volume is fuller than the limit": (GIB, 401, {"aa1", "cc3"}),
 }
 

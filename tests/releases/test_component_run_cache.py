@@ -38,7 +38,7 @@ Runs = list[str]
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """The steps that really run in this process, as they run."""
+    """Return the list of the steps that really run in this process, in their order."""
     ran: Runs = []
 
     def counted(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,22 +50,22 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
     for name, step in list(registry.steps().items()):
         monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=counted(name, step.run)))
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)  # the lines about the run cache are looked at
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)  # tests read the lines about the run cache
     return ran
 
 
 @pytest.fixture
 def pod(laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
-    """A pod with a run cache of its own, a copy of what the laptop pushed."""
+    """Return a pod with its own run cache, a copy of what the laptop pushed."""
     shutil.copytree(laptop.parent / "shelf", tmp_path / "shelf")
-    monkeypatch.setattr(run_cache, "SECONDS", 600.0)  # however busy this machine is
+    monkeypatch.setattr(run_cache, "SECONDS", 600.0)  # long enough for a busy CPU
     return Pod(laptop, tmp_path, tmp_path / "shelf", monkeypatch)
 
 
 def test_a_component_takes_what_a_laptop_did(
     laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Through kfp's runner, in a process of its own, where the library that the step computes with is broken."""
+    """kfp's runner starts the task in its own process, where the library that the step computes with is broken."""
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "great_expectations.py").write_text("raise ImportError('broken')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"), prepend=":")
@@ -129,12 +129,12 @@ def test_a_component_takes_what_a_component_did(
 
 
 def untimed(folder: Path) -> dict[str, bytes]:
-    """The files of a folder, without the seconds that the page of a task names."""
+    """Return the files of a folder, without the seconds that the page of a task shows."""
     return {name: re.sub(rb"\| \d+ s \|", b"|", text) for name, text in content(folder).items()}
 
 
 def another_corpus(pod: Pod) -> dict[str, Path]:
-    """The corpus with other texts, and a validation of it."""
+    """Return a copy of the corpus with other texts, and its validation."""
     import pyarrow.parquet as pq
 
     folders = {name: pod.folder / "changed" / name for name in ("corpus", "validation")}
@@ -153,12 +153,12 @@ def another_corpus(pod: Pod) -> dict[str, Path]:
 
 
 def another_library(pod: Pod) -> dict[str, Path]:
-    """Another version of NumPy, as the installed packages say: found before the real one's record."""
+    """Add package metadata of another NumPy version, which is found before the real one."""
     record = pod.folder / "packages" / "numpy-99.0.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.0.0\n")
     pod.monkeypatch.syspath_prepend(record.parent)
-    pod.monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # as a new pod does
+    pod.monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # uncached as in a new pod
     return {}
 
 
@@ -197,7 +197,7 @@ def test_an_s3_bucket_is_as_good_as_a_folder(
 
 
 def silent() -> Iterator[str]:
-    """An S3 server that takes every connection and never says a word."""
+    """Yield the address of an S3 server that accepts every connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -237,7 +237,7 @@ def cut(*paths: Path) -> None:
 
 
 def stored(cache: Path, file: Path) -> Path:
-    """Where a remote keeps a file."""
+    """Return the path at which a remote keeps a file."""
     from stillhouse.releases.lineage import dvc_digest
 
     digest = dvc_digest(file)
@@ -263,7 +263,7 @@ def test_what_is_damaged_is_found_out_done_again_and_mended(damage: str, pod: Po
 
 
 def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, tmp_path: Path) -> None:
-    """Manifests say what folders were made from, whatever the run cache says."""
+    """A manifest records how its folder was made, whatever the run cache says."""
     pod.run("bm25", negatives_depth=5)
     [entry] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 5" in path.read_text()]
     pod.run("bm25")
@@ -278,7 +278,7 @@ def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, 
 
 @pytest.fixture
 def volume(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A volume of unfinished work whose run cache the pod has, as the shipped placements say; it has room."""
+    """Return a volume with free space for unfinished work and the pod's run cache, as in the shipped placements."""
     room = shutil.disk_usage(pod.folder)._replace(total=1 << 40, used=1 << 39, free=1 << 39)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: room)
     monkeypatch.setenv("STILLHOUSE_WORK", str(pod.folder / "volume"))
@@ -289,8 +289,8 @@ def volume(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_run_cache_of_the_work_area_stays_below_its_limit(
     pod: Pod, runs: Runs, volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What went is done again; what does not fit is not saved, and the step ends well."""
-    other = {"k1": 0.5, "negatives_depth": 5}  # shares no file, so that it is lost with the first that goes
+    """Removed work is done again; work that does not fit is not saved, and the step still succeeds."""
+    other = {"k1": 0.5, "negatives_depth": 5}  # shares no file, so it is lost when the first file is removed
     pod.run("bm25", **other)
     size = sum(map(len, content(volume / "run-cache").values()))
     monkeypatch.setenv("STILLHOUSE_RUN_CACHE_GIB", str(1.5 * size / 1024**3))
@@ -307,7 +307,7 @@ def test_the_run_cache_of_the_work_area_stays_below_its_limit(
 
 
 def test_a_model_is_taken_while_its_files_are_the_same(pod: Pod, runs: Runs, tiny_model: Path, tmp_path: Path) -> None:
-    """Its name says nothing of them."""
+    """The name of a model says nothing about its files."""
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
     first, again = (Path(pod.run("fetch_model", model=str(model))["encoder"].path) for _ in range(2))
@@ -342,7 +342,7 @@ def test_a_pod_that_is_reported_wrongly_works_without(
 
 @dataclasses.dataclass
 class _Fixed:
-    """Sets variables, except some that stay unchanged here."""
+    """Sets variables, of which those in `variables` always have a fixed value."""
 
     patch: pytest.MonkeyPatch
     variables: dict[str, str]
@@ -365,7 +365,7 @@ def test_an_image_without_dvc_works_without(
 
 
 def test_pods_share_a_folder_at_the_same_time(pod: Pod, volume: Path, tmp_path: Path) -> None:
-    """Two save and restore two stages in turn, and there is room for one of them: all end well, with their content."""
+    """Two pods save and restore two stages in turn, with room for only one: both succeed, with the right content."""
     made = {depth: pod.run("bm25", negatives_depth=depth)["negatives"].path for depth in (5, 6)}
     expected = {depth: read_manifest(Path(folder)).digest for depth, folder in made.items()}
     shutil.rmtree(volume / "run-cache")

@@ -1,4 +1,4 @@
-"""A data push is interrupted and repeated, or finds a lost file: the remote has everything, or an error says so."""
+"""If a data push is interrupted and repeated, or finds a lost file, the remote gets everything or an error says so."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def cut_off(index):
 DataIndex.commit = cut_off
 data.push(Path("."))
 """
-"""Ends, as if killed, once DVC has noted the next part of what it is to send for the nth time."""
+"""This program exits, as if killed, when DVC saves its list of files to send for the nth time."""
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A repository with two artifacts that were recorded and not pushed; its remote is `shelf`, beside it."""
+    """Return a repository with two artifacts that are recorded but not pushed. Its remote is `shelf`, next to it."""
     folder = make_repository(tmp_path / "work", tmp_path / "shelf")
     write_stages(folder)
     make_artifacts(folder, 5, "one")
@@ -57,7 +57,7 @@ def files_below(folder: Path) -> set[str]:
 
 
 def test_a_push_that_was_killed_anywhere_is_repeated_whole(workspace: Path) -> None:
-    """DVC alone would send what its half-made list names, and no more, from then on."""
+    """From then on, DVC alone would send only the files in its incomplete list."""
     shelf = workspace.with_name("shelf")
     needed, killed = files_below(workspace / ".dvc" / "cache" / "files"), 0
     for moment in range(1, 20):
@@ -81,12 +81,12 @@ def on_shelf(workspace: Path) -> Path:
 
 
 def first_file(folder: Path, suffix: str) -> Path:
-    """The first object of a cache or remote, with `.dir` that of a folder's list."""
+    """Return the first object of a cache or remote, or with the suffix `.dir` the first list of a folder."""
     return next(path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix == suffix)
 
 
 def flip(path: Path) -> None:
-    """Changes a bit; the size, the mode and the time by which DVC goes stay."""
+    """Flip a bit, but keep the size, mode and time that DVC checks."""
     content, about = path.read_bytes(), path.stat()
     path.chmod(0o644)
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])

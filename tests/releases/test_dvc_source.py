@@ -127,7 +127,7 @@ def test_a_revision_without_a_repository_is_refused() -> None:
 
 
 def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:
-    """`source` lies in the repository; a folder of that name here is something else."""
+    """`source` is a path in the repository; a local folder of that name is something else."""
     (tmp_path / "articles").mkdir()
     ingest = find_uses()["ingest"]
     assert stage(ingest, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]

@@ -17,7 +17,7 @@ FILES = {"text.txt": "behind a key"}
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pod's home, in which nothing is; no agent holds keys."""
+    """Return the empty home of a pod, without a key agent."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("SSH_AUTH_SOCK", "GOOGLE_APPLICATION_CREDENTIALS"):
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mount(secret: dict[str, Path], path: Path) -> None:
-    """A secret as Kubernetes mounts it: links to files that every user may read."""
+    """Mount a secret as Kubernetes does: as links to files that every user may read."""
     (path / "..data").mkdir(parents=True)
     for name, file in secret.items():
         shutil.copyfile(file, path / "..data" / name)
@@ -37,13 +37,13 @@ def mount(secret: dict[str, Path], path: Path) -> None:
 def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
     ssh: dict[str, str], home: Path, tmp_path: Path
 ) -> None:
-    """The repository has only the remote's address, and the pod's key is where DVC looks in its home."""
+    """The repository has only the remote's address, and DVC finds the key in the pod's home."""
     pytest.importorskip("dvc_ssh", reason="the extra `ssh` is not installed")
     folder = make_repository(tmp_path / "articles", ssh["url"])
     dvc(folder, "remote", "modify", "--local", "shelf", "keyfile", ssh["keyfile"])
     commit = commit_data(folder, "corpus", FILES, "Articles")
     origin = f"{folder}.git"
-    (home / ".ssh").mkdir()  # what is mounted of a secret that is absent
+    (home / ".ssh").mkdir()  # an absent secret is mounted as an empty folder
     with pytest.raises(InputError, match="cannot read corpus"):
         fetch(origin, commit, "corpus", tmp_path / "without")
     (home / ".ssh").rmdir()
@@ -54,7 +54,7 @@ def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
 
 @pytest.fixture
 def google_key(tmp_path: Path) -> Path:
-    """The key of a service account, as Google's console gives it out."""
+    """Write the key of a service account, in the format of Google's console."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -72,7 +72,7 @@ def google_key(tmp_path: Path) -> Path:
 
 
 def account_of_gcs() -> str:
-    """Whom DVC's remotes on GCS would ask as, without asking; nobody where no key is found."""
+    """Return the account that DVC's GCS remotes would use, or "nobody" if there is no key. This sends no request."""
     from gcsfs.credentials import GoogleCredentials
 
     found = GoogleCredentials(project=None, access="full_control", token=None).credentials
@@ -82,9 +82,9 @@ def account_of_gcs() -> str:
 def test_a_pod_reaches_gcs_with_the_key_of_its_secret(
     google_key: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing secret is not an error, and Google's other ways remain, such as the pod's identity."""
+    """A missing secret is not an error, because Google has other ways, such as the pod's identity."""
     pytest.importorskip("gcsfs", reason="the extra `gcs` is not installed")
-    monkeypatch.setenv("NO_GCE_CHECK", "true")  # this machine is none of Google's
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # do not look for a Google VM
     place = tmp_path / "stillhouse-gcs"
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(place))
     place.mkdir()

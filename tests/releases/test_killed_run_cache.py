@@ -28,11 +28,11 @@ from stillhouse.releases.run_cache import RunCache
 FORKS = multiprocessing.get_context("forkserver")
 OUTPUTS = ("run", "negatives")
 LONG_ENOUGH = 600.0
-"""Seconds: however busy this machine is."""
+"""Seconds, enough for a busy CPU."""
 
 
 def work(laptop: Path, folder: Path, cache: Path, phase: str, mark: Path) -> None:
-    """Runs the component `bm25`; `mark` is there from when it begins to `save` or `restore`."""
+    """Run the component `bm25`, and create `mark` when it starts to `save` or `restore`."""
     run_cache.SECONDS = LONG_ENOUGH
     whole = getattr(RunCache, phase)
 
@@ -46,7 +46,7 @@ def work(laptop: Path, folder: Path, cache: Path, phase: str, mark: Path) -> Non
 
 
 def begin(laptop: Path, folder: Path, cache: Path, phase: str) -> BaseProcess:
-    """A pod of its own that has come to a phase of its work with the run cache."""
+    """Start a pod in its own process, and return when it reaches a phase of its work with the run cache."""
     folder.mkdir()
     process = FORKS.Process(target=work, args=(laptop, folder, cache, phase, folder / "mark"))
     process.start()
@@ -56,12 +56,12 @@ def begin(laptop: Path, folder: Path, cache: Path, phase: str) -> BaseProcess:
 
 
 def made(folder: Path) -> dict[str, dict[str, bytes]]:
-    """What a pod wrote: output → its files."""
+    """Return the files of each output that a pod wrote."""
     return {name: content(folder / "pod-1" / name) for name in OUTPUTS if (folder / "pod-1" / name).exists()}
 
 
 def stored_by_their_names(cache: Path) -> bool:
-    """Whether every file of a remote is what its name says, by MD5; one that is still on its way has another name."""
+    """Return whether every file of a remote has the MD5 of its name. A file in transfer has another kind of name."""
     from stillhouse.releases.lineage import dvc_digest
 
     objects = [path for path in (cache / "files" / "md5").glob("??/*") if len(path.name.removesuffix(".dir")) == 30]
@@ -98,7 +98,7 @@ def test_a_killed_task_leaves_nothing_half_in_the_run_cache(
         process.join(moment)
         process.kill()
         process.join()
-        for name, files in made(place / "killed").items():  # there is none, or it is whole
+        for name, files in made(place / "killed").items():  # an output is missing or complete
             assert files == expected[name]
         assert stored_by_their_names(cache)
         for again in ("second", "third"):
@@ -127,7 +127,7 @@ def cut(path: Path, chance: random.Random) -> None:
 def test_a_damaged_file_is_found_by_its_digest_named_and_not_used(
     laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Any bit of any file of the entry, and of what says that it was done."""
+    """Any bit of any file may be damaged, including the entry that records the stage."""
     monkeypatch.setattr(run_cache, "SECONDS", LONG_ENOUGH)
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     shutil.copytree(laptop.parent / "shelf", tmp_path / "shelf")
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_found_by_its_digest_named_and_not_used(
         assert made(place) == expected, (name, damage)
         logged = capsys.readouterr().err
         digest = "".join(name.split("/")[-2:]) if name.startswith("files/") else name.split("/")[-1]
-        if is_report(tmp_path / "shelf" / name):  # this one's tells other times
+        if is_report(tmp_path / "shelf" / name):  # a new report has other times
             assert "damaged there; computing it here" in logged
         elif name.startswith("files/"):
             assert f"replaced damaged files there: {digest}" in logged, (name, damage, logged)
@@ -166,7 +166,7 @@ def is_report(path: Path) -> bool:
 
 
 def is_of_no_matter(entry: Path) -> bool:
-    """Whether all that counts of a damaged entry is as it was: sizes do not, and YAML has many spellings."""
+    """Return whether a damaged entry still has its key: sizes do not count, and YAML has many spellings."""
     from dvc.stage.cache import _get_cache_hash
 
     return _get_cache_hash(yaml.safe_load(entry.read_bytes())) == entry.name

@@ -157,7 +157,7 @@ def test_the_next_release_takes_the_place(server: RegistryServer, work: Path) ->
 def test_a_promotion_registers_what_it_released(
     server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the command; and the same again, which releases nothing, adds what an earlier one could not."""
+    """The command registers it. A repetition releases nothing, but registers what an earlier one could not."""
 
     def promoted(folder: Path, **more: object) -> Any:
         return release(folder, passages=9, verdict=VERDICT)
@@ -176,7 +176,7 @@ def test_a_promotion_registers_what_it_released(
 def test_the_promotion_of_a_refresh_is_followed(
     server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the command and of the pipeline's task, which both end in `refresh.run.release`."""
+    """The command and the pipeline's task both end in `refresh.run.release`, which registers the release."""
     git = Git.of(work)
     champion = read_history(git).champion
     assert champion is not None
@@ -209,7 +209,7 @@ def test_the_figures_are_those_of_the_released_system(tmp_path: Path) -> None:
 
 
 def test_there_is_always_a_live_one(server: RegistryServer, work: Path) -> None:
-    """A reader during the change of the release in use finds the new one or the old one."""
+    """While the release in use changes, a reader finds the new one or the old one."""
     registered(work)
     roll_back(Git.of(work))
     seen: list[int] = []
@@ -220,7 +220,7 @@ def test_there_is_always_a_live_one(server: RegistryServer, work: Path) -> None:
 
 @pytest.mark.parametrize("versions", [("v1",), ("v1alpha3",)])
 def test_old_and_new_registries_are_served(versions: tuple[str, ...], server: RegistryServer, work: Path) -> None:
-    """Kubeflow's of 2025 has v1alpha3 alone; that version goes in 2027."""
+    """Kubeflow's registry of 2025 has only v1alpha3, which will be removed in 2027."""
     server.api_versions = versions
     assert registered(work) == 0
     assert server.states()["v1.2.0"] == LIVE
@@ -295,7 +295,7 @@ def test_a_rollback_holds_whatever_the_registry_does(
 
 
 def test_something_else_answers(work: Path, tmp_path: Path) -> None:
-    """As the page that a login puts before everything, which comes with the status 200."""
+    """An example is a login page in front of the server, which comes with the status 200."""
     (tmp_path / "api/model_registry/v1").mkdir(parents=True)
     (tmp_path / "api/model_registry/v1/registered_models").write_text("<html>log in</html>")
     port = free_port()
@@ -356,7 +356,7 @@ def test_of_two_that_register_at_once_both_do(server: RegistryServer, work: Path
 
 @pytest.mark.parametrize("at", ["POST model_versions", "POST model_versions/2/artifacts", "PATCH model_versions/3"])
 def test_one_that_was_killed_is_made_whole(at: str, server: RegistryServer, work: Path) -> None:
-    """After the model, after a version without its artifact, and before what is not in use is archived."""
+    """It is killed after the model, after a version without its artifact, or before unused versions are archived."""
     reached, go_on = threading.Event(), threading.Event()
 
     def before(request: str) -> None:
@@ -425,7 +425,7 @@ def test_the_run_of_kubeflow_that_made_it_is_named(
         ({"url": "/store/search"}, "pvc://claim/search/files/md5/{}"),
         ({"url": "/storehouse"}, "file:///storehouse/files/md5/{}"),
         ({"url": "ssh://me:secret@host/data"}, "ssh://***@host/data/files/md5/{}"),
-        ({"url": "../shelf"}, ""),  # no place that means the same elsewhere
+        ({"url": "../shelf"}, ""),  # a relative path means something else elsewhere
     ],
 )
 def test_the_address_in_storage_is_that_of_the_release(settings: dict[str, str], uri: str, work: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_release_json_that_no_promotion_wrote_stays(content: str, place: Path)
 
 
 def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> None:
-    """Tag, dvc.lock, release.json and data are all there for one who only knows the repository's address."""
+    """Anyone who knows only the repository's address gets the tag, dvc.lock, release.json and data."""
     outcome = release(place / "work")
     assert (outcome.kind, outcome.release.name) == ("released", "v1.0.0")
     assert call(place / "work.git", "git", "cat-file", "-t", "retriever@v1.0.0").strip() == "tag", "annotated"
@@ -128,7 +128,7 @@ def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> 
 
 @pytest.mark.usefixtures("git_alone")
 def test_rollbacks_go_back_and_back(place: Path) -> None:
-    """1, 2, 3 in use; back from 3 is 2, back again 1, then nothing is left; a new release continues from there."""
+    """From release 3, rollbacks go to 2, then to 1, and then fail; a new release continues from there."""
     folder = place / "work"
     for number in range(1, 4):
         release(folder, 2 + number, str(number), bump="major")
@@ -160,7 +160,7 @@ def test_an_unknown_release_is_refused_with_those_there_are(place: Path) -> None
 
 @pytest.mark.usefixtures("git_alone")
 def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have compared with v1 when the first pushes; the second is logged, and compares anew when it is repeated."""
+    """Both compare with v1 before the first one pushes. The second one fails, and compares with v1.1 if repeated."""
     release(place / "work")
     slow = candidate(clone(place, "slow"), 5, "slow")
     judged: list[str] = []
@@ -180,7 +180,7 @@ def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("git_alone")
 def test_two_that_push_at_the_same_moment_do_not_both_win(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are about to push the same next tags to git; the second one gets none of its refs in."""
+    """Two promotions push the same tags at the same moment: git rejects every ref of the second one."""
     release(place / "work")
     before = len(refs(place))
     barrier, push = threading.Barrier(2), Git.push
@@ -229,7 +229,7 @@ def test_a_push_that_was_cut_off_is_repeated(cut: str, place: Path, monkeypatch:
     owner = {"data": data, "promotion": promotion}[module]
 
     def killed(*words: Any, **named: Any) -> None:
-        if name == "push":  # a part of the files had arrived; DVC sends the list of a folder's files last
+        if name == "push":  # some files have arrived; DVC sends the list of a folder's files last
             cache = place / "work" / ".dvc" / "cache"
             for path in sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix != ".dir")[::2]:
                 arrived = place.parent / "shelf" / path.relative_to(cache)
@@ -251,7 +251,7 @@ def test_a_push_that_was_cut_off_is_repeated(cut: str, place: Path, monkeypatch:
 @pytest.mark.usefixtures("git_alone")
 @pytest.mark.parametrize("arrives", [False, True])
 def test_git_is_cut_off_in_the_middle_of_a_push(arrives: bool, place: Path) -> None:
-    """The connection dies before the remote takes the refs, or after: then the repetition finds the work done."""
+    """The connection dies before or after the remote takes the refs. If after, a repetition finds the work done."""
     release(place / "work")
     git = place / "bin" / "git"
     git.parent.mkdir()
@@ -307,7 +307,7 @@ def test_a_workspace_that_is_not_whole_is_refused(place: Path) -> None:
 @pytest.mark.usefixtures("git_alone")
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_damaged_artifact_is_not_released(recorded: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bit, flipped by a disk: the size and time by which DVC goes are what they were."""
+    """A disk flips one bit. DVC checks only size and time and would miss it, so its check is disabled here."""
     monkeypatch.setattr(data, "refuse_unfinished", lambda folder: None)
     made, before = candidate(place / "work"), refs(place)
     weights = made.folder / PATHS["retriever"] / "weights.txt"

@@ -1,4 +1,4 @@
-"""Releases over real remotes: SSH with an sshd on loopback, S3 and GCS with servers, and errors of wrong ones."""
+"""Releases over real remotes: SSH with an sshd on loopback, S3 and GCS with servers, and errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillhouse.errors import InputError
 
 @pytest.fixture
 def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A bucket of a GCS server, as the settings of a DVC remote; it asks for no credentials."""
+    """Yield DVC remote settings for a bucket on a GCS server, which needs no credentials."""
     emulator = pytest.importorskip("gcp_storage_emulator.server", reason="the extra `dev` has the GCS server")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{(port := free_port())}")
     server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="shelf")
@@ -42,7 +42,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
 
 @pytest.mark.parametrize("kind", ["ssh", "s3", "gs"])
 def test_a_release_travels(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """What one machine releases another pulls, knowing the repository's address and its own credentials alone."""
+    """Another clone pulls the release with only the repository's address and its own credentials."""
     pytest.importorskip(f"dvc_{kind}", reason=f"the extra `{kind}` is not installed")
     remote = request.getfixturevalue(kind)
     folder = workspace(tmp_path, remote)

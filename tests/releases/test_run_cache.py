@@ -41,7 +41,7 @@ def test_a_changed_parameter_is_never_taken_for_unchanged(laptop: Path, tmp_path
 
 
 def test_a_changed_library_is_never_taken_for_unchanged(laptop: Path, tmp_path: Path) -> None:
-    """Another version of NumPy, as the installed packages say: found before the real one's record."""
+    """The package metadata of another NumPy version is found before the real one."""
     record = tmp_path / "packages" / "numpy-99.0.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.0.0\n")
@@ -52,7 +52,7 @@ def test_a_changed_library_is_never_taken_for_unchanged(laptop: Path, tmp_path: 
 
 
 def test_changed_code_is_another_environment(tmp_path: Path) -> None:
-    """A copy of the package in which a line of a step, or of a page, was added; a line of a surface changes nothing."""
+    """A new line in a step or a page changes the digest of the code; a new line in an interface does not."""
     import shutil
 
     import stillhouse

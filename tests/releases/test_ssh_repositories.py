@@ -75,7 +75,7 @@ def test_steps_reach_git_as_the_watcher_does() -> None:
 def test_the_command_goes_before_the_user_s_own_whose_other_settings_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As git does it: checked with git itself and with dulwich."""
+    """This is git's own rule: the test checks git itself and dulwich."""
     from dulwich.config import StackedConfig
 
     (tmp_path / ".gitconfig").write_text('[core]\n\tsshCommand = false\n[user]\n\tname = "A. Person"\n')
@@ -110,7 +110,7 @@ def test_a_repository_that_ssh_refuses_is_bad_input(wrong: str, says: str, serve
 
 
 def stranger(folder: Path, name: str) -> str:
-    """Puts another key in place; its public part."""
+    """Replace a key with another one, and return its public part."""
     (folder / name).unlink(missing_ok=True)
     call(folder, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
     return (folder / f"{name}.pub").read_text()

@@ -22,7 +22,7 @@ COMMIT = "0123456789" * 4
 
 
 def test_stages_have_the_keys_that_they_have_in_a_workspace(tmp_path: Path) -> None:
-    """By DVC itself, with folders of one file each; the recipe words numbers in ways that YAML's readers differ on."""
+    """DVC itself computes the expected keys, with one file per folder. YAML readers differ on a number of a recipe."""
     from dvc.repo import Repo
     from dvc.stage.cache import _get_stage_hash
 
@@ -57,7 +57,7 @@ def test_stages_have_the_keys_that_they_have_in_a_workspace(tmp_path: Path) -> N
 
 
 def searched() -> list[str]:
-    """The uses that look into the run cache whatever their settings."""
+    """Return the uses that check the run cache whatever their settings."""
     return [name for name, use in USES.items() if use.inputs]
 
 

@@ -33,7 +33,7 @@ def remove(name: str) -> Damage:
 
 
 def change(name: str, **values: Any) -> Damage:
-    """Other values in a JSON object; `...` takes one away."""
+    """Changes values of a JSON object; the value `...` removes a key."""
 
     def write(folder: Path) -> None:
         content = json.loads((folder / name).read_text()) | values
@@ -54,7 +54,7 @@ def tensors(work: Callable[[dict[str, Tensor]], object], name: str = WEIGHTS) ->
 
 
 def one_number(value: float, part: str, file: str = WEIGHTS) -> Damage:
-    """A single weight, of the first tensor with `part` in its name, becomes `value`."""
+    """Sets a single weight, in the first tensor with `part` in its name, to `value`."""
 
     def put(found: dict[str, Tensor]) -> None:
         next(tensor for name, tensor in found.items() if part in name).view(-1)[-1] = value
@@ -90,7 +90,7 @@ def another_tokenizer(folder: Path) -> None:
 
 
 def a_wrong_index(folder: Path) -> None:
-    """Weights in several files of which one lies elsewhere."""
+    """A weight index that names a file outside the folder."""
     (folder / WEIGHTS).rename(folder / "model-00001-of-00001.safetensors")
     names = load_file(folder / "model-00001-of-00001.safetensors")
     index = {"metadata": {}, "weight_map": dict.fromkeys(names, "../model-00001-of-00001.safetensors")}
@@ -137,7 +137,7 @@ TRANSFORMER: dict[str, tuple[Damage, str]] = {
     "a tokenizer's settings of no JSON": (overwrite("tokenizer_config.json", b"{,}"), "tokenizer_config.json"),
     "a tokenizer of another model": (another_tokenizer, "tokenizer"),
 }
-"""Of every folder of a Transformer with a tokenizer."""
+"""Damages of any Transformer folder with a tokenizer."""
 HUB: dict[str, tuple[Damage, str]] = {
     "modules of no JSON": (overwrite("modules.json", b"not json"), "modules.json"),
     "modules that are an object": (overwrite("modules.json", b'{"type": "Pooling"}'), "modules.json"),
@@ -148,7 +148,7 @@ HUB: dict[str, tuple[Damage, str]] = {
     "a pooling of no JSON": (overwrite("1_Pooling/config.json", b"{"), "1_Pooling/config.json"),
     "a pooling that is unknown": (change("1_Pooling/config.json", pooling_mode="lasttoken"), "1_Pooling/config.json"),
 }
-"""Of a folder in the form of sentence-transformers, beside those."""
+"""Further damages of a folder in the format of sentence-transformers."""
 DENSE = f"2_Dense/{WEIGHTS}"
 OWN: dict[str, tuple[Damage, str]] = {
     "settings of no JSON": (overwrite("stillhouse.json", b"{"), "stillhouse.json"),
@@ -166,7 +166,7 @@ OWN: dict[str, tuple[Damage, str]] = {
     "a projection of NaN": (one_number(float("nan"), "bias", DENSE), DENSE),
     "a second tower that is missing": (change("stillhouse.json", towers="separate"), "query/config.json"),
 }
-"""Of a folder that Stillhouse wrote, with a projection."""
+"""Damages of a folder that Stillhouse wrote, with a projection."""
 WORDS, HIDDEN = f"document/0_StaticEmbedding/{WEIGHTS}", f"document/1_Dense/{WEIGHTS}"
 BAG: dict[str, tuple[Damage, str]] = {
     "words cut short": (cut_short(WORDS, 0.5), WORDS),
@@ -187,4 +187,4 @@ BAG: dict[str, tuple[Damage, str]] = {
     ),
     "a bias of another width": (tensors(lambda found: found.update({"linear.bias": torch.ones(7)}), HIDDEN), HIDDEN),
 }
-"""Of a bag of words."""
+"""Damages of a bag of words."""

@@ -1,4 +1,4 @@
-"""BM25 over a stream of passages has the scores of bm25s over lists in memory."""
+"""BM25 over a stream of passages gives the same scores as bm25s over lists in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoding a corpus: bits that do not depend on other texts, resumption, and when a kept vector is stale."""
+"""Encoding a corpus: vectors that do not depend on other texts, resuming, and when a kept vector is stale."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_vector_is_the_same_to_the_bit_in_any_company(
 def test_batches_on_a_gpu_would_all_be_full(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The branch for GPUs, computed here: as many texts of a length in every batch, the same vectors."""
+    """The GPU branch, run on the CPU: batches of a length have equally many texts, and vectors stay the same."""
     texts = random_texts(40)
     expected = encode(encoder, encoder.passages(texts), context, "test", FP32)
     shapes = set()

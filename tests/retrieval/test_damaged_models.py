@@ -1,4 +1,4 @@
-"""A wrong model folder is bad input for every command that reads one: exit code 2 and a sentence with the file."""
+"""A damaged model folder is bad input for every command that reads one: exit code 2, and the error names the file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(
     tmp_path_factory: pytest.TempPathFactory,
     runs_of_steps: Callable[[Path], Run],
 ) -> dict[str, Path]:
-    """Whole model folders, as from elsewhere: `hub`, `own`, `bag`, `reranker`; and what commands read beside them."""
+    """Undamaged model folders `hub`, `own`, `bag` and `reranker`, and the other inputs of the commands."""
     root = tmp_path_factory.mktemp("models")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(root / "work"))
@@ -77,7 +77,7 @@ def beir(folder: Path) -> Path:
 
 @pytest.fixture
 def damaged(made: dict[str, Path], tmp_path: Path) -> Callable[[str, Damage], Path]:
-    """A copy of one of the whole folders with something done to it."""
+    """Returns a function that copies one of the undamaged folders and damages the copy."""
 
     def copy(kind: str, damage: Damage) -> Path:
         folder = shutil.copytree(made[kind], tmp_path / "model")
@@ -89,7 +89,7 @@ def damaged(made: dict[str, Path], tmp_path: Path) -> Callable[[str, Damage], Pa
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str], str], None]:
-    """Runs a command line, which must be refused in a sentence that names the file."""
+    """Returns a function that runs a command line and checks that its error names the file."""
 
     def call(words: list[str], named: str) -> None:
         capsys.readouterr()
@@ -106,7 +106,7 @@ def flags(**folders: object) -> list[str]:
 
 
 def claimed_by(index: Path, retriever: Path, into: Path) -> Path:
-    """The index as if it had been made with another retriever, whose digest is what ties the two."""
+    """Copy an index as if another retriever had made it: the copy's manifest records that retriever's digest."""
     shutil.copytree(index, into, ignore=shutil.ignore_patterns(MANIFEST))
     said = read_manifest(index)
     inputs = dict(said.inputs) | {"retriever": foreign_manifest(retriever).digest}
@@ -153,7 +153,7 @@ def command(name: str, model: Path, made: dict[str, Path], out: Path) -> list[st
 
 
 READ_AS_ENCODERS = ("index", "fetch-model", "pretrain", "train-reranker")
-"""Commands of every way in which an encoder is loaded; the others that read one are tried with a few damages."""
+"""A command for each way to load an encoder; the other commands that read one are tested with a few damages."""
 
 
 @pytest.mark.parametrize("damage", [*TRANSFORMER, *HUB])
@@ -166,7 +166,7 @@ def test_a_damaged_encoder_is_refused(
 ) -> None:
     work, named = (TRANSFORMER | HUB)[damage]
     model = damaged("hub", work)
-    for name in READ_AS_ENCODERS[: 3 if damage in HUB else 4]:  # a re-ranker starts from the layers alone
+    for name in READ_AS_ENCODERS[: 3 if damage in HUB else 4]:  # a re-ranker needs no pooling
         refused(command(name, model, made, tmp_path), named)
     assert not (tmp_path / "sprung").exists()
     assert [path.name for path in tmp_path.iterdir() if path.name != "model"] == []
@@ -233,7 +233,7 @@ def test_tokenize_refuses_a_damaged_tokenizer(
 
 
 def test_the_whole_folders_are_read(made: dict[str, Path], tmp_path: Path) -> None:
-    """Damage is what the refusals above are of: undamaged, every loader takes its folder."""
+    """The damage alone causes the refusals above: every loader accepts the undamaged folder."""
     for kind in ("hub", "own", "bag"):
         assert BiEncoder.load(made[kind]).width == (32 if kind == "hub" else 6)
     assert CrossEncoder.load(made["reranker"]).max_length == 24
@@ -243,7 +243,7 @@ def test_the_whole_folders_are_read(made: dict[str, Path], tmp_path: Path) -> No
 
 
 def test_parts_that_others_leave_out_or_add_are_no_damage(tiny_model: Path, tmp_path: Path) -> None:
-    """BERT as its makers saved it: with two heads, without a pooler where a head was saved alone, with old names."""
+    """BERT as its authors saved it: with two heads and old parameter names, and without a pooler in one case."""
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(tiny_model, tmp_path / "model")
@@ -279,7 +279,7 @@ def test_weights_in_several_files_are_read(tiny_model: Path, tmp_path: Path) -> 
 
 
 def test_a_scoring_layer_of_other_labels_is_drawn_anew(tiny_model: Path, tmp_path: Path) -> None:
-    """A cross-encoder of three classes is a start for one of one score."""
+    """Training a cross-encoder with one score can start from one with three classes."""
     from transformers import AutoModelForSequenceClassification
 
     folder = shutil.copytree(tiny_model, tmp_path / "model")
@@ -318,7 +318,7 @@ def test_a_machine_without_memory_is_no_bad_input(tiny_model: Path, monkeypatch:
 def test_nothing_is_made_of_a_config_that_asks_for_more_than_the_weights_hold(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, int], asked: str
 ) -> None:
-    """Not 1.6 GB, which many a machine would have: the refusal comes before the loading."""
+    """The refusal comes before loading, even where the memory would suffice."""
 
     def loaded(*_: object, **__: object) -> None:
         raise AssertionError("loading began")

@@ -1,4 +1,4 @@
-"""How a model ranks the candidates of dev queries, and which checkpoint and stop a training chooses by it."""
+"""How a model ranks the candidates of dev queries, and how training uses that to choose a checkpoint and to stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 DEV_ROWS = range(12, 18)
-"""The passages that are right for the dev queries of the small corpus, query by query."""
+"""The positive passage of each dev query of the small corpus."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def candidates(small_corpus: Path, negatives: Path) -> DevCandidates:
 
 
 def test_the_measures_of_a_ranking_by_hand() -> None:
-    """Right passages at ranks 2 and 4, of grades 2 and 1; and one at rank 11 of a tie, which stands in corpus order."""
+    """The positives of grades 2 and 1 have ranks 2 and 4. The other query's has rank 11: all tie, in corpus order."""
     rows = np.full((2, 14), -1, dtype=np.int32)
     rows[0, :5] = [7, 3, 5, 1, 9]
     rows[1] = [50, *range(40, 50), 51, 52, 53]
@@ -57,14 +57,14 @@ def test_the_measures_of_a_ranking_by_hand() -> None:
     assert found["RR@10"] == pytest.approx((1 / 2 + 0) / 2)
     ideal = 2 / math.log2(2) + 1 / math.log2(3)
     assert found["nDCG@10"] == pytest.approx((2 / math.log2(3) + 1 / math.log2(5)) / ideal / 2)
-    scores[5] = 1e-6  # the right one is now before all that it was level with
+    scores[5] = 1e-6  # the positive now ranks before all those that it tied with
     assert made.measured(scores)["RR@10"] == pytest.approx((1 / 2 + 1) / 2)
     with pytest.raises(FloatingPointError, match="not finite"):
         made.measured(np.where(np.arange(19) == 3, np.float32(np.nan), scores))
 
 
 def test_candidates_are_all_positives_and_the_best_negatives(small_corpus: Path, negatives: Path) -> None:
-    """With a teacher too, which scored few of them: what is ranked is what was really found."""
+    """This also holds with a teacher that scored few of them, because all negatives that were found are ranked."""
     corpus, made = Corpus.open(small_corpus), Negatives.read(negatives)
     scores = np.full(made.rows_QD.shape, np.nan, dtype=np.float32)
     for given in (None, np.where(np.arange(8) == 7, np.float32(1), scores)):
@@ -118,7 +118,7 @@ def test_a_sample_is_part_of_a_larger_one() -> None:
 def test_a_retriever_scores_each_pair_by_its_vectors(
     candidates: DevCandidates, small_corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, towers: str
 ) -> None:
-    """Text by text here; batches of few tokens, tokenized a few at a time there, and no passage twice."""
+    """The slow version encodes text by text. The code encodes small batches, and no passage twice."""
     monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
     monkeypatch.setattr(dev_scores, "TEXTS_AT_ONCE", 5)
     monkeypatch.setattr(dev_scores, "PAIRS_AT_ONCE", 4)
@@ -166,7 +166,7 @@ def test_a_cross_encoder_scores_each_pair(
 
 
 class Knob(nn.Module):
-    """One number, which training raises by its rate in each step."""
+    """A single number, which each step of training raises by the learning rate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Knob(nn.Module):
 def trained(
     folder: Path, corpus: Path, negatives: Path, best_at: float, **settings: Any
 ) -> tuple[Knob, list[CurveRow], list[float]]:
-    """A training whose held-out loss always falls while it ranks best where the number is `best_at`.
+    """Train a `Knob` whose held-out loss always falls while its ranking is best where the number is `best_at`.
 
     Returns the model, its curves and the numbers at which it was measured.
     """
@@ -199,7 +199,7 @@ def trained(
         measured.append(model.place.item())
         query_P, row_P = candidates.pairs()
         right_P = np.array([DEV_ROWS[query] for query in np.arange(6)])[query_P] == row_P
-        above = max(0, round(abs(model.place.item() - best_at)))  # how many negatives stand above the right one
+        above = max(0, round(abs(model.place.item() - best_at)))  # how many negatives rank above the positive
         place_P = np.array([np.cumsum(query_P == query)[place] for place, query in enumerate(query_P)])
         return np.where(right_P, -above - 1.5, -place_P).astype(np.float32)
 
@@ -244,7 +244,7 @@ def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus:
 
 
 def test_a_training_that_is_no_better_keeps_its_start() -> None:
-    """Lower in ranking, or equal in it with a loss that is no lower."""
+    """Later steps rank lower, or rank equally with a loss that is no lower."""
     points = [(0, 0.8, 0.7), (5, 0.7, 0.1), (10, 0.8, 0.9), (15, 0.8, 0.7)]
     rows = [CurveRow(step, 0.5, loss, {"dev_RR@10": ranking}) for step, ranking, loss in points]
     assert best_row(rows, "dev_RR@10") is rows[0]
@@ -265,7 +265,7 @@ def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_
 @pytest.mark.parametrize(
     ("settings", "moments", "queries"),
     [
-        ({"eval_share": None}, 11, 6),  # today's: no limit
+        ({"eval_share": None}, 11, 6),  # no limit
         ({"eval_share": 0.1}, 11, 6),
         ({"metric_for_best_model": "rr10"}, 11, 6),  # 11 x 6 x (3 + 9) <= 10 x 4 x 3000 / 10
         ({"metric_for_best_model": "rr10", "eval_share": 0.006}, 6, 6),  # 6 x 72 <= 720 < 11 x 72
@@ -284,7 +284,7 @@ def test_measurements_are_as_many_as_their_share_allows(
     moments: int,
     queries: int,
 ) -> None:
-    """The held-out loss and the ranking use the same queries."""
+    """The held-out loss and the ranking use the same number of queries."""
     ranked = []
     real = DevCandidates.measured
     monkeypatch.setattr(DevCandidates, "measured", lambda self, scores: ranked.append(len(self)) or real(self, scores))
@@ -314,7 +314,7 @@ RANKED = {"metric_for_best_model": "ndcg10", "eval_depth": 4, "eval_queries": 4}
 def test_a_killed_training_goes_on_to_the_same_bytes(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Killed as a dev ranking begins, in the fourth measurement: the curves before are in the checkpoint."""
+    """The kill comes as the fourth dev ranking begins. The checkpoint holds the curves up to there."""
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     model = "encoder" if name == "train-retriever" else "init"
     inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}

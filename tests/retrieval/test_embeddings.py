@@ -86,7 +86,7 @@ def test_texts_are_found_as_in_a_dictionary(
 
 
 def test_memory_of_a_passage_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 bytes to find its vector, and while they are looked for 32 more; its digest's 16 are given."""
+    """A passage takes 8 bytes to find its vector and 32 more during the search, besides the 16 of its digest."""
     monkeypatch.setattr(embeddings, "AT_ONCE", 10_000)
     passages = 400_000
     digests = np.random.default_rng(0).integers(0, 2**63, (passages, 2)).view(DIGEST).reshape(-1)
@@ -103,7 +103,7 @@ def test_memory_of_a_passage_in_shards(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every segment keeps a file open; a usual limit is 1,024, with which 4 million passages were called damaged."""
+    """Every segment keeps a file open. With the usual limit of 1,024, 4 million passages were reported as damaged."""
     texts = [f"text {n}" for n in range(60)]
     for text in texts:
         segment(tmp_path, [text])
@@ -143,7 +143,7 @@ def test_two_runs_make_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def listed(folder: Path) -> list[Path]:
         found = segments_of(folder)
         if folder.name == "one":
-            gone[0].unlink()  # by the other run, between the listing and the look
+            gone[0].unlink()  # the other run removes it after the listing
         return found
 
     monkeypatch.setattr(embeddings, "segments_of", listed)
@@ -159,7 +159,7 @@ def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
 
 
 def as_shard(folder: Path) -> Path:
-    """The segment of a folder under the name of a shard's, which is vouched for by a manifest and not by its name."""
+    """Rename a folder's segment to a shard. A manifest verifies a shard, whereas a segment's name is its digest."""
     (path,) = segments_of(folder)
     shard = folder / f"{NAME}{TEXTS}"
     vectors_of(path).rename(vectors_of(shard))
@@ -170,7 +170,7 @@ def as_shard(folder: Path) -> Path:
 def test_a_damaged_segment_is_reported_and_makes_place_for_a_new_one(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a pod nobody could remove it by hand: each retry would end as the first."""
+    """Nobody can remove it by hand in a pod, so every retry would fail like the first."""
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     texts, width = text_digests(["a", "b"]), 5 if damage == "width" else 4
     segment(tmp_path, ["a", "b"])
@@ -196,7 +196,7 @@ def test_a_damaged_segment_is_reported_and_makes_place_for_a_new_one(
 def test_no_bit_of_a_header_changes_unnoticed(
     tmp_path: Path, ending: str, shard: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """NumPy's own reader raises `SyntaxError` and `tokenize.TokenError` for some, and takes others for the same."""
+    """NumPy's own reader raises `SyntaxError` or `tokenize.TokenError` for some changes and overlooks others."""
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     segment(tmp_path, ["a", "b"])
     path = as_shard(tmp_path) if shard else segments_of(tmp_path)[0]
@@ -239,7 +239,7 @@ PARTS = ("vectors alone", "texts alone", "unfinished")
 
 
 def part_of_a_segment(folder: Path, part: str) -> Path:
-    """What a kill leaves between the two files of a segment, or while one is written."""
+    """Make the part of a segment that a kill leaves between its two files, or while one is being written."""
     segment(folder / "aside", [part])
     (path,) = segments_of(folder / "aside")
     kept, gone = (path, vectors_of(path)) if part == "texts alone" else (vectors_of(path), path)
@@ -275,7 +275,7 @@ def test_what_another_run_is_writing_counts_and_stays(tmp_path: Path, part: str)
 
 
 def test_vectors_that_were_written_long_ago_are_moved_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a run that makes room removes those whose texts another run is about to move."""
+    """Otherwise a run that makes room could remove vectors whose texts another run is about to move."""
     segment(tmp_path / "new", ["a"])
     for path in (tmp_path / "new").iterdir():
         os.utime(path, (1000, 1000))

@@ -1,4 +1,4 @@
-"""Towers by role: each reads its own texts, learns, and is restored from its folder, as in sentence-transformers."""
+"""Towers of queries and passages: each encodes its own texts, learns and reloads, as in sentence-transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = ["shared Transformer", "separate Transformers", "shared bag of words", "
 
 
 def written(tiny_model: Path, folder: Path, kind: str, normalize: bool = True) -> Path:
-    """An encoder folder with random towers, whose lengths cut the last of TEXTS: to 4 tokens, or to 7."""
+    """An encoder folder with random towers. Its lengths cut the last of `TEXTS` to 4 words (query) or 7 (passage)."""
     torch.manual_seed(3)
     tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
     towers: dict[Role, Tower] = {}
@@ -83,7 +83,7 @@ def test_a_folder_written_again_has_the_same_bytes(tiny_model: Path, tmp_path: P
 def test_a_role_is_read_by_its_own_transformer(
     tiny_model: Path, tmp_path: Path, role: Role, place: str, length: int
 ) -> None:
-    """By hand: the states of the model in that folder, their mean, the layer in `2_Dense`, the length."""
+    """Computes the expected vector by hand: truncation, hidden states, their mean and the layer in `2_Dense`."""
     from safetensors.numpy import load_file
 
     folder = written(tiny_model, tmp_path / "one", "separate Transformers")
@@ -125,7 +125,7 @@ def test_gradients_reach_the_tower_of_the_role_alone(tiny_model: Path, tmp_path:
         encoder(*texts.batch(range(len(TEXTS)), torch.device("cpu")), texts.role)[:, 0].sum().backward()
         for name, parameter in encoder.named_parameters():
             reached = parameter.grad is not None and bool(parameter.grad.any())
-            # A key's bias adds the same to all scores of a softmax; the pooler makes no vector.
+            # A key's bias adds the same to all scores of a softmax, and vectors do not use the pooler.
             if ".pooler." not in name and ".key.bias" not in name:
                 assert reached == ("shared" in kind or name.startswith(f"towers.{role}.")), (role, name)
 

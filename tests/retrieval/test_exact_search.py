@@ -44,7 +44,7 @@ BOTH = pytest.mark.parametrize("exact_search", [exact_search, as_on_a_gpu])
 def test_rankings_are_those_of_sorting_everything(
     exact_search: Search, seed: int, passages: int, block: int, depth: int, count: int
 ) -> None:
-    """Of small whole numbers, products are exact and many are equal."""
+    """Products of small whole numbers are exact, and many are equal."""
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (passages, 3)).astype(np.float32)
     queries = rng.integers(-2, 3, (count, 3)).astype(np.float32)
@@ -71,7 +71,7 @@ def test_scores_a_last_bit_apart_are_reported_apart(
 ) -> None:
     """Every score is 1 + n / 2^23 with n below 60, exact in float32: neighbours are 1.2e-7 apart, all within 7e-6.
 
-    `rising` puts the better ones later, so that each block has some that are better than the last kept by a bit.
+    `rising` puts better scores later, so that each block has some that beat the last one kept by a single bit.
     """
     rng = np.random.default_rng(seed)
     steps = rng.integers(0, 60, 80)
@@ -123,7 +123,7 @@ def test_candidates_are_the_same_integers_on_a_gpu(scores: list[float], first: i
 
 
 def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In full precision also within a model's autocast, in which single queries are answered."""
+    """The search keeps full precision even within a model's autocast, in which single queries are answered."""
     monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 7)
     queries, vectors = np.random.default_rng(3).standard_normal((2, 50, 16)).astype(np.float32)
     expected = exact_search(queries, blocks(vectors, 20), 30)

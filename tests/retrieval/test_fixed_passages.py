@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 
 def slow_loss(scores_BN: list[list[float]], right: list[set[int]], never: list[set[int]]) -> float:
-    """A query and a right answer at a time."""
+    """Compute the loss one query and one right answer at a time."""
     total = 0.0
     for scores, answers, skipped in zip(scores_BN, right, never):
         below = sum(math.exp(score) for column, score in enumerate(scores) if column not in skipped)
@@ -51,7 +51,7 @@ def test_the_loss_is_its_equation() -> None:
 
 
 def test_the_loss_by_hand() -> None:
-    """ln 2 beside one negative of the same score; an answer that was masked counts nothing, however high its score."""
+    """One negative with the same score gives ln 2. A masked answer does not count, however high its score."""
     scores = torch.tensor([[1.0, 1.0, 50.0], [0.0, 0.0, 0.0]])
     right, never = pairs([{0}, {2}]), pairs([{0, 2}, {2}])
     assert fixed_passages_loss(scores, right, never).item() == pytest.approx((math.log(2) + math.log(3)) / 2)

@@ -1,4 +1,4 @@
-"""The teacher chosen on dev queries: figures by hand, and the best of the available ones."""
+"""The best available teacher is chosen on dev queries; its measures are compared with ones computed by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stillhouse.retrieval.fine_tuning.fused_teacher import BM25, CROSS_ENCODER, 
 
 
 def pairs_of(scores: dict[str, list[list[float]]], positives: list[int]) -> Pairs:
-    """Candidates of each query, with the place of its positive."""
+    """Build pairs from the scores of each query's candidates and the place of its positive."""
     widths = [len(row) for row in next(iter(scores.values()))]
     query_N = np.repeat(np.arange(len(widths)), widths)
     positive_N = np.concatenate([np.arange(width) == place for width, place in zip(widths, positives)])
@@ -18,7 +18,7 @@ def pairs_of(scores: dict[str, list[list[float]]], positives: list[int]) -> Pair
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    """Ranks of the positives: 1, 2 and, tied with two others, 3; the second query has fewer candidates."""
+    """The positives rank 1, 2 and, tied with two others, 3. The second query has fewer candidates."""
     found = choose_teacher(
         pairs_of({BM25: [[3, 1, 2], [1, 2], [5, 5, 5]], RETRIEVER: [[1, 2, 3], [1, 2], [9, 1, 2]]}, [0, 0, 0])
     )
@@ -36,7 +36,7 @@ def test_two_halves_of_the_truth_make_the_fusion_the_teacher() -> None:
     found = choose_teacher(pairs_of(scores, positives))
     assert found.chosen == FUSED and found.ahead
     assert found.reciprocal_ranks[FUSED] > max(found.reciprocal_ranks[BM25], found.reciprocal_ranks[RETRIEVER]) + 0.2
-    # Half of each: the noise cancels where both contribute alike.
+    # The noise cancels when both contribute equally.
     assert 10 * found.weights[BM25] == pytest.approx(0.1 * found.weights[RETRIEVER], rel=0.3)
 
 
@@ -55,7 +55,7 @@ def test_noise_teaches_nothing() -> None:
 
 
 def test_the_student_is_never_its_own_teacher() -> None:
-    """Even where nothing ranks better."""
+    """This holds even where nothing ranks better."""
     perfect = [[9.0, 1.0, 2.0]] * 10
     found = choose_teacher(pairs_of({BM25: [[1.0, 2.0, 3.0]] * 10, RETRIEVER: perfect}, [0] * 10))
     assert found.chosen in (BM25, FUSED) and not found.ahead

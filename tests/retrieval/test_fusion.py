@@ -100,7 +100,7 @@ def test_reciprocal_ranks_by_hand() -> None:
 
 
 def test_a_convex_combination_by_hand() -> None:
-    """Dense 0.2 to 0.6 becomes 0 to 1, BM25 0 to 8 as well; a query without BM25's words and one of equal scores."""
+    """Dense scores of 0.2 to 0.6 and BM25 scores of 0 to 8 are scaled to 0 to 1. Equal scores all become 0."""
     bm25 = np.array([[8.0, 2.0, 0.0, 99.0], [0.0, 0.0, 0.0, 0.0]])
     dense = np.array([[0.2, 0.6, 0.5, 99.0], [0.4, 0.4, 0.4, 0.4]])
     candidate = np.array([[True, True, True, False], [True, True, True, True]])

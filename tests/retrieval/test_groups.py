@@ -1,4 +1,4 @@
-"""Groups: a positive and distinct negatives in turn, the same for every caller; wrong negatives are refused."""
+"""A group is a positive and distinct negatives, drawn in turn and reproducibly; wrong negatives are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_group_is_a_positive_and_distinct_negatives_of_the_best(sampler: Group
 
 
 def test_no_negative_comes_again_before_all_came_wherever_a_run_begins(sampler: GroupSampler) -> None:
-    """12 queries, 2 of 5 negatives a time, batches of 7: the draws of a query are one round after the other."""
+    """With 12 queries, 2 of 5 negatives at a time and batches of 7, each query draws one full round after another."""
     batch, times = epoch_batches(12, 7, seed=9), times_seen(12, 7)
     drawn: dict[int, list[int]] = {query: [] for query in range(12)}
     for step in range(30):
@@ -107,7 +107,7 @@ def test_relevance_is_that_of_the_qrels(sampler: GroupSampler) -> None:
 
 
 def teacher_of(negatives: Negatives, scored_QD: np.ndarray) -> Teacher:
-    """A score of row + query / 100 where scored; the positive of query n is passage n."""
+    """A teacher that gives row + query / 100 where `scored_QD` is true. The positive of query n is passage n."""
     scores_QD = negatives.rows_QD + np.arange(len(scored_QD))[:, None] / 100
     ids = list(negatives.queries["query_id"])
     positives = pd.DataFrame({"query_id": ids, "row": np.arange(len(ids), dtype=np.int32), "score": 0.5})

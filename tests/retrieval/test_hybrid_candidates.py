@@ -15,7 +15,7 @@ PASSAGES, WIDTH, DEPTH = 40, 8, 5
 
 
 class Lexical:
-    """Ranks by a matrix; a query finds as many passages as its number says."""
+    """Ranks by a matrix of scores. Query `n` finds `n % (depth + 1)` passages."""
 
     def __init__(self, scores_QN: np.ndarray) -> None:
         self.scores_QN = scores_QN

@@ -70,7 +70,7 @@ def test_the_same_vectors_give_the_same_bytes_on_any_number_of_threads(tmp_path:
      ("binary_rescored", 0.9, 0.3)],
 )  # fmt: skip
 def test_every_kind_ranks_by_inner_product(tmp_path: Path, kind: str, lowest: float, error: float) -> None:
-    """Vectors of different lengths: a kind that ranked by distance or cosine would fail."""
+    """The vectors differ in length, so a kind that ranked by distance or cosine would fail."""
     rows, scores = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind).search(QUERIES, 10)
     exact = QUERIES @ VECTORS.T
     best = np.argsort(-exact, axis=1)[:, :10]
@@ -97,7 +97,7 @@ def test_recall_is_measured_against_exact_search_and_written(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_vectors_of_an_index_are_those_it_compares(tmp_path: Path, kind: str) -> None:
-    """Filters by margin compute a passage's score from its vector: it must be the score of the search."""
+    """Filters by margin compute a score from a passage's vector; it must equal the score of the search."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
     rows, scores = index.search(QUERIES, 10)
     query, place = np.nonzero(rows >= 0)
@@ -107,7 +107,7 @@ def test_the_vectors_of_an_index_are_those_it_compares(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
 def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With faiss itself in the place of faiss-gpu, whose indexes answer the same calls; hnsw it refuses."""
+    """faiss itself stands in for faiss-gpu, whose indexes have the same methods. It refuses hnsw."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
     assert index.refused_by_gpu(10) == "faiss-gpu is not installed" or hasattr(faiss, "StandardGpuResources")
 
@@ -132,7 +132,7 @@ def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, mo
 def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     tmp_path: Path, there_is_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here on the CPU: with all vectors brought there once, and brought block by block in every search."""
+    """The CPU stands in for the GPU: all vectors are moved once, or block by block in every search."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
     monkeypatch.setattr(vector_index, "GPU", "cpu")
     monkeypatch.setattr(gpu_search, "BLOCK", 100)
@@ -142,7 +142,7 @@ def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     for depth in (20, len(VECTORS)):
         found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
         np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-        assert (found[0] == expected[0]).mean() > 0.99  # but for rounding of next to equal ones
+        assert (found[0] == expected[0]).mean() > 0.99  # rounding may swap scores that are almost equal
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -173,7 +173,7 @@ def test_both_kinds_of_clusters_take_the_settings_of_clusters() -> None:
 
 
 def test_a_query_looks_into_as_many_clusters_as_were_set(tmp_path: Path) -> None:
-    """With one of eight clusters it compares the passages of that cluster alone, as the vectors of int8 have it."""
+    """With one of eight clusters, the query is compared only with the passages of that cluster."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8", ivf_nlist=8, ivf_nprobe=1)
     centres = index._index.quantizer.reconstruct_n(0, 8)
     cluster_of = np.argmax(VECTORS @ centres.T, axis=1)
@@ -184,14 +184,14 @@ def test_a_query_looks_into_as_many_clusters_as_were_set(tmp_path: Path) -> None
 
 
 def test_vectors_of_clusters_are_those_that_went_in(tmp_path: Path) -> None:
-    """Within a step of int8; a search with a filter compares these."""
+    """They differ by at most one step of int8. A search with a filter compares these vectors."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8")
     rows = np.array([599, 0, 17], dtype=np.int32)
     assert np.abs(index.vectors(rows) - VECTORS[rows]).max() < 0.1
 
 
 def test_binary_vectors_choose_and_int8_vectors_rank(tmp_path: Path) -> None:
-    """Beside a slow version: of the passages nearest by signs, the best by the inner product of int8 vectors."""
+    """Compares with a slow version: the passages nearest by sign, ranked by the inner product of int8 vectors."""
     vectors = stored(tmp_path / "vectors", VECTORS)
     index = written(tmp_path / "index", vectors, "binary_rescored", rescore_multiplier=3)
     eight_bits = written(tmp_path / "sq8", vectors, "sq8").vectors(np.arange(600, dtype=np.int32))
@@ -201,7 +201,7 @@ def test_binary_vectors_choose_and_int8_vectors_rank(tmp_path: Path) -> None:
         last = np.sort(distances)[29]
         exact = eight_bits @ query
         sure, possible = np.flatnonzero(distances < last), np.flatnonzero(distances <= last)
-        assert np.isin(found, possible).all()  # of those at the last distance any may be among the 30
+        assert np.isin(found, possible).all()  # any of those at the last distance may be among the 30
         worst = given.min()
         assert np.isin(sure[exact[sure] > worst + 1e-4], found).all()
         assert np.allclose(given, exact[found], atol=1e-4)
@@ -225,7 +225,7 @@ def test_a_file_that_is_cut_off_or_of_another_index_is_refused(tmp_path: Path, k
     written(tmp_path / "fewer", fewer, kind)
     other = (tmp_path / "fewer" / "index.faiss").read_bytes()
     for content in (whole[: len(whole) // 2], whole[:3], b"", other):
-        path.unlink()  # a mapped file that is shortened in its place ends whoever mapped it
+        path.unlink()  # shortening a mapped file in place kills the process that mapped it
         path.write_bytes(content)
         with pytest.raises(InputError, match="is not an index of 600 vectors of width 16; run `stillhouse index`"):
             VectorIndex(tmp_path / "index").search(QUERIES, 3)

@@ -1,4 +1,4 @@
-"""The likelihood of right answers: compared with written-out sums, and as the criterion that chooses a winner."""
+"""The likelihood of right answers, compared with written-out sums and used to choose a winner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillhouse.retrieval.search.winner import Contender, choose_winner, common_
 
 
 def drawn(seed: int, queries: int = 40, candidates: int = 9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores, what is judged, and what is right: the right answers score higher, but not always."""
+    """Return scores, which of them are judged and which are right. Right answers usually score higher."""
     rng = np.random.default_rng(seed)
     right = rng.random((queries, candidates)) < 0.2
     judged = right | (rng.random(right.shape) < 0.8)
@@ -37,7 +37,7 @@ def slow(scores: np.ndarray, judged: np.ndarray, right: np.ndarray, factor: floa
 def test_it_is_the_log_of_a_softmax_under_the_likeliest_factor() -> None:
     scores, judged, right = drawn(1)
     found = log_likelihoods(scores, judged, right)
-    # The factor that one of the queries implies is that of all.
+    # A single factor explains the values of all queries.
     factors = np.linspace(0.01, 5, 2000)
     nearest = min(factors, key=lambda factor: np.abs(np.array(slow(scores, judged, right, factor)) - found).max())
     np.testing.assert_allclose(found, slow(scores, judged, right, nearest), atol=0.01)
@@ -74,7 +74,7 @@ def test_candidates_are_those_of_all_and_the_right_answers(rows: list[list[int]]
 
 
 def test_a_winner_is_chosen_by_what_is_asked_for() -> None:
-    """One query at rank 1 by a hair beside one far ahead in all queries."""
+    """One contender ranks one more query first, by a hair; the other is far ahead in likelihood on another query."""
     ranks, likely = np.array([[1.0, 1.0, 0.5], [1.0, 0.5, 0.5]]), np.log([[0.4, 0.5, 0.3], [0.9, 0.49, 0.3]])
     contenders = [Contender(name, Fusion(), *values) for name, *values in zip(("one", "other"), ranks, likely)]
     assert choose_winner(contenders, "rr10", 0.0).name == "one"

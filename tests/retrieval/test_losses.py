@@ -1,4 +1,4 @@
-"""Each loss, compared with a slow version of the paper's formula in float64, values and gradients."""
+"""Values and gradients of each loss, compared with a slow version of the paper's formula in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def vectors(*shape: int, seed: int) -> torch.Tensor:
 
 
 def slow_contrastive(queries, passages, positive, right, form: str) -> float:  # type: ignore[no-untyped-def]
-    """The loss a query and a negative at a time; `right[i]` is the set of passages that answer query i."""
+    """Compute the loss one query and one negative at a time; `right[i]` is the set of passages that answer query i."""
 
     def phi(a, b) -> float:  # type: ignore[no-untyped-def]
         return math.exp(float(np.dot(a, b)) / TAU)
@@ -75,7 +75,7 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("form", FORMS)
 def test_contrastive_losses_are_their_equations(form: str, batch: str, length: str) -> None:
-    """SimLM eq. 3, the code of its authors, CDMAE eq. 10; whatever is right in a batch is a negative nowhere."""
+    """SimLM eq. 3, its authors' code and CDMAE eq. 10. A right answer in the batch is never a negative."""
     positive, right = BATCHES[batch]
     queries, passages = vectors(len(positive), 4, seed=0), vectors(7, 4, seed=1)
     if length == "dot product":
@@ -91,7 +91,7 @@ def test_contrastive_losses_are_their_equations(form: str, batch: str, length: s
 
 
 def test_the_default_is_equation_3() -> None:
-    """Without a form it is eq. 3; the three differ."""
+    """Without a form the loss is eq. 3, and the three forms differ."""
     batch = (vectors(3, 4, seed=0), vectors(7, 4, seed=1), torch.tensor([0, 3, 5]))
     negative = torch.ones(3, 7, dtype=torch.bool)
     negative[torch.arange(3), batch[2]] = False

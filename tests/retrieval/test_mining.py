@@ -1,4 +1,4 @@
-"""Mining compared with loops over queries: no right answer, nothing twice, best first, filtered and mixed by rule."""
+"""Mining compared with loops over queries: no right answers, no duplicates, best first, filtered and mixed by rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_repeated_against_a_loop(rows: list[list[int]]) -> None:
 
 
 def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:
-    """4 of one source at 1/8, 3/8, 5/8, 7/8 of the whole, 2 of another at 1/4 and 3/4, one random at 1/2."""
+    """Four of one source go to 1/8, 3/8, 5/8, 7/8 of the list, two of another to 1/4 and 3/4, a random one to 1/2."""
     first = np.array([[10, 11, 12, 13], [10, 11, -1, -1]], dtype=np.int32)
     other = np.array([[20, 21], [11, 20]], dtype=np.int32)
     chance = np.array([[30], [31]], dtype=np.int32)
@@ -59,7 +59,7 @@ def ranking(number: int, passages: int = 24) -> list[int]:
 
 
 def search_of(asked: list[int]):  # type: ignore[no-untyped-def]
-    """A seeded ranking of all 24 passages for each query, the scores 24, 23, … at its places."""
+    """Return a search that gives each query a seeded ranking of all 24 passages, with scores 24, 23, …"""
 
     def search(queries_B: np.ndarray, deep: int) -> tuple[np.ndarray, np.ndarray]:
         asked.append(deep)
@@ -71,7 +71,7 @@ def search_of(asked: list[int]):  # type: ignore[no-untyped-def]
 
 
 def answering(among: str, number: int) -> range:
-    """The passages that may be negatives of query `number`, its own included: 12 train queries, then 6 of dev."""
+    """The passages that may be negatives of query `number`, and its own. Queries 0 to 11 are train, 12 to 17 dev."""
     if among == "corpus" or (among == "train_answers" and number >= 12):
         return range(24)
     return range(12) if number < 12 else range(12, 18)
@@ -84,7 +84,7 @@ def answering(among: str, number: int) -> range:
 def test_ranked_negatives_against_a_loop_over_queries(
     small_corpus: Path, among: str, depth: int, range_min: int, limit: float | None
 ) -> None:
-    """Passage n answers query n alone; 12 train, 6 dev and 6 test queries."""
+    """Passage n answers only query n. There are 12 train, 6 dev and 6 test queries."""
     asked: list[int] = []
     queries = MiningQueries(Corpus.open(small_corpus), among)
     limits_Q = None if limit is None else np.full(18, limit, dtype=np.float32)
@@ -163,7 +163,7 @@ def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str
 def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A corpus so large that not all of it is put in order: every passage about equally often."""
+    """The corpus is too large to be shuffled as a whole. Every passage is still drawn about equally often."""
     queries = MiningQueries(Corpus.open(small_corpus))
     queries.passages = 1000
     taken_QD = np.tile(np.arange(5, dtype=np.int32), (18, 1))
@@ -186,7 +186,7 @@ def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
     ],
 )
 def test_limits_by_hand(kind: str, expected: list[float]) -> None:
-    """Query 0 has positives of 0.9 and 0.5: the lowest counts. Query 1 has one below 0."""
+    """Query 0 has positives of 0.9 and 0.5, and the lower one counts. Query 1 has one below 0."""
     scores = np.array([0.9, 0.5, -0.4], dtype=np.float32)
     assert limits(kind, 0.1, 0.2, scores, np.array([0, 2, 3])) == pytest.approx(expected)
     accept = below(lambda query_P, row_P: row_P.astype(np.float32) / 10, np.array([0.4, 0.2], dtype=np.float32))
@@ -195,7 +195,7 @@ def test_limits_by_hand(kind: str, expected: list[float]) -> None:
 
 @pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 def test_memory_does_not_depend_on_the_corpus(among: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a billion passages nobody holds the rows, nor a bit each."""
+    """With a billion passages, mining keeps neither all rows nor one bit per passage in memory."""
     monkeypatch.setattr(Corpus, "passage_count", 10**9)
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""`titles: sep`: every reader gives the tokens of the pair (title, text) from the tokenizer."""
+"""With `titles: sep`, every reader gives the tokenizer's tokens of the pair (title, text)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(passages: list[tuple[str, str]]) -> list[str]:
 
 
 def with_double_separator() -> PreTrainedTokenizerBase:
-    """A tokenizer that sets two separators between the texts of a pair, as RoBERTa's does."""
+    """A tokenizer that puts two separators between the texts of a pair, as RoBERTa's does."""
     words = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", "red", "birds", "fish", "tree", "[", "]", "SEP", "MASK"]
     inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -53,9 +53,9 @@ def tokenizer(request: pytest.FixtureRequest, tiny_model: Path) -> PreTrainedTok
 
 
 def expected_ids(tokenizer: PreTrainedTokenizerBase, title: str, text: str, **options: object) -> list[int]:
-    """What the tokenizer itself makes of the pair, or of the text where there is no title."""
+    """The tokenizer's own ids of the pair, or of the text where there is no title."""
     pair = (title.replace("\x1f", " "), text.replace("\x1f", " "))
-    # In lists: by itself an empty text would be taken for none.
+    # Lists, because a bare empty text would count as no text.
     texts = [[text] for text in (pair if title else pair[1:])]
     ids: list[int] = tokenizer(*texts, truncation=True, split_special_tokens=True, **options)["input_ids"][0]
     return ids
@@ -68,7 +68,7 @@ def test_ids_are_those_of_the_tokenizers_pair(
 ) -> None:
     found = cut_passages(tokenizer, read(passages), length)
     assert found == [expected_ids(tokenizer, *passage, max_length=length) for passage in passages]
-    # The cache of pre-training holds the same, without what stands around it; a longer title is cut behind it there.
+    # The cache of pre-training holds the same ids without the special tokens around them, and truncates at the end.
     cached = cut(tokenizer, read(passages), 1000)
     own = [cached.ids[begin:end].tolist() for begin, end in zip(cached.offsets, cached.offsets[1:])]
     assert own == [expected_ids(tokenizer, *passage)[1:-1] for passage in passages]
@@ -84,7 +84,7 @@ def test_nothing_changes_for_ordinary_words_of_a_pair(tiny_model: Path) -> None:
     ids = cut_passages(tokenizer, read([("red bird", "the fish swims")]), 20)
     assert ids == [tokenizer("red bird", "the fish swims")["input_ids"]]
     assert tokenizer.convert_ids_to_tokens(ids[0])[3] == "[SEP]"
-    # In the other ways of reading, one text is one text, whatever characters it holds.
+    # With other values of `titles`, a passage is a single text, whatever characters it holds.
     one = passage_text("red\x1fbird", "the\x1ffish", "space")
     assert cut_passages(tokenizer, [one], 20) == [tokenizer("red bird the fish")["input_ids"]]
 
@@ -94,7 +94,7 @@ def test_a_spelled_out_separator_is_no_separator(tiny_model: Path) -> None:
     ids = cut_passages(tokenizer, read(PASSAGES), 40)
     assert [own.count(tokenizer.sep_token_id) for own in ids] == [2, 1, 2, 2]
     assert "[SEP]" not in tokenizer.convert_ids_to_tokens(cut(tokenizer, read([("", "a [SEP] b")]), 40).ids.tolist())
-    # The tokenizer cuts queries afterwards as it did before.
+    # The tokenizer reads queries afterwards as it did before.
     assert tokenizer("[SEP]")["input_ids"].count(tokenizer.sep_token_id) == 2
 
 

@@ -1,4 +1,4 @@
-"""Prompts before queries and passages, compared with sentence-transformers: read, fetched, kept, part of vectors."""
+"""Prompts before queries and passages are read, fetched, kept and encoded as in sentence-transformers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_prompts_that_cannot_be_read_are_refused(plain: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("role", ["query", "passage"])
 def test_a_prompt_must_leave_room_for_a_text(plain: Path, tmp_path: Path, role: str) -> None:
-    """Two special tokens and ten words are all of twelve tokens."""
+    """Two special tokens and ten words fill all twelve tokens."""
     fetched(plain, tmp_path / "room", **{f"{role}_prompt": "red " * 9})
     with pytest.raises(InputError, match=f"{role}_prompt takes 12 tokens, .* but {role}_length is 12"):
         fetched(plain, tmp_path / "full", **{f"{role}_prompt": "red " * 10})
@@ -140,7 +140,7 @@ def test_pre_training_keeps_them(plain: Path, tmp_path: Path) -> None:
 
 
 def prompted_corpus(small_corpus: Path, folder: Path) -> Path:
-    """The corpus whose texts have the prompts in them."""
+    """Write the corpus again with the prompts in its texts."""
     import pandas as pd
 
     from stillhouse.corpus.store import write_tables
@@ -158,7 +158,7 @@ def prompted_corpus(small_corpus: Path, folder: Path) -> Path:
 def test_every_step_reads_as_if_the_prompts_were_in_the_texts(
     plain: Path, small_corpus: Path, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
-    """Training, index, mining and search, in another way: no prompts in the model, and the same words in the corpus."""
+    """Training, indexing, mining and search give the same bytes with the prompts in the model or in the corpus."""
     short = {"epochs": None, "max_steps": 4, "batch_size": 6, "learning_rate": 0.01, "negatives_per_query": 2}
     found = []
     for name, corpus, prompts in (

@@ -1,4 +1,4 @@
-"""Query vectors from PyTorch's own layers, compared with `BiEncoder`; which models use them; what a start imports."""
+"""Query vectors from PyTorch's own layers, compared with `BiEncoder`; which models use them; what startup imports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def theirs(encoder: BiEncoder, texts: list[str]) -> np.ndarray:
 
 
 def saved(encoder: BiEncoder, folder: Path) -> Path:
-    """As a step writes it."""
+    """Save an encoder as a step writes it."""
     with whole_folder(folder) as staging:
         encoder.save(staging)
         write_manifest(staging, "train-retriever", {}, {}, {})
@@ -60,7 +60,7 @@ def test_its_vectors_are_those_of_the_bi_encoder(name: str, tiny_model: Path, tm
     encoder = BiEncoder.load(tiny_model, **CHANGES[name])
     torch.manual_seed(1)
     with torch.no_grad():
-        for weights in encoder.tower("query").parameters():  # layer norms and biases are ones and zeros
+        for weights in encoder.tower("query").parameters():  # otherwise layer norms are ones and biases zeros
             weights += 0.2 * torch.randn_like(weights)
     fast = open_query_encoder(saved(encoder, tmp_path / "retriever"), CPU)
     assert isinstance(fast, PlainBert) and fast.width == 32
@@ -108,7 +108,7 @@ def test_a_real_tokenizer_cuts_the_same_tokens(both: tuple[PlainBert, BiEncoder]
 def test_a_passage_is_cut_into_the_same_tokens(
     minilm: Path, both: tuple[PlainBert, BiEncoder], title: str, text: str, titles: str
 ) -> None:
-    """Also after one that is read the other way: the tokenizer keeps how it was last asked to read."""
+    """This holds even after a passage with the other `titles`, because the tokenizer keeps its last options."""
     passages = open_passage_encoder(minilm, both[0], CPU)
     assert passages is not None
     texts = [passage_text(title, text, titles), passage_text("[SEP]", text, "sep"), "[SEP]"]
@@ -142,7 +142,7 @@ def test_a_real_model_gives_the_same_vectors(both: tuple[PlainBert, BiEncoder]) 
 
 
 def test_a_head_is_left_out(tiny_model: Path, tmp_path: Path) -> None:
-    """As of an encoder that was pre-trained, whose weights have other names."""
+    """A pre-trained encoder has a language-model head, and its weights have other names."""
     from transformers import BertForMaskedLM
 
     torch.manual_seed(0)
@@ -175,7 +175,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 def test_all_others_are_read_by_the_bi_encoder(name: str, tiny_model: Path, tmp_path: Path) -> None:
     plain = BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24)
     folder = saved(plain, tmp_path / "retriever")
-    assert is_plain_bert(folder, 64) and not is_plain_bert(folder, 65)  # the positions that it has
+    assert is_plain_bert(folder, 64) and not is_plain_bert(folder, 65)  # it has 64 positions
     OTHERS[name](folder)
     encoder = open_query_encoder(folder, CPU)
     assert isinstance(encoder, AnyEncoder)

@@ -32,7 +32,7 @@ def fetched(model: str | Path, folder: Path, seed: int | None, layers: int = 0) 
 def test_a_seed_decides_the_bytes(tiny_model: Path, tmp_path: Path) -> None:
     folders = []
     for number, seed in enumerate([7, 7, 8]):
-        torch.manual_seed(number)  # what was drawn before does not show
+        torch.manual_seed(number)  # earlier draws do not matter
         folders.append(fetched(tiny_model, tmp_path / str(number), seed))
     first, again, other = map(digest_files, folders)
     assert first == again

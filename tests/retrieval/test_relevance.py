@@ -1,4 +1,4 @@
-"""What may never be a negative: cases by hand, for repeated texts."""
+"""Which passages may never be negatives: cases by hand, with repeated texts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_made_query_has_its_own_passage_and_its_articles_as_no_negatives(
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
-    """Of 200,000 passages digests and numbers would be above ten megabytes; a block of texts is below."""
+    """The digests and numbers of 200,000 passages would take over ten megabytes; a block of texts takes less."""
     count = 200_000
     empty = [""] * count
     passages = {"passage_id": [f"p{n}" for n in range(count)], "title": empty, "text": [f"{n}" for n in range(count)]}

@@ -1,4 +1,4 @@
-"""Training the cross-encoder: R-Drop, many forward and few backward, parts of a batch, the models to start from."""
+"""Training the cross-encoder: R-Drop, hardest negatives, parts of a batch, and the models to start from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def negatives(run_step: Run, small_corpus: Path) -> Path:
 
 
 def slow_disagreement(one, other, candidate) -> float:  # type: ignore[no-untyped-def]
-    """The mean of KL(p || q) and KL(q || p), a candidate at a time."""
+    """The mean of KL(p || q) and KL(q || p), one candidate at a time."""
     total = 0.0
     for a, b, c in zip(one, other, candidate):
         kept = [k for k in range(len(c)) if c[k]]
@@ -55,7 +55,7 @@ def test_disagreement_is_the_mean_of_both_divergences() -> None:
 
 
 def test_binary_cross_entropy_is_that_of_pairs_with_a_weight_on_the_positive() -> None:
-    """Against PyTorch's for one query at a time, whose positive weighs as much as all its negatives; and by hand."""
+    """Compares with PyTorch's loss per query, where the positive weighs as much as all negatives, and by hand."""
     generator = torch.Generator().manual_seed(3)
     scores = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
@@ -104,7 +104,7 @@ class Setting:
 
 
 def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.Tensor], int]:
-    """The sum of a training step's parts, its gradients, and how many parts there were."""
+    """Return the summed loss of a training step's parts, its gradients and the number of parts."""
     setting.model.zero_grad()
     total, parts = 0.0, 0
     for part in loss("train", loss.draw("train", setting.examples, setting.times)):
@@ -152,7 +152,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
 
 
 def test_only_the_hardest_of_many_are_trained_on(small_corpus: Path, negatives: Path, tiny_model: Path) -> None:
-    """6 drawn, 2 of them trained on: chosen and weighed here one query at a time. Dropout is on in training alone."""
+    """Of 6 drawn negatives the 2 hardest are trained on, as in a slow version per query. Training mode is restored."""
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0.0, count=6)
     loss = setting.loss(Drawing(negatives=2, forward=6, depth=6), mini_batch_size=7)
     value, found, parts = gradients(setting, loss)
@@ -218,7 +218,7 @@ def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
 def test_a_reranker_trains_by_binary_cross_entropy(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
 ) -> None:
-    """Scores of 0 cost log 2 for each of 4 of the 3 candidates of a query, where a listwise loss would be log 3."""
+    """Scores of 0 cost 4/3 log 2: the positive of 3 candidates counts twice. A listwise loss would be log 3."""
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
     settings = SHORT | {"loss": "bce", "learning_rate": 0.03}
     made = run_step("train-reranker", inputs, **settings)
@@ -237,7 +237,7 @@ def test_fewer_drawn_than_trained_on_is_refused(run_step: Run, small_corpus: Pat
 def test_a_re_ranker_starts_from_any_encoder(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, tmp_path: Path, start: str
 ) -> None:
-    """Its encoder has the very weights of the folder, whether a language-model head lies beside them or not."""
+    """Its encoder has exactly the folder's weights, whether or not a language-model head is saved with them."""
     from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
     folder = tiny_model

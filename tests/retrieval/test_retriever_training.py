@@ -70,12 +70,12 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "towers": "separate",
     },
 }
-"""What is not a setting of the loss: `teacher`, `towers`, `similarity`, `examples`, `old_width`."""
+"""Keys that are not settings of the loss: `teacher`, `towers`, `similarity`, `examples`, `old_width`."""
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus whose queries share answers, negatives of it, and an encoder."""
+    """A corpus whose queries share answers, its negatives, an encoder, and the indexes of older models."""
     folder = tmp_path_factory.mktemp("shared")
     words = [f"{colour} {thing}" for colour in ("red", "green", "blue") for thing in ("bird", "fish", "tree")]
     names = [f"{number}" for number in range(9)]
@@ -118,7 +118,7 @@ def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def old_vectors(width: int) -> np.ndarray:
-    """Those of an older model, of length 1."""
+    """The vectors of an older model, of length 1."""
     vectors = np.random.default_rng(4).normal(size=(9, width)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -132,7 +132,7 @@ def open_loss(folder: Path, case: Mapping[str, Any], **more: Any) -> tuple[Retri
     torch.manual_seed(5)
     changes = {"towers": towers} if towers else {}
     encoder = BiEncoder.load(folder / "encoder", normalize=cosine != "dot", **changes)
-    if towers:  # or both would have the same gradient by the symmetry of the start
+    if towers:  # equal towers would have the same gradient
         for values in encoder.tower("query").parameters():
             values.data += 0.02 * torch.randn(values.shape)
     sampler = GroupSampler(corpus, negatives, "train", 3, 6, 3)
@@ -158,7 +158,7 @@ def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
 
 
 def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
-    """What the training loop makes of a step's losses, over all processes."""
+    """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
     torch.manual_seed(STEP)
     total = torch.zeros((), dtype=torch.float64)
     with autocast(precision, CPU):
@@ -189,7 +189,7 @@ def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tol
 
 
 def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
-    """All texts encoded together without dropout, a loss for each width, one backward pass from end to end."""
+    """Encode all texts together without dropout, with a loss for each width and a single backward pass."""
     loss, encoder = open_loss(folder, case)
     encoder.eval()
     settings, sampler, examples = loss._config, loss._sampler, case.get("examples", EXAMPLES)
@@ -257,7 +257,7 @@ def test_the_weight_needs_an_index(folder: Path, run_step: Callable[..., dict[st
 
 @pytest.mark.parametrize("name", CASES)
 def test_cached_gradients_are_those_of_the_same_parts_encoded_once(folder: Path, name: str) -> None:
-    """With dropout: each part has the same in both of its encodings."""
+    """With dropout, each part uses the same mask in both of its encodings."""
     once, twice = (of_case(folder, name, dropout=True, **way) for way in (PARTS, CACHED))
     assert_same(twice, once)
     without = of_case(folder, name, dropout=False, **PARTS)
@@ -265,7 +265,7 @@ def test_cached_gradients_are_those_of_the_same_parts_encoded_once(folder: Path,
 
 
 def test_cached_gradients_in_bf16_reach_every_parameter(folder: Path) -> None:
-    """Autocast keeps copies of the weights: those of the encoding without gradients must not serve the second one."""
+    """Autocast caches copies of the weights. Those made without gradients must not be used in the second encoding."""
     found = []
     for way in (PARTS, CACHED):
         loss, encoder = open_loss(folder, CASES["teacher"], **way)
@@ -274,7 +274,7 @@ def test_cached_gradients_in_bf16_reach_every_parameter(folder: Path) -> None:
 
 
 def test_cached_steps_keep_no_more_than_a_part(folder: Path) -> None:
-    """What is kept for backward passes between the losses of a step, in bytes."""
+    """Counts the bytes that are kept for backward passes between the losses of a step."""
     most = {}
     for name, way in {"in parts": PARTS, "cached": CACHED}.items():
         loss, _ = open_loss(folder, CASES["eq. 3"], **way)
@@ -293,7 +293,7 @@ def test_cached_steps_keep_no_more_than_a_part(folder: Path) -> None:
 
 
 def start(processes: int, *command: str) -> str:
-    """The output of a Python command in several processes."""
+    """Run a Python command in several processes and return its output."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
     done = subprocess.run(
@@ -304,7 +304,7 @@ def start(processes: int, *command: str) -> str:
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_several_processes_have_the_gradient_of_one(folder: Path, processes: int) -> None:
-    """5 queries and one among 2 and 4 processes: parts of unlike size, and a process without any."""
+    """5 queries, or one, are split among 2 or 4 processes: parts differ in size, and some processes get none."""
     log = start(processes, __file__, str(folder))
     for number, (name, more, dropout) in enumerate(shared_cases()):
         path = folder / f"{processes}-{number}.safetensors"
@@ -313,7 +313,7 @@ def test_several_processes_have_the_gradient_of_one(folder: Path, processes: int
 
 
 def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
-    """Cases, settings and whether there is dropout: parts of a given size have the same in any process."""
+    """Return cases, settings and whether to use dropout: parts of a given size have the same mask in any process."""
     whole = [(name, {}, False) for name in CASES]
     return whole + [(name, way, True) for way in (PARTS, CACHED) for name in ("widths, teacher, separate towers",)]
 
@@ -321,7 +321,7 @@ def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
 def test_two_processes_train_the_retriever_of_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
-    """With dropout, from step to step: the curves and the parameters in the end."""
+    """Compares the curves and the final parameters after several steps with dropout."""
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "towers": "separate"}
     settings |= {"matryoshka_dims": [8, 16], "contrastive": "simlm_code", "learning_rate": 0.001, "eval_steps": 1}
@@ -334,7 +334,7 @@ def test_two_processes_train_the_retriever_of_one(
     assert log.count("[train-retriever] read") == 1, "one process alone writes and logs"
     one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
     for name, values in one.items():
-        if not name.endswith("key.bias"):  # has no slope: AdamW makes steps of what rounding leaves
+        if not name.endswith("key.bias"):  # its gradient is zero, so AdamW follows rounding errors
             torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
     curves = [pd.read_csv(made["curves"] / "curves.csv") for made in (alone, both)]
     assert len(curves[0]) == 4 and np.allclose(curves[0], curves[1], atol=1e-4)
@@ -343,7 +343,7 @@ def test_two_processes_train_the_retriever_of_one(
 def test_two_processes_rank_dev_queries_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
-    """3 dev queries and their passages, in batches that the processes share."""
+    """The processes share the batches of 3 dev queries and their passages."""
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "precision": "fp32"}
     settings |= {"learning_rate": 0.01, "eval_steps": 1, "mini_batch_size": 2, "metric_for_best_model": "ndcg10"}
@@ -364,7 +364,7 @@ def test_two_processes_rank_dev_queries_as_one(
 def test_batches_that_processes_share_are_those_of_one(
     folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
-    """To the last bit: what each process adds to the others' zeros."""
+    """Each process adds its scores to the zeros of the others, so the sum is equal to the last bit."""
     monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
     _, encoder = open_loss(folder, {})
     sampler = GroupSampler(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"), "dev", 0, 6, 1)
@@ -421,7 +421,7 @@ def test_settings_that_cannot_be_are_refused(
 
 
 def test_the_whole_width_counts_once(folder: Path) -> None:
-    """Whether it is named or not."""
+    """It makes no difference whether it is named."""
     named, left_out = (open_loss(folder, {"matryoshka_dims": widths})[0] for widths in ([8, 32], [8]))
     values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]
     assert values[0] == values[1]

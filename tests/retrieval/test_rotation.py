@@ -1,4 +1,4 @@
-"""Turns: nothing comes again before everything came once, in any order and for any caller."""
+"""Drawing in turns: nothing comes again before everything has come once, in any order and for any caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stillhouse.retrieval.mining.rotation import NEGATIVES, POSITIVES, first_tur
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(1, 8))
 def test_turns_are_slices_of_one_endless_round(allowed: list[list[bool]], count: int) -> None:
-    """Against a loop: the turns of a query laid end to end go round the same order of its allowed columns."""
+    """Compares with a loop: the turns of a query, laid end to end, repeat one order of its allowed columns."""
     allowed_BC = np.array(allowed)
     queries_B = np.arange(len(allowed)) + 7
     turns = [

@@ -48,11 +48,11 @@ def reranker(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 class Killed(Exception):
-    """In the place of a kill."""
+    """Stands in for a kill."""
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, stop_at: int = 0) -> list[int]:
-    """Counts batches that are computed and stops before batch `stop_at`."""
+    """Counts the batches that are computed and stops before batch `stop_at`."""
     batches: list[int] = []
     real = CrossEncoder.forward
 
@@ -91,7 +91,7 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
             batches = counted(patch, stop_at)
             with pytest.raises(Killed):
                 run_step("score-pairs", inputs, "resumed", **settings)
-        if threads == 1:  # with more, those that were under way are computed again
+        if threads == 1:  # with more threads, batches under way are computed again
             assert batches == all_batches[done : done + stop_at - 1]
             done += stop_at - 1
     with monkeypatch.context() as patch:
@@ -106,7 +106,7 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
 def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
     run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
-    """Of 126 pairs in four chunks; of seven shards some have none."""
+    """126 pairs make four chunks, so some of seven shards have none."""
     monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
@@ -145,7 +145,7 @@ def test_every_pair_is_in_one_shard_and_every_shard_begins_a_chunk(pairs: int, s
 def test_no_bit_and_no_length_of_a_log_gives_another_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every bit of a log is changed, and it is cut at every byte: what is read was written, in whole blocks."""
+    """Flips every bit of a log and cuts it at every byte: only whole blocks are read, as they were written."""
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     query_P, row_P = np.arange(10), np.arange(10)
     blocks = [([4, 1], [0.5, -1.0]), ([0, 9, 3], [2.0, 3.0, 0.25]), ([7], [7.0])]
@@ -167,12 +167,12 @@ def test_no_bit_and_no_length_of_a_log_gives_another_score(
             assert dict(zip(np.flatnonzero(log.done_P).tolist(), log.scores_P[log.done_P].tolist())) == known
         logged = capsys.readouterr().err
         assert not logged or f"{file} is damaged after {len(known)} scores" in logged
-        # The last block, whose count has become larger but is no more than all pairs, seems to be cut off.
+        # If the last block's count grows but stays within the number of pairs, the block seems to be cut off.
         assert logged or len(damaged) < len(data) or at == ends[-2]
 
 
 class Measured(io.BufferedRandom):
-    """A file that records how much was read at once, and refuses more than it has."""
+    """A file that refuses to read more bytes at once than it has."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         assert size is not None and 0 <= size <= os.fstat(self.fileno()).st_size, f"{size:,} bytes at once"
@@ -180,7 +180,7 @@ class Measured(io.BufferedRandom):
 
 
 def test_a_damaged_count_asks_for_no_more_than_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count's highest bit is 17 GB, which no retry would ever have read."""
+    """The highest bit of a count stands for 17 GB, which no retry could ever read."""
     query_P, row_P = np.arange(10), np.arange(10)
     with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
         log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
@@ -222,7 +222,7 @@ def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str
 def test_a_training_reads_exactly_the_pairs_that_were_scored(
     run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, split: str
 ) -> None:
-    """2 negatives of a query in each of 3 epochs = 6 scored of 8; dev queries are seen as for the first time alone."""
+    """A query draws 2 negatives in each of 3 epochs, the 6 that are scored of 8. Dev queries only draw once."""
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=9)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
     scored = run_step("score-pairs", inputs, depth=8, negatives_scored=6, dev_negatives_scored=2, seed=5)["teacher"]
@@ -241,7 +241,7 @@ def test_a_training_reads_exactly_the_pairs_that_were_scored(
     assert len(set(read)) == len(read)
     known = zip(*np.nonzero(~np.isnan(teacher.negative_scores_QD)))
     assert set(read) == {(q, d) for q, d in known if made.queries["split"][q] == split}
-    # What a training without a teacher draws in these epochs, it reads too.
+    # They include what training without a teacher draws in the first epoch.
     plain = open_samplers(Corpus.open(small_corpus), made, 2, 8, 5, context)[split]
     groups = plain.draw(np.arange(len(plain)), np.zeros(len(plain), np.int64))
     assert {(q, d) for q, row in zip(plain.query_numbers_Q, groups.columns_BK[:, 1:]) for d in row} <= set(read)
@@ -257,8 +257,8 @@ def test_scores_are_those_of_sentence_transformers_whatever_the_batch(
     query_P, row_P = (grid.ravel() for grid in np.meshgrid(np.arange(3), np.arange(3)))
     model = CrossEncoder.load(reranker)
     scores = score_pairs(model, queries, passages, query_P, row_P, Context(tmp_path, "cpu", True), "scoring", CONFIG)
-    # A query of 10,000 words is cut to half of the pair's 32 tokens, the passage to what the query and 3 special tokens
-    # leave; a word is a token here. The other library shortens the longer of both instead.
+    # A query of 10,000 words is cut to half of the pair's 32 tokens, and the passage to what the query and 3 special
+    # tokens leave. A word is a token here. sentence-transformers would shorten the longer of the two instead.
     cut = [query.split()[:16] for query in queries]
     pairs = [(cut[query], passages[row].split()[: 29 - len(cut[query])]) for query, row in zip(query_P, row_P)]
     other = Other(str(reranker), device="cpu")

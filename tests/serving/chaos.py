@@ -1,6 +1,6 @@
 """Clients ask without a pause while releases are swapped, rolled back, damaged, half-copied and the process is killed.
 
-    python tests/serving/chaos.py --times 10000        as many times, or as --minutes allow; prints what happened
+    python tests/serving/chaos.py --times 10000        10,000 changes, or as many as --minutes allow; prints the result
     TMPDIR=/dev/shm python tests/serving/chaos.py --times 10000 --pause 0.05        more changes in the same time
 
 Every answer is compared with the library's offline result for the release that the answer names. A request may fail
@@ -30,13 +30,13 @@ import numpy as np
 
 QUERIES = ("where does the red bird one sing", "which tree grows", "green fish in the tree")
 TOP, CLIENTS, LONGEST = 6, 3, 120.0
-"""Passages asked for, clients, and seconds that are waited for what has to come about."""
+"""Passages per search, number of clients, and the longest wait for an expected change, in seconds."""
 KINDS = {"swap": 12, "back": 4, "damaged": 2, "half": 2}
-"""What is done to the folder, and how often beside the others."""
+"""Changes of the folder and their relative frequencies."""
 
 
 class Chaos:
-    """One service over `work/in-use`, a link to copies of `releases`, and the observations."""
+    """One service for `work/in-use`, a link to copies of `releases`, and what its clients observe."""
 
     def __init__(
         self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0
@@ -62,7 +62,7 @@ class Chaos:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, times: int, kills: int, seconds: float) -> None:
-        """`times` changes with `kills` among them, evenly, or as many as `seconds` allow."""
+        """Make `times` changes, or as many as `seconds` allow, with `kills` spread evenly among them."""
         end = time.monotonic() + seconds
         self._use(self._copy(0), 0)
         with ExitStack() as held:
@@ -87,7 +87,7 @@ class Chaos:
     def _client(self) -> httpx2.Client:
         return httpx2.Client(base_url=self.url, timeout=LONGEST, trust_env=False)
 
-    # What is done to the folder.
+    # Changes of the folder.
 
     def _copy(self, which: int) -> Path:
         self._made += 1
@@ -147,7 +147,7 @@ class Chaos:
             into.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, into)
             time.sleep(0.002)
-        os.utime(folder)  # the source looks at the folder's own time
+        os.utime(folder)  # the source checks the folder's own modification time
         self._wait(lambda about: about["release"] == self.names[which])
 
     def _wait(self, holds: Callable[[Any], bool]) -> None:
@@ -164,7 +164,7 @@ class Chaos:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "stillhouse.cli", "serve", str(self.link), "--port", str(self.port)]
-        command += ["--precision", "fp32"]  # answers are those of an offline search, in the same precision
+        command += ["--precision", "fp32"]  # the precision of the offline search
         command += ["--watch", "0.01", "--deadline", "120", "--keep", "1"]
         own = {"STILLHOUSE_WORK": str(self.work / "work"), "STILLHOUSE_QUIET": "1", "OMP_NUM_THREADS": "1"}
         with (self.work / "log").open("ab") as log:
@@ -240,7 +240,7 @@ class Chaos:
 
 
 def offline(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The release's name, and each query's hits, scores and vector by the library's own search."""
+    """Return the release's name, and each query's hits, scores and vector from the library's own search."""
     from serving_releases import open_release, searcher_of
 
     from stillhouse.retrieval.models.encoder import BiEncoder
@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # The releases of the tests, by their own fixture.
+        # pytest makes the releases with the tests' own fixture.
         chosen = (arguments.times, arguments.kills, 60 * arguments.minutes, arguments.seed, arguments.pause)
         own = os.environ | {"STILLHOUSE_CHAOS": " ".join(map(str, chosen))}
         test = Path(__file__).with_name("test_chaos.py")

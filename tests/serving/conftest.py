@@ -1,4 +1,4 @@
-"""The fixtures of tests that serve."""
+"""Fixtures of the serving tests."""
 
 from released_repositories import released
 from serving_releases import served, two_releases

@@ -27,7 +27,7 @@ PATHS = {name: f"artifacts/{name}" for name in PARTS}
 
 @dataclass(frozen=True)
 class Repository:
-    """`work` is a clone, `origin` what a service reads, `shelf` the DVC remote."""
+    """`work` is a clone, `origin` the repository that a service reads, and `shelf` the DVC remote."""
 
     place: Path
     shelf: Path
@@ -55,7 +55,7 @@ class Repository:
             away.rename(self.shelf)
 
     def use(self, version: str) -> None:
-        """Makes a release the one in use."""
+        """Puts a release into use."""
         roll_back(Git.of(self.work), version, "a test")
 
 
@@ -70,7 +70,7 @@ def release(repository: Repository, folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def released(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
-    """v1.0.0 and v1.1.0 are the two releases, and v1.1.0 is in use. Tests copy it, and change nothing."""
+    """A repository with the two releases as v1.0.0 and v1.1.0, the latter in use. Tests only change copies of it."""
     with pytest.MonkeyPatch.context() as patch:
         set_git_identity(patch)
         place = tmp_path_factory.mktemp("released")

@@ -44,7 +44,7 @@ def searcher_of(folder: Path) -> Searcher:
 
 
 def write_release_corpus(folder: Path, colours: str) -> Path:
-    """A corpus of 24 passages in 8 articles; one holds what would run in a page."""
+    """Write a corpus of 24 passages in 8 articles. One passage holds HTML that would run in a page."""
     words = colours.split()
     things = [
         (words[n % len(words)], ("bird", "fish", "tree")[n % 3], ("one", "two", "three")[n // 8]) for n in range(24)
@@ -75,7 +75,7 @@ def two_releases(
     tmp_path_factory: pytest.TempPathFactory,
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
 ) -> list[Path]:
-    """Two release folders of one shape: the same passage ids, and other texts, vectors and weights."""
+    """Two release folders with the same passage ids but different texts, vectors and weights."""
     from stillhouse.retrieval.models.encoder import BiEncoder
 
     made = []
@@ -87,7 +87,7 @@ def two_releases(
         with whole_folder(model) as staging:
             encoder = BiEncoder.load(tiny_model, query_length=24, passage_length=32)
             for parameter in encoder.parameters():
-                if parameter.dim() == 2:  # larger weights, or all texts would have nearly the same vector
+                if parameter.dim() == 2:  # with small weights, all texts would have nearly the same vector
                     parameter.data.mul_(8 + number)
             encoder.save(staging)
             write_manifest(staging, "train-retriever", {}, {}, {})

@@ -85,7 +85,7 @@ def test_what_is_no_json_is_refused(small: Running, body: bytes) -> None:
 
 def test_large_bodies_are_refused_unread(small: Running) -> None:
     assert small.client.post("/search", content=b"a" * 2001).status_code == 413
-    chunks = (b"a" * 500 for _ in range(8))  # of no length that was said before
+    chunks = (b"a" * 500 for _ in range(8))  # without a Content-Length
     assert small.client.post("/search", content=chunks).status_code == 413
 
 
@@ -204,7 +204,7 @@ LONG: dict[str, tuple[str, dict[str, Any] | list[Any]]] = {
 
 @pytest.mark.parametrize("case", LONG)
 def test_a_long_body_that_is_wrong_everywhere_is_refused_for_one_reason(served: Running, case: str) -> None:
-    """To say all of them would take seconds, in which nobody is answered, and gigabytes."""
+    """Listing every reason would take gigabytes, and seconds in which nobody gets an answer."""
     path, body = LONG[case]
     content = json.dumps(body, separators=(",", ":"))
     began = time.monotonic()
@@ -213,7 +213,7 @@ def test_a_long_body_that_is_wrong_everywhere_is_refused_for_one_reason(served: 
 
 
 def test_nobody_waits_for_what_nobody_waits_for(two_releases: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request that ran out of its time is not computed to its end."""
+    """A large request that has run out of time is not computed to the end."""
     encode = Release.encode
 
     def slow(release: Release, ids: Any, role: str) -> Any:

@@ -1,4 +1,4 @@
-"""A question's vector is the same to the last bit, whoever else asks at the time; a passage's, up to rounding."""
+"""A vector in fp32 is the same to the last bit whoever else asks at the same time; in bf16, up to rounding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> PlainBert:
-    """Of a width at which products of one row round differently from those of eight."""
+    """A model so wide that products of one row round differently from those of eight."""
     tmp_path = tmp_path_factory.mktemp("plain")
     save_tokenizer(tmp_path, [*SPECIAL, *(f"w{n}" for n in range(90))])
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ def test_a_text_alone_and_among_others_has_one_vector(plain: PlainBert) -> None:
 
 
 def test_in_bf16_others_change_a_vector_by_rounding_alone(plain: PlainBert) -> None:
-    """A processor with AMX adds the products of few rows in another order than those of many."""
+    """A processor with AMX adds up the products of a few rows in a different order than those of many."""
     encoder = PackedBert(plain, torch.bfloat16)
     alone_QD = np.concatenate([encoder.vectors([each]) for each in some_ids()])
     found_QD = encoder.vectors(some_ids())
@@ -61,7 +61,7 @@ def test_in_bf16_others_change_a_vector_by_rounding_alone(plain: PlainBert) -> N
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9999)])
 def test_vectors_are_those_of_the_plain_model(plain: PlainBert, dtype: torch.dtype, least: float) -> None:
-    """In fp32 equal up to rounding; in bf16 within the precision of eight bits, but not equal."""
+    """In fp32 the vectors are equal up to rounding. In bf16 they differ within the precision of eight bits."""
     ids = some_ids()
     plain.tokens = GivenTokens(ids)
     expected_QD = plain.vectors([""] * len(ids))

@@ -33,7 +33,7 @@ def with_runs(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory
 
 
 def spoil(folder: Path, into: Path) -> Path:
-    """A copy whose run ranks the passages the other way round, sealed as if `retrieve` had written it."""
+    """Copy a release and reverse the rankings of its run, sealed as if `retrieve` had written it."""
     shutil.copytree(folder, into, ignore=shutil.ignore_patterns("run"))
     with whole_folder(into / "run") as staging:
         for split in ("dev", "test"):
@@ -90,7 +90,7 @@ def test_a_run_of_another_release_does_not_open(with_runs: list[Path], tmp_path:
 
 
 def test_a_run_that_lies_beside_counts_only_where_it_is_of_this_release(with_runs: list[Path], tmp_path: Path) -> None:
-    """As in the artifacts of a workspace, where `best` is there before `best_run`."""
+    """In the artifacts of a workspace, `best` exists before `best_run`."""
     shutil.copytree(with_runs[0], tmp_path / "best", ignore=shutil.ignore_patterns("run"))
     shutil.copytree(with_runs[1] / "run", tmp_path / "best_run" / "run")
     assert open_release(FolderSource(tmp_path / "best")).canaries == []

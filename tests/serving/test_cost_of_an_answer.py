@@ -19,7 +19,7 @@ from stillhouse.serving.server import listen
 
 
 def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None:
-    """The file has several parts, as every large corpus has: joining them would take 20 MB for each answer."""
+    """The file has several parts, like that of every large corpus, and joining them would take 20 MB per answer."""
     rows = range(200_000)
     texts = [f"{row} {'x' * 100}" for row in rows]
     columns = {"passage_id": [f"p{row}" for row in rows], "article_id": [""] * len(rows), "title": [""] * len(rows)}
@@ -27,7 +27,7 @@ def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None
     passages = Passages(tmp_path)
     wanted = [199_999, 0, 70_000, 131_072, 65_535, 65_536, 0]
     before = pa.default_memory_pool().max_memory()
-    hold = pa.allocate_buffer(before - pa.total_allocated_bytes())  # so that the peak shows what comes on top
+    hold = pa.allocate_buffer(before - pa.total_allocated_bytes())  # so that the peak shows later allocations only
     found = passages.at(wanted, "passage_id", "text")
     assert found == [{"passage_id": f"p{row}", "text": texts[row]} for row in wanted]
     assert pa.default_memory_pool().max_memory() - before < 1 << 20
@@ -35,7 +35,7 @@ def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None
 
 
 def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
-    """By Nagle's algorithm it would wait for the acknowledgement of the headers, which clients put off for 40 ms."""
+    """With Nagle's algorithm the body would wait for the headers' acknowledgement, which clients delay by 40 ms."""
     with closing(listen("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
         with connection:

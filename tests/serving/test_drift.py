@@ -1,4 +1,4 @@
-"""Drift is seldom reported if there is none, and found if users ask about other topics."""
+"""Drift is rarely reported when there is none, and it is found when users ask about other topics."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WIDTH = 48
 
 
 def questions(random: np.random.Generator, count: int, topics: Sequence[int]) -> np.ndarray:
-    """Unit vectors about some topics, as wide as they are apart; float32 [count, WIDTH]."""
+    """Unit vectors about some topics, which spread as widely as the topics are apart; float32 [count, WIDTH]."""
     centres = np.random.default_rng(99).standard_normal((20, WIDTH))
     made = centres[random.choice(topics, count)] + random.standard_normal((count, WIDTH))
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
 
 
 def test_false_alarms_are_as_seldom_as_the_p_value_says() -> None:
-    """150 samples of one population: up to chance, a correct test finds at most 5 % of them different at 0.05."""
+    """Of 150 pairs of samples of one population, a correct test finds about 5 % different at 0.05."""
     random = np.random.default_rng(1)
     queries = scores = 0
     for seed in range(150):
@@ -46,7 +46,7 @@ def test_no_alarm_on_questions_of_the_reference_itself() -> None:
 
 @pytest.mark.parametrize("share", [1.0, 0.7])
 def test_other_topics_are_found(share: float) -> None:
-    """With questions that are all, or in part, about other topics than those of the reference."""
+    """All or part of the questions are about topics that the reference lacks."""
     random = np.random.default_rng(3)
     reference = questions(random, 250, range(10))
     for seed in range(10):
@@ -60,12 +60,12 @@ def test_lower_scores_are_found() -> None:
     random = np.random.default_rng(4)
     reference = random.normal(0.6, 0.1, 200).astype(np.float32)
     assert score_shift(reference, random.normal(0.5, 0.1, 200).astype(np.float32)).sure
-    # By hand: below 2.5 lie all of the one and none of the other.
+    # By hand: all values of the one and none of the other are below 2.5.
     assert score_shift(np.array([1, 2], np.float32), np.array([3, 4], np.float32)).statistic == 1
 
 
 def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(drift_watch, "LEAST", 6)  # the tests' releases have six different ones
+    monkeypatch.setattr(drift_watch, "LEAST", 6)  # the tests' releases have six different questions
     link = tmp_path / "in-use"
     point(link, two_releases[0])
     with running(link, watch=0.02) as service:
@@ -77,7 +77,7 @@ def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tm
         assert "0 different questions" in service.client.get("/info").json()["drift"]["sentence"]
         assert "stillhouse_serving_query_drift NaN" in service.client.get("/metrics").text
         service.search(queries=own)
-        service.search(queries=own * 3)  # the same again says nothing new
+        service.search(queries=own * 3)  # repeated questions add nothing
         watch.look()
         alike = service.client.get("/info").json()["drift"]
         assert alike["asked"] == alike["reference"] == 6 and alike["queries"] == alike["scores"] == {
@@ -86,7 +86,7 @@ def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tm
         }
         assert alike["sentence"].endswith("look like those of the release's test queries")
         before = len(watch._asked)
-        service.search(queries=own, bm25=0)  # ranked otherwise, filtered: their scores are others
+        service.search(queries=own, bm25=0)  # scores of other rankings, or with a filter, do not count
         service.search(queries=own, filter={"id_prefix": "x/"})
         assert len(watch._asked) == before
         others = [" ".join(words) for words in product(("sings", "blue", "grows", "of"), repeat=4)][:200]

@@ -44,7 +44,7 @@ def source(repository: Repository, folder: Path, lines: list[str] | None = None,
 
 @pytest.fixture
 def fetched_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has this process fetch, which has DVC already."""
+    """Fetches in this process, which has already imported DVC."""
 
     def run(self: ReleasedSource, release: Release, parts: Mapping[str, str]) -> None:
         for path, target in parts.items():
@@ -118,7 +118,7 @@ def test_a_server_of_git_that_is_away_changes_nothing(repository: Repository, se
 
 
 def damaged(repository: Repository) -> None:
-    """Releases v1.2.0, whose index is not the one that its record names."""
+    """Release v1.2.0 with an index that differs from the one in its record."""
     git = Git.of(repository.work)
     champion = read_history(git).find("v1.1.0")
     artifacts = {name: dict(entry) for name, entry in champion.record["artifacts"].items()}
@@ -155,7 +155,7 @@ def test_what_was_fetched_before_a_kill_is_not_fetched_again(
     (tmp_path / "half" / "notes" / "mine.txt").write_text("mine")
     half = source(repository, tmp_path / "half")
     half.state()
-    with pytest.raises(InputError, match="no step wrote it"):  # not of a fetch: a manifest comes with the rest
+    with pytest.raises(InputError, match="no step wrote it"):  # not from a fetch, which also brings the manifest
         half.folders()
     shutil.rmtree(partial / "index")
     asked: list[dict[str, str]] = []
@@ -169,7 +169,7 @@ def test_what_was_fetched_before_a_kill_is_not_fetched_again(
     assert sorted(parts) == ["artifacts/corpus", "artifacts/hybrid", "artifacts/index"]
     for name, folder in found.items():
         assert digest_files(folder) == digest_files(place / name)
-    # One that a failing machine cut off is fetched anew, and what is not a fetched release stays.
+    # A release with a file that a crash cut short is fetched again, and files that are not a fetched release stay.
     file = next(path for path in found["index"].iterdir() if path.name != "manifest.json")
     file.write_bytes(b"")
     again = source(repository, tmp_path / "half")
@@ -201,7 +201,7 @@ def test_one_service_uses_a_folder_at_a_time(repository: Repository, tmp_path: P
 
 
 def test_a_re_ranker_of_another_corpus_is_left_out(repository: Repository, tmp_path: Path) -> None:
-    """A refresh that only indexes anew hands on the re-ranker that taught the retriever."""
+    """A refresh that only indexes again keeps the re-ranker that taught the retriever."""
     for made_from, kept in (("own", ["corpus", "reranker"]), ("another", ["corpus"])):
         with whole_folder(tmp_path / "reranker") as staging:
             write_manifest(staging, "train-reranker", {}, {"corpus": made_from}, {})
@@ -237,7 +237,7 @@ def test_the_end_does_not_wait_for_a_fetch(
 ) -> None:
     found = source(repository, tmp_path / "fetched")
     found.state()
-    found._fetcher._over.set()  # as when the end comes just before
+    found._fetcher._over.set()  # as if the end came just before
     with pytest.raises(Unreachable, match=r"v1.0.0 cannot be fetched"):
         found.folders()
     found.end()

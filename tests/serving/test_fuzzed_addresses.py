@@ -35,7 +35,7 @@ def service(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_no_address_crashes(service: Running, mode: GenerationMode) -> None:
-    """Requests that fit the page, and requests that do not."""
+    """The requests either follow the schema or violate it."""
     schema = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     operations = [found.ok() for found in schema.get_all_operations()]
     paths = {operation.path for operation in operations}

@@ -28,7 +28,7 @@ def connected(service: Running) -> socket.socket:
 
 
 def read_all(client: socket.socket) -> bytes:
-    """What comes until the service closes the connection, or resets it after its answer."""
+    """Read until the service closes the connection, or resets it after its answer."""
     found = b""
     try:
         while part := client.recv(4096):
@@ -39,7 +39,7 @@ def read_all(client: socket.socket) -> bytes:
 
 
 def read_answer(client: socket.socket) -> bytes:
-    """The answer of `/health`, whose head and body may come apart."""
+    """Read the answer of `/health`, whose head and body may arrive separately."""
     found = b""
     while b"alive" not in found:
         part = client.recv(4096)
@@ -54,14 +54,14 @@ def send(service: Running, data: bytes) -> bytes:
             client.sendall(data)
             client.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # it has answered and closed before all was sent
+            pass  # the service answered and closed before all was sent
         return read_all(client)
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_a_head_that_drips_in_is_ended(strict: Running, before: bytes) -> None:
     with connected(strict) as client:
-        if before:  # a connection that was used before is bounded too
+        if before:  # the limit also holds for a reused connection
             client.sendall(before)
             assert read_answer(client).startswith(b"HTTP/1.1 200 ")
         began, found = time.monotonic(), b""

@@ -1,4 +1,4 @@
-"""Documents are found from the next request on, survive kills and damage like a log, and never mix two models."""
+"""Documents are found from the next request on, survive kills, and never mix two models."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_documents_are_added_replaced_and_deleted(two_releases: list[Path], tmp_
         assert set(found(service, filter={"id_prefix": "new/"})) == {"new/1"}
         [answer] = service.search(query=QUERY, top=1)["answers"]
         assert (answer["hits"][0]["title"], answer["hits"][0]["text"]) == (NEW["title"], NEW["text"])
-        # One that takes an id of the corpus hides that passage, whose words are found no more.
+        # A document with an id of the corpus hides that passage, whose words are no longer found.
         assert post(service, {"id": "x/p0", "text": "swims"}, {"id": "a/../b?", "text": "tree"}).status_code == 200
         assert found(service, query="swims", bm25=1).keys() >= {"x/p0", "new/1"}
         assert len(found(service)) == 26
-        # Ids with slashes, by the path and by a body.
+        # Ids with slashes can be deleted by path and by body.
         assert service.client.delete("/documents/new/1").status_code == 200
         several = service.client.request("DELETE", "/documents", json={"ids": ["a/../b?", "x/p0", "y/p1"]})
         assert several.status_code == 200 and several.json()["deleted"] == 4
@@ -81,7 +81,7 @@ def test_documents_are_added_replaced_and_deleted(two_releases: list[Path], tmp_
 
 
 def test_a_document_scores_as_a_passage_of_the_same_text(two_releases: list[Path], tmp_path: Path) -> None:
-    """By both rankings: the vector is of the passages' tower, BM25 has the corpus's word frequencies and length."""
+    """In both rankings: the passage tower makes the vector, and BM25 uses the corpus's word frequencies and lengths."""
     with taking(two_releases[0], tmp_path / "log") as service:
         [answer] = service.search(query="green bird one", top=30)["answers"]
         same = [
@@ -127,7 +127,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(two_releases: list[Path], t
     process.send_signal(signal.SIGKILL)
     process.communicate()
     with (log / FILE).open("ab") as file:
-        file.write(b"\x10\x00\x00")  # what a kill in the middle of a write leaves
+        file.write(b"\x10\x00\x00")  # a kill in the middle of a write leaves this
     with taking(two_releases[0], log) as service:
         assert service.service.live and service.service.live.torn == 3
         assert {id for id in found(service) if id[0] == "n"} == {"n0", "n1", "n2", "n4"}
@@ -177,7 +177,7 @@ def test_every_prefix_of_a_log_opens_and_every_flipped_byte_is_refused(tmp_path:
 
 
 def contents(data: bytes) -> list[str]:
-    """The JSON of a log's records, found by its braces alone."""
+    """Return the JSON of a log's records, found by their braces alone."""
     text, found, decoder = data.decode("latin-1"), [], json.JSONDecoder()
     place = text.find('{"put"')
     while place >= 0:
@@ -244,7 +244,7 @@ def test_what_documents_replaced_does_not_stay_in_memory(two_releases: list[Path
 def test_many_documents_are_encoded_a_batch_at_a_time(
     two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a start and for a new release too: all at once would take memory that nobody has."""
+    """This also holds at startup and for a new release: encoding all at once would take too much memory."""
     counts: list[int] = []
     encode = Release.encode
 

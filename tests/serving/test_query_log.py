@@ -1,4 +1,4 @@
-"""Queries are kept if wanted, completely and within bounds, and feedback on them becomes train queries."""
+"""Queries are logged on request, completely and within limits, and feedback on them becomes train queries."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_full_disk_makes_nobody_wait_and_loses_nothing_that_was_taken(
 def test_queries_are_written_once_where_an_old_file_cannot_be_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or they would be written again each second, until the disk is full of them."""
+    """Otherwise they would be written again every second until the disk is full."""
     tries: list[str] = []
 
     def refused(*_: Any) -> list[Path]:
@@ -341,7 +341,7 @@ def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[
 
 
 def test_clicks_survive_a_kill_and_train_the_next_release(two_releases: list[Path], tmp_path: Path) -> None:
-    """The service as a process, asked, clicked and killed; the log exported; the corpus read with it."""
+    """A service process gets queries and feedback and is killed. Its log is exported and ingested with the corpus."""
     log, token = tmp_path / "log", "sesame"
     more = ["--log-queries", str(log)]
     process, url = start(two_releases[0], tmp_path / "work", more, STILLHOUSE_SERVE_TOKEN=token)

@@ -46,14 +46,14 @@ def minilm(
 
 
 def sample_texts() -> tuple[list[str], list[str]]:
-    """Questions and the beginnings of articles of the sample."""
+    """Return questions and the beginnings of articles from the sample."""
     lines = (SAMPLE / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     articles = [path.read_text(encoding="utf-8")[:400] for path in sorted((SAMPLE / "articles").iterdir())]
     return [json.loads(line)["text"] for line in lines][:60], articles
 
 
 def test_vectors_and_rankings_of_a_real_model_agree_with_fp32(minilm: PlainBert) -> None:
-    """The stated bounds: cosines of at least 0.97, 0.99 in the mean; the same first passage for nine of ten."""
+    """The documented bounds: cosines of at least 0.97, on average 0.99; the same first passage for nine of ten."""
     questions, articles = sample_texts()
     exact = PackedBert(minilm)
     ids = exact.tokenize(questions)
@@ -94,7 +94,7 @@ def chosen_of(parts: tuple[PlainBert, VectorIndex, Corpus], asked: str, plain: P
 
 
 def faster(monkeypatch: pytest.MonkeyPatch, times: tuple[float, float]) -> None:
-    """Clocks fp32 and then int8 at these milliseconds: a tiny model's own are all noise."""
+    """Fakes the milliseconds of fp32 and then int8, because a tiny model's own times are all noise."""
     left = list(times)
     monkeypatch.setattr(precision, "least_milliseconds", lambda vectors, ids: left.pop(0))
 
@@ -103,7 +103,7 @@ def test_int8_that_ranks_as_well_and_faster_is_taken(
     parts: tuple[PlainBert, VectorIndex, Corpus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faster(monkeypatch, (6.0, 2.0))
-    monkeypatch.setattr(precision, "LOSS", 0.2)  # six dev queries, of vectors that nobody trained
+    monkeypatch.setattr(precision, "LOSS", 0.2)  # only six dev queries, and untrained vectors
     chosen = chosen_of(parts, "auto")
     assert chosen.queries == "int8" and chosen.backend.startswith("ONNX Runtime")
     assert chosen.dev is not None and chosen.dev.queries == 6 and chosen.dev.ndcg10_fp32 > 0

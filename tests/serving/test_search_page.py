@@ -80,7 +80,7 @@ def test_marks_leave_the_text_as_it_is(text: str, query: str) -> None:
 
 
 def test_a_long_question_is_marked_soon() -> None:
-    """Nobody is answered meanwhile."""
+    """The service answers nobody in the meantime."""
     words = [f"{number:03x}" for number in range(4096)]
     query, text = " ".join(words[::2]), " ".join(words[1::2])
     began = time.monotonic()

@@ -60,7 +60,7 @@ def test_many_clients_get_what_one_gets(served: Running) -> None:
 
 
 def slow_ranking(folder: Path, query: str, rows: np.ndarray) -> list[str]:
-    """The ids of some passages by the product of vectors, one after the other."""
+    """Rank the ids of some passages by the inner products of their vectors."""
     encoder, index = BiEncoder.load(folder / "retriever").eval(), VectorIndex(folder / "index")
     texts = encoder.queries([query])
     vector = encoder(*texts.batch([0], "cpu"), "query")[0].detach().numpy()  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_the_share_of_bm25_moves_the_ranking_from_one_to_the_other(served: Runni
     lexical = served.search(query=query, top=1, bm25=1)["answers"][0]["hits"][0]
     assert {"blue", "tree", "two"} <= set(lexical["text"].split())
     middle = served.search(query=query, top=24, bm25=0.3)["answers"][0]["hits"]
-    # The release's own fusion is that convex combination, so both say the same.
+    # The release's own fusion is that convex combination, so both rankings are the same.
     assert middle == served.search(query=query, top=24)["answers"][0]["hits"]
 
 

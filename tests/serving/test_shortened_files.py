@@ -45,12 +45,12 @@ def test_a_service_outlives_files_that_are_shortened_under_it(two_releases: list
 def test_what_was_opened_is_searched_though_the_files_are_shortened_meanwhile(
     two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The moment between the check and the search, in which a mapped file would end the process."""
+    """The files shrink between the check and the search, when a mapped file would kill the process."""
     folder = tmp_path / "release"
     shutil.copytree(two_releases[0], folder)
     wanted = searcher_of(two_releases[0]).search("red fish", 5)
     pid = os.fork()
-    if not pid:  # a process of its own: with the mend reverted it is ended by SIGBUS
+    if not pid:  # a separate process: without the fix, SIGBUS kills it
         status = 1
         try:
             release = Release(FolderSource(folder).folders(), Context(tmp_path, "cpu", quiet=True))

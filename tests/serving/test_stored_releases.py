@@ -1,4 +1,4 @@
-"""A service of a release in object storage: what is copied there answers once it is whole, and nothing before."""
+"""Serving a release from object storage: a release that is copied there answers only once it is complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUERY = "where does the red bird one sing"
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path]) -> Path:
-    """A folder that stands for storage, at `local://`; it holds the first release. This process fetches from it."""
+    """A folder that acts as storage at `local://` and holds the first release. This process fetches from it."""
     monkeypatch.setattr(storage, "LIBRARIES", {"local": ("fsspec", ""), "absent": ("no_such_library", "pip install x")})
     monkeypatch.setattr("stillhouse.serving.places.LIBRARIES", storage.LIBRARIES)
 
@@ -50,7 +50,7 @@ def service(shelf: Path, tmp_path: Path) -> Iterator[Running]:
 
 
 def place(release: Path, shelf: Path, *names: str) -> None:
-    """Replaces parts of what is stored by those of another release."""
+    """Replaces stored parts by those of another release."""
     for name in names:
         shutil.rmtree(shelf / name)
         shutil.copytree(release / name, shelf / name)
@@ -143,7 +143,7 @@ def test_what_is_not_a_release_is_said(shelf: Path, tmp_path: Path, capsys: pyte
 def test_a_bucket_of_s3(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The real library and the process that fetches, against a server that speaks S3."""
+    """The real library and the fetching process run against an S3 server."""
     with s3_server(monkeypatch) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         import s3fs

@@ -35,7 +35,7 @@ RUNS = [sys.executable, "-m", "stillhouse.cli", "serve"]
 
 
 def point(link: Path, folder: Path) -> None:
-    """Makes a link lead to a folder, in one step."""
+    """Points a link at a folder, in one step."""
     new = link.with_name(".new")
     new.symlink_to(folder)
     new.replace(link)
@@ -118,7 +118,7 @@ def test_a_damaged_release_is_refused_and_the_old_one_answers(
         assert (
             about["refused"] is None and about["kept"] == [before["release"]] and about["release"] != before["release"]
         )
-        # The one before is still open, and answers whoever names it.
+        # The previous release is still open and answers requests that name it.
         assert service.search(query=QUERIES[0], release=before["release"]) == before
 
 
@@ -140,7 +140,7 @@ def test_going_back_takes_the_open_release_and_opens_nothing(
 
 
 class Flipped(FolderSource):
-    """A folder's link that leads elsewhere just before it is followed: to `then`, once."""
+    """A source whose link is moved to `then`, once, just before it is followed."""
 
     def __init__(self, link: Path) -> None:
         super().__init__(link)
@@ -158,7 +158,7 @@ class Flipped(FolderSource):
 def test_a_link_that_leads_elsewhere_while_it_is_read_and_back_is_followed(
     when: str, two_releases: list[Path], tmp_path: Path
 ) -> None:
-    """What was opened was of the other folder: it must not pass for what the first one holds."""
+    """The opened release comes from the other folder. It must not pass for the release of the first one."""
     link, source = tmp_path / "in-use", Flipped(tmp_path / "in-use")
     again = tmp_path / "again"
     shutil.copytree(two_releases[0], again)
@@ -330,7 +330,7 @@ def test_what_was_overwritten_in_place_answers_no_more(two_releases: list[Path],
 
 
 def start(folder: Path, work: Path, more: Sequence[str] = (), **environment: str) -> tuple[subprocess.Popen[str], str]:
-    """A service in a process of its own, once it listens, and its address."""
+    """Start a service in a process of its own, and return it with its address once it listens."""
     own = {"STILLHOUSE_WORK": str(work), "STILLHOUSE_QUIET": "", "OMP_NUM_THREADS": "1"} | environment
     process = subprocess.Popen(
         [*RUNS, str(folder), "--port", "0", "--deadline", "120", *more],

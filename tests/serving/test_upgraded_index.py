@@ -1,4 +1,4 @@
-"""An old index is upgraded part by part while clients ask: every answer is of the index that it names, mixed or not."""
+"""An old index is upgraded part by part while clients ask: every answer is from the index it names, mixed or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS = ("corpus", "retriever", "index")
 
 
 def round_scores(found: dict[str, Any]) -> list[float]:
-    """Coarser than what the service and the library may differ by."""
+    """Round scores more coarsely than the service and the library may differ."""
     return [round(score, 3) for hits in found.values() for _, score in hits]
 
 

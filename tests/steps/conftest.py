@@ -1,4 +1,4 @@
-"""The retriever whose indexes the tests of steps build and search, and a corpus of passages with many lengths."""
+"""Fixtures of the step tests: a retriever to index and search with, and a corpus with passages of many lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def retriever(run_step: Callable[..., dict[str, Path]], tiny_model: Path) -> Pat
 
 @pytest.fixture(scope="session")
 def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small corpus with passages of two sentences and 13 to 19 tokens: `tiny_modernbert` has a window of 7."""
+    """Return the small corpus with two-sentence passages of 13 to 19 tokens: `tiny_modernbert` has a window of 7."""
     tables = {
         name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "queries", "qrels")
     }

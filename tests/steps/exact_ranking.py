@@ -1,4 +1,4 @@
-"""Compares a retriever's results in the steps with all scores of sentence-transformers' model of the same folder."""
+"""Compares a retriever's results in the steps with all scores of the same folder in sentence-transformers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def check_search(
     passages_ND: np.ndarray,
     work: Path,
 ) -> None:
-    """Indexes a corpus of 24 passages, whose vectors are `passages_ND`; retrieves and searches with its test queries.
+    """Index a corpus of 24 passages with the vectors `passages_ND`; retrieve and search with its test queries.
 
-    Scores are those of `model` within 1e-5.
+    The scores must equal those of `model` within 1e-5.
     """
     inputs = {"corpus": corpus, "retriever": retriever}
     index = run_step("index", inputs, precision="fp32")["index"]

@@ -1,4 +1,4 @@
-"""Train queries from a separate folder join the corpus, and nothing that is measured is trained on."""
+"""Train queries from a separate folder join the corpus, and no dev or test query is trained on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_articles_that_made_queries_are_measured_on_are_not_trained_on(tmp_path:
     execute(step, step.config(**plain, train_queries=str(tmp_path / "added")), {}, {"corpus": tmp_path / "after"})
     after = Corpus.open(tmp_path / "after")
     article = after.passages.set_index("passage_id")["article_id"]
-    labelled = set(after.queries["query_id"][after.queries["origin"] == "source"])  # these are measured apart
+    labelled = set(after.queries["query_id"][after.queries["origin"] == "source"])  # these are measured separately
     of_split = {
         split: {article[passage] for query, passage in relevant(after, split) if query not in labelled}
         for split in ("train", "dev", "test")
@@ -126,7 +126,7 @@ def test_another_folder_changes_the_corpus_and_one_without_qrels_is_refused(
 
 
 def test_added_rows_keep_the_rules_of_a_source(ingest: Callable[..., Corpus], tmp_path: Path) -> None:
-    """A score that is no whole number makes no positive, and an id or a text that a run cannot hold no query."""
+    """A score that is not a whole number makes no positive, and an id or text that a run cannot hold makes no query."""
     queries = {"f1": "a new one", "f 2": "white space", "f3": "half a pair \ud800", "f4": "another"}
     write_labels(tmp_path / "added", queries, train=[(id, "p5") for id in queries])
     with (tmp_path / "added" / "qrels" / "train.tsv").open("a") as file:

@@ -1,4 +1,4 @@
-"""A newer retriever may use an older index if dev shows that it finds as much; any other pair is refused."""
+"""A newer retriever may use an older index if dev queries show that it is as good; any other pair is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., dict[str, Path]]
 
 @pytest.fixture
 def upgraded(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> dict[str, Path]:
-    """An index of a retriever, and a newer one whose vectors are the same turned about: it finds as well in its own."""
+    """Return an index of a retriever, and a newer retriever with negated vectors, which is as good in its own index."""
     import torch
 
     corpus = {"corpus": small_corpus}
@@ -37,7 +37,7 @@ def upgraded(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path)
 
 
 def test_a_pair_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
-    """Every cosine has the other sign in the old index: the naive swap of two models, each good in its own index."""
+    """In the old index every cosine has the wrong sign, although each of the models is good in its own index."""
     for left_out in ((), ("own_index",)):
         inputs = {name: folder for name, folder in upgraded.items() if name not in left_out}
         with pytest.raises(InputError, match=r"less than least_ratio = 0.99; run `stillhouse index`"):
@@ -47,7 +47,7 @@ def test_a_pair_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, P
 def test_an_adopted_index_is_searched(
     run_step: Run, upgraded: dict[str, Path], retriever: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
-    """By a retriever with the same vectors, which no digest knows; without the measurement it is refused."""
+    """A retriever with the same vectors but another digest is refused until its index has been measured."""
     same = tmp_path / "same"
     same.mkdir()
     BiEncoder.load(retriever, towers="separate").save(same)
@@ -85,7 +85,7 @@ def compatible(retriever: Path, tmp_path: Path) -> Path:
 def test_an_index_is_upgraded_part_by_part(
     run_step: Run, upgraded: dict[str, Path], compatible: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
-    """The first passages have the newer vectors and the others the older, to the last bit; at the end all are newer."""
+    """The first passages have exactly the newer vectors and the others the older ones; at the end all are newer."""
     inputs = {name: upgraded[name] for name in ("corpus", "old_index", "old_retriever")} | {"retriever": compatible}
     own = run_step("index", {"corpus": small_corpus, "retriever": compatible}, "new", precision="fp32")["index"]
     old_ND, new_ND = (VectorIndex(folder).mapped() for folder in (upgraded["old_index"], own))
@@ -105,7 +105,7 @@ def test_an_index_is_upgraded_part_by_part(
 
 
 def test_a_mixture_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
-    """Half of the vectors have the other sign, so the dev queries whose passages those are find them last."""
+    """Half of the vectors have the wrong sign, so dev queries rank their passages last if they are in that half."""
     with pytest.raises(InputError, match=r"new vectors is .* less than least_ratio"):
         run_step("adopt-index", upgraded, share=0.5, precision="fp32")
     whole = run_step("adopt-index", upgraded, "whole", share=1.0, precision="fp32")["index"]

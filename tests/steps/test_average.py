@@ -1,4 +1,4 @@
-"""Step `average`: the weights between two retrievers, which share dev queries choose, and which pairs are refused."""
+"""Step `average`: the average of two retrievers, the share that dev queries choose, and pairs that are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENDS = ("start", "trained")
 def made(
     tmp_path_factory: pytest.TempPathFactory, runs_of_steps: Any, small_corpus: Path, tiny_model: Path
 ) -> dict[str, Path]:
-    """A start, a retriever that was trained from it with large steps, and negatives that the start mined."""
+    """Return the start, a retriever trained from it with large steps, and negatives that the start mined."""
     run = runs_of_steps(tmp_path_factory.mktemp("average"))
     sizes = {"pooling": "mean", "query_length": 16, "passage_length": 24}
     start = run("fetch-model", {}, model=str(tiny_model), **sizes)["encoder"]
@@ -96,7 +96,7 @@ def test_both_towers_and_what_projects_their_vectors_are_averaged(
 
 
 def test_tensors_of_few_bits_are_averaged_in_float32_and_whole_numbers_stay() -> None:
-    """The average of a number with itself is that number, where rounding on the way would change it."""
+    """The average of a number with itself is that number, but rounding in between would change it."""
     values = torch.randn(100, generator=torch.Generator().manual_seed(1)).bfloat16()
     rounded = values * 0.7 + values * 0.3
     assert not torch.equal(rounded, values)
@@ -107,7 +107,7 @@ def test_tensors_of_few_bits_are_averaged_in_float32_and_whole_numbers_stay() ->
 
 
 def slow_figures(made: dict[str, Path], alpha: float, queries: list[int]) -> tuple[float, float]:
-    """RR@10 and nDCG@10 of the average of two folders, a text and a query at a time."""
+    """Return RR@10 and nDCG@10 of the average of two folders, computed one text and one query at a time."""
     start, encoder = (BiEncoder.load(made[name]).eval() for name in ENDS)
     with torch.no_grad():
         for a, b in zip(start.parameters(), encoder.parameters()):
@@ -173,7 +173,7 @@ def test_fewer_dev_queries_are_a_sample_of_them(
 def test_no_vector_is_computed_twice(
     run_step: Run, made: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The index of the trained retriever serves the share 1, and what a share needs serves its index."""
+    """The share 1 reuses the vectors of the trained retriever's index, and an index reuses those of its share."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     encoded: list[int] = []
     real = corpus_encoding.encode

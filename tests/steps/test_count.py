@@ -41,7 +41,7 @@ def parts(run_step: RunStep, tokens: Path, shards: int, unit: str = "pieces") ->
 def test_counts_of_shards_are_those_of_the_whole(
     unit: str, shards: int, run_step: RunStep, tokens: Path, tmp_path: Path
 ) -> None:
-    """With eight shards of six passages some have nothing to count."""
+    """With eight shards of six passages, some shards have nothing to count."""
     counted = parts(run_step, tokens, shards, unit)
     assert sum(read_manifest(part).facts["passages"] for part in counted) == len(PASSAGES)
     add_up(counted, tmp_path / "counts")
@@ -54,7 +54,7 @@ def test_counts_of_shards_are_those_of_the_whole(
 
 
 def test_pruning_is_that_of_the_whole(run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
-    """An n-gram that is rare in every shard may be frequent in all: only the sum is pruned."""
+    """An n-gram that is rare in every shard may be frequent overall, so only the sum is pruned."""
     add_up(parts(run_step, tokens, 3), tmp_path / "counts")
     inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
     summed = run_step("importance", inputs, "summed", min_count=2, own=False)["importance"]

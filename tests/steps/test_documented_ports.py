@@ -1,4 +1,4 @@
-"""The table in docs/steps.md has every step with its inputs and outputs."""
+"""The table in docs/steps.md lists every step with its inputs and outputs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
 
 
 def make_curves(folder: Path, ranking: Sequence[float] = ()) -> Path:
-    """Curves of three measurements, chosen by `ranking` where it is given."""
+    """Write curves of three measurements. If `ranking` is given, it is the signal that chooses the checkpoint."""
     with whole_folder(folder) as staging:
         (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
         if ranking:
@@ -197,7 +197,7 @@ def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path:
 def test_a_measure_that_looks_deeper_than_a_run_goes_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """R@100 looks at all 12: the run of 5 is cut short, neither is the whole one nor one that ends by itself."""
+    """R@100 looks at all 12 passages: the run of depth 5 is cut short, but not the full run or one that ends early."""
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}
     inputs |= {"run/own": make_run(tmp_path / "a", "a", 3), "run/zero_shot": make_run(tmp_path / "b", "b", 3, depth=5)}
@@ -269,7 +269,10 @@ LINES = "q0 Q0 p0 1 3 s\nq0 Q0 p2 2 2 s\nq0 Q0 p1 3 1 s\nq1 Q0 p1 1 2 s\n"
 
 
 def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: Path) -> None:
-    """q0: the title does not count, the third passage does. q1: a pattern. q2: nothing found. q3: has only a qrel."""
+    """A title does not count as an answer, but a text or a pattern in a text does.
+
+    q0 has its answer in the third passage, q1 has a pattern, q2 finds nothing, and q3 has only a qrel.
+    """
     qrels = {"query_id": ["q0", "q3"], "passage_id": ["p0", "p0"], "relevance": [1, 1], "split": ["test"] * 2}
     corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS, qrels=qrels))
     config = Config(measures=("RR@10", "Answer@1", "Answer@3"), bootstrap_samples=100, randomisation_samples=100)
@@ -327,7 +330,7 @@ def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("bm25", "Other")])
 def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: str, tmp_path: Path) -> None:
-    """What made a run says whether a retriever alone is behind it."""
+    """The step that made a run shows whether it comes from a retriever alone."""
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}
     inputs |= {f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("other", 4), ("own_best", 9))}
     write_manifest(inputs["run/own_best"], step, {}, {}, {})
@@ -344,7 +347,7 @@ def test_the_headline_is_of_the_winner_where_an_ablation_is_as_good(tmp_path: Pa
 
 @pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])
 def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp_path: Path) -> None:
-    """The order of the runs is the caller's, and not every pair is tested; a lead of a few queries is no claim."""
+    """The caller orders the runs, and not every pair is tested; a lead of a few queries proves nothing."""
     right = {"bm25": 4, "retriever_2": 6}
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}
     inputs |= {f"run/{name}": make_run(tmp_path / name, name, right.get(name, 5)) for name in names}

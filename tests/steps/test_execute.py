@@ -28,7 +28,7 @@ def make(folder: Path, *names: str) -> Path:
 
 
 def own(folder: Path) -> Path:
-    """A folder as a step left it, with a file that was damaged since."""
+    """Return a folder that a step wrote, with a file that was damaged later."""
     with whole_folder(folder) as staging:
         (staging / "part.txt").write_text("whole")
         write_manifest(staging, "step", {}, {}, {})
@@ -94,7 +94,7 @@ class Precision:
 
 
 def work_of(tmp_path: Path, settings: Precision | None = None) -> str:
-    """The name of the work folder of a step that computes with a model."""
+    """Run a step that computes with a model, and return the name of its work folder."""
     names = []
 
     def note(config: Precision, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -110,14 +110,14 @@ def work_of(tmp_path: Path, settings: Precision | None = None) -> str:
 def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it makes would be taken from the run cache for what one machine and one set of libraries make."""
+    """Otherwise the run cache could serve results that two devices or two sets of libraries computed in part."""
     monkeypatch.setattr(precision, "has_bf16", lambda device: False)
     before = work_of(tmp_path)
     assert before == work_of(tmp_path)
     if what == "a library":
         version = environment.version
         monkeypatch.setattr(environment, "version", lambda name: "99.0" if name == "torch" else version(name))
-        monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # as a new process does
+        monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # uncached as in a new process
     elif what == "Python":
         monkeypatch.setattr(environment.sys, "version_info", (3, 99))
     elif what == "the device":
@@ -129,7 +129,7 @@ def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
 
 
 def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the processes of one training must, because each has its own GPU."""
+    """The processes of one training must share their work, although each has its own GPU."""
     found = set()
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)
     for number in (0, 1):

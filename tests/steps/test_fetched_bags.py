@@ -1,4 +1,4 @@
-"""`fetch-model` takes a complete bag of words, or draws one of its sizes, as a start for every step with vectors."""
+"""`fetch-model` takes a complete bag of words or draws one of the same sizes, for use in every step with vectors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TUNING |= {"precision": "fp32"}
 
 
 def written(tiny_model: Path, folder: Path, towers: str = "shared") -> Path:
-    """A bag of words, as `pretrain` writes it."""
+    """Write a bag of words as `pretrain` does."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
     torch.manual_seed(3)
     roles: tuple[Role, ...] = ("passage", "query") if towers == "separate" else ("passage",)
@@ -68,7 +68,7 @@ def test_a_fetched_bag_runs_through_every_step(
 def test_random_weights_draw_a_bag_of_the_same_sizes(tiny_model: Path, tmp_path: Path) -> None:
     own = written(tiny_model, tmp_path / "own", "separate")
     for name, seed in (("first", 7), ("again", 7), ("other", 8)):
-        torch.rand(seed)  # what was drawn before changes nothing
+        torch.rand(seed)  # earlier draws change nothing
         (tmp_path / name).mkdir()
         fetch(str(own), None, None, 12, 20, tmp_path / name, random_from=seed)
     assert digest_files(tmp_path / "first") == digest_files(tmp_path / "again")
@@ -115,7 +115,7 @@ def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
     for step, inputs, settings in (
         ("pretrain", {"tokens": tokens, "init": start}, {"objective": "mlm", "max_length": 20}),
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": start}, {"max_length": 20}),
-        # A re-ranker without a start of its own begins as the model that all else starts from.
+        # A re-ranker without its own starting model starts from the common one.
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": none, "encoder": start}, {}),
     ):
         with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, such as"):

@@ -1,4 +1,4 @@
-"""The scores for distillation if BM25 and the student form the teacher, and the gate after them."""
+"""Distillation scores of a teacher that combines BM25 and the student, and the gate that follows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inputs(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path
 def test_scores_are_the_weighted_sum_of_bm25_and_the_retriever(
     run_step: Run, inputs: dict[str, Path], small_corpus: Path
 ) -> None:
-    """Every pair, by bm25s and sentence-transformers."""
+    """Every pair is compared with bm25s and sentence-transformers."""
     from test_hybrid import every_score
 
     made = run_step("score-pairs", inputs, kind="best", precision="fp32")["teacher"]
@@ -69,7 +69,7 @@ def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, 
 
 
 def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:
-    """The same teacher, ahead of its student or not."""
+    """Copy a teacher, and mark it as ahead of its student or not."""
     import shutil
 
     from stillhouse.artifacts import write_json, write_manifest

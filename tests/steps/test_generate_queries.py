@@ -53,7 +53,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def by_number(request: dict[str, Any]) -> Answer:
-    """One question that no other passage has, and one that all have."""
+    """Answer with a question that is unique to the passage, and one that all passages share."""
     return completion(f"- Which passage is {asked_about(request)}?\n- What is this?")
 
 
@@ -121,7 +121,7 @@ def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corp
         )
         assert len(server.requests) == 24, "another request, another answer"
     assert table(first["queries"]) == table(second["queries"])
-    # Another place of the same model: nothing listens there any more.
+    # The same model at another address, where no server listens.
     third = run_step("generate-queries", {"corpus": small_corpus}, "three", base_url="http://127.0.0.1:1/v1", model="m")
     for name in ("manifest.json", "queries.parquet"):
         assert (third["queries"] / name).read_bytes() == (first["queries"] / name).read_bytes()
@@ -249,7 +249,7 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
     ports["both"] = ports["bm25"] | ports["dense"]
 
     def astray(request: dict[str, Any]) -> Answer:
-        """Asks about passages of "two" what the passage of "one" answers, in other words."""
+        """Ask about passages of "two" what the passage of "one" answers, with another first word."""
         _, colour, thing, number, *_ = asked_about(request).split()
         astray = number == "two"
         return completion(f"{'What' if astray else 'Where'} is the {colour} {thing} {'one' if astray else number}?")

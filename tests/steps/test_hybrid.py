@@ -41,7 +41,7 @@ def bm25(run_step: Run, small_corpus: Path) -> Path:
 
 
 def every_score(corpus: Corpus, retriever: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """BM25's score and the cosine of every query of a split with every passage, [Q, N] each."""
+    """Return the BM25 scores and the cosines of all queries of a split with all passages, [Q, N] each."""
     from sentence_transformers import SentenceTransformer
 
     texts, queries = passage_texts(corpus), list(corpus.queries_of(split)["text"])
@@ -123,7 +123,7 @@ def test_without_dev_queries_a_fixed_combination_serves(
 def test_queries_made_from_the_corpus_fit_no_weights(
     run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
 ) -> None:
-    """They repeat the words of their passages: weights fitted on them would trust BM25 too much."""
+    """Such queries repeat the words of their passages, so weights fitted on them would trust BM25 too much."""
     corpus = Corpus.open(small_corpus)
     passages = pd.concat(corpus.passage_blocks(*SCHEMAS["passages"].names), ignore_index=True)
     queries = corpus.queries.assign(origin=["ict" if split == "dev" else "source" for split in corpus.queries["split"]])
@@ -152,7 +152,7 @@ def test_a_hybrid_of_another_index_is_refused(
 
 @pytest.fixture
 def contenders(run_step: Run, small_corpus: Path, dense: dict[str, Path], tiny_model: Path) -> dict[str, Path]:
-    """The retriever as `start`, and one that reads another token, as `other`."""
+    """Return the retriever as `start`, and one that pools the [CLS] token instead as `other`."""
     settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
     other = run_step("fetch-model", {}, "other", **settings)["encoder"]
     index = run_step("index", {"corpus": small_corpus, "retriever": other}, "other index", precision="fp32")["index"]
@@ -175,7 +175,7 @@ def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
     weights = "model.safetensors"
     assert (made["retriever"] / weights).read_bytes() == (chosen / weights).read_bytes()
     assert read_manifest(made["index"]).inputs["retriever"] == read_manifest(made["retriever"]).digest
-    # What was chosen searches as it is, and ranks the dev queries as the choice says.
+    # The winner can search without changes, and its ranking of the dev queries has the reported figure.
     found = {"corpus": small_corpus, **{name: made[name] for name in ("retriever", "index", "hybrid")}}
     run = read_run(run_step("retrieve", found, "best run", depth=24, precision="fp32")["run"] / "dev.trec")
     corpus = Corpus.open(small_corpus)
@@ -212,7 +212,7 @@ def test_an_index_of_another_model_is_refused(
 def test_systems_are_compared_over_the_candidates_of_all(
     run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
 ) -> None:
-    """A retriever alone, passage by passage: with one candidate each there is a right answer in every query still."""
+    """A slow version scores one retriever alone over the candidates of all, which include the relevant passage."""
     inputs = {"corpus": small_corpus, "bm25": bm25, **contenders}
     facts = read_manifest(run_step("select-best", inputs, precision="fp32", depth=2, fusion="never")["hybrid"]).facts
     corpus, found = Corpus.open(small_corpus), BM25.load(bm25)
@@ -231,7 +231,7 @@ def test_systems_are_compared_over_the_candidates_of_all(
         best = [sorted(row[query], key=lambda passage: -row[query][passage])[:2] for row in scores.values()]
         right = {12 + query}
         common.append({*best[0], *best[1], *found.search([text], 2)[0][0].tolist(), *right} - {-1})
-    # The other retriever's cosines differ by rounding alone.
+    # Only `start` is compared, because the cosines of `other` differ only by rounding.
     table = np.full((len(common), 12), -9.0, dtype=np.float32)
     there, right_QU = np.zeros(table.shape, dtype=bool), np.zeros(table.shape, dtype=bool)
     for query, together in enumerate(common):

@@ -19,7 +19,7 @@ RunStep = Callable[..., dict[str, Path]]
 
 
 def write_tokens(folder: Path, passages: list[list[int]], tokenizer: str = "") -> Path:
-    """A token folder; even numbers begin a word."""
+    """Write a token folder in which even numbers begin a word."""
     folder.mkdir()
     ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
     np.save(folder / "ids.npy", ids)
@@ -42,7 +42,7 @@ def test_writes_counts_and_ami(tmp_path: Path) -> None:
     assert bigrams["count"].tolist() == [1, 1]
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["ami.npy", "counts.json", "manifest.json", "ngrams_1.npy", "ngrams_2.npy"]
-    # Both bigrams: log((1/2) / (1/2 * 1/4)) = log 4; every token has one of them on one side and none on the other.
+    # Both bigrams: log((1/2) / (1/2 * 1/4)) = log 4. Every token has a bigram on one side and none on the other.
     ami = np.load(folder / "ami.npy")
     assert ami.dtype == np.float32
     np.testing.assert_allclose(ami, math.log(4), rtol=1e-6)
@@ -77,12 +77,12 @@ def test_what_others_never_counted_is_of_no_importance(unit: str, tmp_path: Path
     counts = importance(tmp_path / "i_one", write_tokens(tmp_path / "one", ONE), unit=unit)
     unknown = write_tokens(tmp_path / "unknown", [[2, 4, 40], [2, 30, 2, 4]])
     ami = np.load(importance(tmp_path / "i", unknown, counts=counts, unit=unit, own=False) / "ami.npy")
-    # Only (2 4) was seen, at both passages' tokens of these numbers.
+    # Only (2 4) was counted, so only these tokens of the two passages have importance.
     assert (ami != 0).tolist() == [True, True, False, False, False, True, True]
 
 
 def test_whole_words_score_their_pieces_alike(tmp_path: Path) -> None:
-    # Words 2-3, 4, 2-3, 4-5-7: as words two passages, "a b" and "a c".
+    # The words 2-3, 4, 2-3 and 4-5-7 make two passages, "a b" and "a c".
     tokens = write_tokens(tmp_path / "tokens", [[2, 3, 4], [2, 3, 4, 5, 7]])
     folder = importance(tmp_path / "importance", tokens, window=2, unit="words")
     # log((1/2) / (2/4 * 1/4)) = log 4 for both.
@@ -95,7 +95,7 @@ def test_pruning_reports_its_error(tmp_path: Path) -> None:
     tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 4]])
     facts = read_manifest(importance(tmp_path / "importance", tokens, window=2, min_count=2)).facts
     assert facts["dropped_2_grams"] == round(1 / 3, 4)
-    # (4 2) is dropped; it counted for the two tokens in the middle.
+    # (4 2) is dropped, which affects the two tokens in the middle.
     assert facts["pruning_ami_error_max"] == round(math.log(4 / 3), 4)
     assert facts["pruning_ami_error_mean"] == round(math.log(4 / 3) / 2, 4)
 

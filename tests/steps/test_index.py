@@ -31,7 +31,7 @@ def fresh_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> No
 def test_an_index_of_a_changed_corpus_is_that_of_a_full_build(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Passages deleted, changed, added, renamed and moved: only the changed and added ones are encoded."""
+    """Passages are deleted, changed, added, renamed and moved: only the changed and added ones are encoded."""
     monkeypatch.setenv("STILLHOUSE_QUIET", "")
     run_step("index", {"corpus": small_corpus, "retriever": retriever}, "first", **FP32)
     passages = Corpus.open(small_corpus).passages
@@ -77,7 +77,7 @@ def test_an_index_that_was_interrupted_is_finished(
 
 
 def encoded_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes the passages that are tokenized from now on."""
+    """Return a list that records the passages that are tokenized from now on."""
     from stillhouse.retrieval.models.encoder import BiEncoder
 
     noted: list[str] = []
@@ -133,7 +133,7 @@ def shards(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -
     for shard in (1, 2, 3):
         inputs = {"corpus": small_corpus, "retriever": retriever}
         run_step("encode", inputs, f"shards/{shard}", shard=shard, shards=3, cache_gib=0.0, **FP32)
-    for shard in (1, 2, 3):  # as a cluster hands them over: a folder of vectors folders
+    for shard in (1, 2, 3):  # as a cluster provides them: a folder of vectors folders
         (tmp_path / "shards" / str(shard) / "vectors").rename(tmp_path / "shards" / f"of {shard}")
         (tmp_path / "shards" / str(shard)).rmdir()
     return tmp_path / "shards"

@@ -131,7 +131,7 @@ def test_a_setting_that_the_source_does_not_read_is_refused(
 
 
 def test_sentences_of_the_corpus_join_the_labelled_train_queries_alone(tmp_path: Path) -> None:
-    """As many as asked for, each with its own passage; nothing is measured on them."""
+    """The requested number joins, each with its own passage, and none of them is a dev or test query."""
     source = write_source(tmp_path / "source")
     texts = {f"p{i}": f"The old captain of ship number {i} sails from harbour {i} to island {i}." for i in range(40)}
     rows = [{"_id": name, "title": "T", "text": text} for name, text in texts.items()]

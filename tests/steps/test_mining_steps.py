@@ -34,7 +34,7 @@ def lexical(run_step: Run, small_corpus: Path) -> Path:
 
 
 def scores_of(corpus: Corpus, base: Path) -> np.ndarray:
-    """Every train and dev query with every passage, by sentence-transformers."""
+    """Return the scores of all train and dev queries with all passages, from sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(base), device="cpu")
@@ -50,7 +50,7 @@ def rows(outputs: dict[str, Path]) -> list[list[int]]:
 def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
     run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], margin: dict[str, object]
 ) -> None:
-    """Against float scores of all pairs, kept clear of the limit; query n's positive is passage n."""
+    """Scores of all pairs give the expected lists, except close to the limit. Passage n is the positive of query n."""
     exact = scores_of(Corpus.open(small_corpus), base)
     made = run_step("mine", dense, negatives_depth=24, range_max=24, precision="fp32", **margin)
     dropped = 0
@@ -227,7 +227,7 @@ def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step:
 def test_a_training_says_how_many_queries_have_no_negatives(
     run_step: Run, small_corpus: Path, base: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The log of every step that makes or reads negatives."""
+    """Every step that makes or reads negatives logs this number."""
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     none = run_step("bm25", {"corpus": small_corpus}, negatives_depth=4, range_min=24)["negatives"]
     assert "18 queries have none" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
 def test_padding_that_is_not_computed_trains_the_same_retriever(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first may well be the best
+    monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first ones may be the best
     corpus = {"corpus": uneven_corpus}
     negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
@@ -94,7 +94,7 @@ def test_a_fetched_model_keeps_the_kinds_of_its_layers_and_reads_short_texts(
     with torch.no_grad():
         expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[2])
         torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
-    # Nobody set a length, and the model's own 8,192 tokens are none.
+    # No length was set, and the model's limit of 8,192 tokens does not count as one.
     assert (BiEncoder.load(encoder).settings.query_length, BiEncoder.load(encoder).settings.passage_length) == (32, 144)
     bare = BiEncoder.load(tiny_modernbert).settings
     assert (bare.query_length, bare.passage_length) == (32, 144)
@@ -104,7 +104,7 @@ def test_a_fetched_model_keeps_the_kinds_of_its_layers_and_reads_short_texts(
 def test_a_configuration_in_the_form_of_the_hub_is_cut_too(
     run_step: Run, tiny_modernbert: Path, tmp_path: Path
 ) -> None:
-    """It says how often a layer attends to the whole text, and not what each layer does."""
+    """This form says how often a layer attends to the whole text, but not the type of each layer."""
     model = Path(shutil.copytree(tiny_modernbert, tmp_path / "hub"))
     config = json.loads((model / "config.json").read_text())
     assert config.pop("layer_types") and config.pop("rope_parameters")
@@ -158,7 +158,7 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
 
 
 def test_pairs_of_a_model_of_others_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
-    """It says only that it reads 8,192, which few machines have the memory for."""
+    """Such a model only states its limit of 8,192 tokens, which often needs too much memory."""
     AutoModelForSequenceClassification.from_pretrained(tiny_modernbert, num_labels=1).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_modernbert).save_pretrained(tmp_path)
     model = CrossEncoder.load(tmp_path)

@@ -1,4 +1,4 @@
-"""Tables and code in Markdown from `ingest` to pair tasks: they can be found, but make no questions."""
+"""Tables and code in Markdown from `ingest` to pair tasks: they can be found, but make no queries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
 PROSE = (1, 5, 9, 13)
-"""The rows of the passages of first sections that are neither a table nor code."""
+"""The rows of passages in first sections that are neither a table nor code."""
 
 
 def test_code_and_tables_ask_nothing_in_pair_tasks(
     run_step: Callable[..., dict[str, Path]], tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Their sentences may not be queries of ict, bfs or wlp; as passages they may be found."""
+    """Their sentences are never queries of ict, bfs or wlp, but they can be found as passages."""
     source = tmp_path / "articles"
     source.mkdir()
     for name, other in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):

@@ -36,7 +36,7 @@ SHORT |= {"heldout_fraction": 0.25, "precision": "fp32"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the steps before `pretrain` make of the small corpus; `head` is the tiny model with a trained head."""
+    """The outputs of the steps before `pretrain` on the small corpus. `head` is the tiny model with a trained head."""
 
     folder: Path
     bare: Path
@@ -94,7 +94,7 @@ def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: P
 
 @pytest.fixture(scope="module")
 def articles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tokens of 8 articles of 3 passages of 3 sentences, each article linked to all others."""
+    """Write tokens of 8 articles, each with 3 passages of 3 sentences and links to all other articles."""
     folder = tmp_path_factory.mktemp("articles")
     words = ["red", "green", "blue", "bird", "fish", "tree", "one", "two", "three"]
     texts = [" ".join(f"the {words[(n + i) % 9]} {words[(2 * n + i) % 9]} sings." for i in range(3)) for n in range(24)]
@@ -207,7 +207,7 @@ def test_the_seed_decides(prepared: Prepared, tmp_path: Path) -> None:
 
 
 def claimed_untrained(prepared: Prepared, folder: Path) -> Path:
-    """The trained model, but its manifest says that the head is not."""
+    """Copy the trained model, but with a manifest that says that its head is untrained."""
     shutil.copytree(prepared.folder / "head", folder)
     made = read_manifest(folder)
     write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"lm_head": "absent"})
@@ -215,7 +215,7 @@ def claimed_untrained(prepared: Prepared, folder: Path) -> Path:
 
 
 def other_vocabulary(prepared: Prepared, folder: Path) -> Path:
-    """The trained model with two words of its vocabulary exchanged."""
+    """Copy the trained model, and swap two words of its vocabulary."""
     shutil.copytree(prepared.folder / "head", folder)
     (folder / "manifest.json").unlink()
     content = json.loads((folder / "tokenizer.json").read_text())

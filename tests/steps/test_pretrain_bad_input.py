@@ -30,13 +30,13 @@ from stillhouse.training import loop
 ORDINARY = [f"the {a} {b} sings in the tree" for a in ("red", "green", "blue") for b in ("bird", "fish", "tree", "one")]
 ONE_TOKEN = ["red", "fish", "sings"]
 NOTHING = ["zebra qqq zzz", "[MASK] [SEP]"]
-"""Unknown words and special tokens that a text spells out: nothing that could be predicted."""
+"""Unknown words, and special tokens spelled out in a text: nothing in them can be predicted."""
 SHORT = {"max_steps": 3, "eval_steps": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
 SHORT |= {"heldout_fraction": 0.3, "learning_rate": 1e-3}
 
 
 def write_corpus(folder: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
-    """A corpus folder of passages without titles, articles and links, unless `changes` gives such columns."""
+    """Write a corpus folder of passages without titles, articles and links, unless `changes` gives these columns."""
     count = len(texts)
     columns: dict[str, list[Any]] = {
         "passage_id": [f"p{n}" for n in range(count)],
@@ -53,14 +53,14 @@ def write_corpus(folder: Path, texts: Sequence[str], **changes: list[Any]) -> Pa
 
 
 def tokenized(folder: Path, tokenizer: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
-    """The tokens of such a corpus, in `folder`."""
+    """Write the tokens of such a corpus to `folder`."""
     corpus = write_corpus(folder.parent / f"{folder.name}_corpus", texts, **changes)
     execute(TOKENIZE, TOKENIZE.config(), {"corpus": corpus, "tokenizer": tokenizer}, {"tokens": folder})
     return folder
 
 
 def with_head(bare: Path, folder: Path) -> Path:
-    """The bare model with a language-model head, which nobody wrote down to be untrained."""
+    """Copy the bare model and add a language-model head, which no manifest marks as untrained."""
     shutil.copytree(bare, folder)
     torch.manual_seed(0)
     AutoModelForMaskedLM.from_pretrained(bare).save_pretrained(folder)
@@ -104,7 +104,7 @@ def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal has to come before the loop."""
+    """Fail if training starts, because a refusal must come before it."""
 
     def began(*_: object, **__: object) -> None:
         raise AssertionError("training began")
@@ -114,7 +114,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def any_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few steps on so few passages may well leave a head that is worse than the unigram guess."""
+    """Allow any head, because a few steps on few passages may leave it worse than the unigram guess."""
     monkeypatch.setattr("stillhouse.pretraining.objectives.Objective.masked_lm", property(lambda _: False))
 
 
@@ -138,7 +138,7 @@ def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, object
 
 @pytest.mark.usefixtures("no_training")
 def test_importance_of_another_length_whatever_its_manifest_says(prepared: Prepared, tmp_path: Path) -> None:
-    """A folder that was put together by hand: its values do not line up with the tokens."""
+    """The folder is made by hand, and its values do not line up with the tokens."""
     folder = tmp_path / "importance"
     with whole_folder(folder) as staging:
         np.save(staging / "ami.npy", np.zeros(7, dtype=np.float32))
@@ -213,7 +213,7 @@ def test_passages_of_one_token_are_learned_and_those_of_none_counted(
 @pytest.mark.usefixtures("any_head")
 @pytest.mark.parametrize("objective", ["simlm", "enhanced_decoding", "auto_regression", "cdmae_bow"])
 def test_a_corpus_of_passages_of_one_token(prepared: Prepared, tmp_path: Path, objective: str) -> None:
-    """Every passage cut to its first token: nothing is visible but the bottleneck, and no loss is NaN."""
+    """Every passage is cut to its first token: only the bottleneck is visible, but no loss is NaN."""
     encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, max_length=3, mask_unit="word")
     assert read_manifest(encoder).facts["skipped_passages"] == len(NOTHING)
 

@@ -26,15 +26,15 @@ SETTINGS |= {"eval_steps": 1, "heldout_fraction": 0.4, "precision": "fp32", "lea
 SETTINGS |= {"signals": False, "bucket_steps": None}
 PASSAGES = 24
 ON_ALL_TOKENS = {"simlm": ("encoder", "decoder"), "auto_regression": ("decoder",)}
-"""The terms that fall on all tokens of the passage; others fall on masked ones."""
+"""The loss terms over all tokens of the passage; other terms are over masked tokens."""
 
 Seen = list[tuple[bool, dict[str, tuple[float, int]]]]
-"""Of every batch that was computed: whether to train on it, and of every term its mean and the number of its tokens."""
+"""For each batch: whether it is for training, and the mean and number of tokens of each loss term."""
 
 
 @pytest.fixture(scope="module")
 def inputs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Passages of 2 to 28 words, and a model with a head, which counts as trained since its file has it."""
+    """Write passages of 2 to 28 words, and a model whose head counts as trained because it is in the file."""
     folder = tmp_path_factory.mktemp("token_mean")
     lengths = [2 + (7 * n * n + 3 * n) % 27 for n in range(PASSAGES)]
     words = ["red", "bird", "sings", "the", "green", "tree", "grows"]
@@ -60,7 +60,7 @@ def inputs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """Notes the terms of every batch and how many tokens they are means of, counted from what the model is given."""
+    """Record the terms of every batch and their numbers of tokens, counted from the inputs of the model."""
     found: Seen = []
     parts: Callable[[BottleneckPretraining, CorruptedBatch], dict[str, Tensor]] = BottleneckPretraining.parts
 
@@ -80,7 +80,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
 
 def over_all(batches: list[dict[str, tuple[float, int]]]) -> float:
-    """The sum over the terms of each one's mean over the tokens of all batches."""
+    """Return the sum of all terms, each averaged over the tokens of all batches."""
     total = 0.0
     for name in batches[0]:
         sums = [mean * count for mean, count in (batch[name] for batch in batches)]
@@ -94,7 +94,7 @@ def over_all(batches: list[dict[str, tuple[float, int]]]) -> float:
 def test_a_loss_is_the_mean_over_the_tokens_of_all_parts(
     objective: str, inputs: dict[str, Path], seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """8 passages in parts of 3, 3 and 2, and held-out passages 4 at a time; of `bow` the bags are passages' own."""
+    """A batch has parts of 3, 3 and 2 passages, and held-out batches have 4. The bags of `bow` count per passage."""
     monkeypatch.setattr(heldout, "HELDOUT_BATCH", 4)
     config = build(Config, SETTINGS | {"objective": objective, "gradient_accumulation_steps": 3}, "token_mean")
     given = inputs | ({"generator": inputs["init"]} if objective == "simlm" else {})

@@ -58,7 +58,7 @@ def test_signals_change_nothing(inputs: dict[str, Path], tmp_path: Path) -> None
 
 
 def test_examples_of_coverage_say_which_tokens_the_passage_has(inputs: dict[str, Path], tmp_path: Path) -> None:
-    """A token is in a passage where its id is among those that the tokenizer makes of the passage's text."""
+    """A token is in a passage if its id is among the token ids of the passage's text."""
     encoder = pretrain(inputs, tmp_path, max_steps=1)
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     examples = json.loads((tmp_path / "curves" / "coverage_examples.json").read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def test_examples_of_coverage_say_which_tokens_the_passage_has(inputs: dict[str,
 
 
 def test_how_often_is_measured_changes_no_training_step(inputs: dict[str, Path], tmp_path: Path) -> None:
-    """The mean training loss up to the last step is the same, with dropout, masks and accumulation on the way."""
+    """The mean training loss up to the last step is the same, even with dropout, masks and gradient accumulation."""
     pretrain(inputs, tmp_path / "once", **SCHEDULES)
     pretrain(inputs, tmp_path / "often", eval_steps=1, **SCHEDULES)
     once, often = train_losses(tmp_path / "once"), train_losses(tmp_path / "often")
@@ -84,7 +84,7 @@ def test_how_often_is_measured_changes_no_training_step(inputs: dict[str, Path],
 def test_a_killed_run_keeps_its_schedules(
     inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:
-    """The weight of the bag of words, length buckets and parts of a batch; killed between two parts, too."""
+    """Schedules are the bag-of-words weight, length buckets and batch parts, even after a kill between two parts."""
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     forward: Callable[..., Tensor] = BottleneckPretraining.forward
     weights: list[float] = []

@@ -23,7 +23,7 @@ def words(seed: int, count: int = 30) -> str:
 
 
 def write_tree(folder: Path, articles: int = 20) -> Path:
-    """Articles with a lead of a table and a paragraph, a section of their own and one that all have."""
+    """Write articles with a lead of a table and a paragraph, a section of their own, and one that all have."""
     folder.mkdir()
     for n in range(articles):
         (folder / f"a{n}.md").write_text(
@@ -53,7 +53,7 @@ def test_every_origin_is_made_counted_and_measured(
     assert {name: dict(rows["split"].value_counts()) for name, rows in table.groupby("origin")} == {
         origin: {"train": 16, "dev": 2, "test": 2} for origin in ("ict", "title", "heading", "span")
     }
-    # The table comes first in the file, the paragraph behind it answers; "See also" stands in every article.
+    # The table comes first in the file, but the paragraph after it is the answer. "See also" is in every article.
     for origin, text, answer in (("title", "Subject {}", "a{}#2"), ("heading", "Parts of {}", "a{}#3")):
         rows = table[table["origin"] == origin]
         assert set(zip(rows["text"], rows["passage_id"])) == {(text.format(n), answer.format(n)) for n in range(20)}

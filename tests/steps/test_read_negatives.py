@@ -1,4 +1,4 @@
-"""Negatives from other files: every format gives the same lists, right answers are removed, errors are reported."""
+"""Negatives from other files: every format gives the same lists, relevant passages are removed, errors are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEPTH = 7
 
 @pytest.fixture
 def lists() -> Lists:
-    """Every passage of the small corpus for each train and dev query, in an order of its own."""
+    """Return all passages of the small corpus for each train and dev query, in a random order."""
     draw = random.Random(3)
     names = [f"p{number}" for number in range(24)]
     return {f"q{number}": draw.sample(names, len(names)) for number in range(18)}
@@ -37,7 +37,7 @@ def as_triples(lists: Lists) -> str:
 
 
 def as_systems(lists: Lists) -> str:
-    """Two systems; the first has every other passage. Taken in turn, they give the list."""
+    """Return lists of two systems, each with every other passage. Taken in turn, they give the original list."""
     rows = [{"qid": q, "pos": [], "neg": {"bm25": own[::2], "dense": own[1::2]}} for q, own in lists.items()]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -57,7 +57,7 @@ FORMATS: dict[str, tuple[str, Callable[[Lists], str]]] = {
 
 
 def expected(lists: Lists) -> list[list[int]]:
-    """By the corpus's making, query n is answered by passage n alone."""
+    """Return the lists without the relevant passage. In the small corpus, passage n is relevant to query n."""
     return [[int(p[1:]) for p in own if p[1:] != q[1:]][:DEPTH] for q, own in lists.items()]
 
 
@@ -74,7 +74,7 @@ def test_every_format_gives_the_lists_without_right_answers(
 def test_dpr_names_its_questions_as_ingest_does(
     run_step: Callable[..., dict[str, Path]], tmp_path: Path, tiny_model: Path
 ) -> None:
-    """A training continues from them."""
+    """A training can then use the negatives of these questions."""
     source = tmp_path / "nq"
     source.mkdir()
     passages = [f'{n}\t"the {n} birds sing"\tBird {n}' for n in range(1, 13)]

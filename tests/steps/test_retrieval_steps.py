@@ -39,7 +39,7 @@ def train(run_step: Run, corpus: Path, encoder: Path, negatives: Path, into: str
 
 
 def test_bm25_is_robertson_and_sparck_jones_written_out(run_step: Run, small_corpus: Path) -> None:
-    """Lucene's BM25 with k1 1.5 and b 0.75, a word at a time; the words are those that bm25s keeps."""
+    """This is Lucene's BM25 with k1 1.5 and b 0.75, one word at a time, over the words that bm25s keeps."""
     import bm25s
     import Stemmer
 
@@ -179,7 +179,7 @@ def test_a_failed_validation_bars_the_way(run_step: Run, small_corpus: Path, tmp
 def test_questions_of_one_split_do_not_get_the_scores_of_another(
     run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Two splits whose candidates are the same passages in the same order, as all passages of a small corpus are."""
+    """Two splits may have the same candidates in the same order, such as all passages of a small corpus."""
     corpus = Corpus.open(small_corpus)
     torch.manual_seed(1)
     reranker = CrossEncoder.start(tiny_model, 32)

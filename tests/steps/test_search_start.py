@@ -17,7 +17,7 @@ from stillhouse.context import work_root
 
 @pytest.fixture
 def words(run_step: Run, small_corpus: Path, retriever: Path) -> list[str]:
-    """A command line with folders of its own."""
+    """Return a search command line with its own folders."""
     index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
     folders = ["--corpus", str(small_corpus), "--retriever", str(retriever), "--index", str(index)]
     return ["search", "where does the red bird sing", *folders]
@@ -32,13 +32,13 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return digest_file(path)
 
     monkeypatch.setattr(file_stamps, "digest_file", counted)
-    monkeypatch.setattr(file_stamps, "SETTLED", -1.0)  # what the test has just made counts as settled
+    monkeypatch.setattr(file_stamps, "SETTLED", -1.0)  # files that the test has just made count as settled
     time.sleep(0.02)
     return names
 
 
 def damaged(path: Path) -> None:
-    """Another byte, the same size, and the time of writing set back."""
+    """Change a byte, but keep the size and restore the modification time."""
     time.sleep(0.02)
     before = path.stat()
     data = bytearray(path.read_bytes())
@@ -75,7 +75,7 @@ def test_a_file_that_was_damaged_since_is_refused(
 
 
 def test_verify_finds_what_left_no_trace(words: list[str], read: list[str]) -> None:
-    """As on a file system that keeps no time of change: the memory is made to say that the file is as it was."""
+    """This imitates a file system without change times: the stored stamps say that the file is unchanged."""
     assert cli.main(words) == 0
     index, memory = Path(words[-1], "index.faiss"), work_root() / file_stamps.FILE
     sound = digest_file(index)

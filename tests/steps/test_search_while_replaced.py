@@ -35,7 +35,7 @@ QUESTIONS = ("where does the red bird one sing", "which tree grows", "two green 
 
 @dataclasses.dataclass
 class Place:
-    """Where a run writes: `install(0)` and `install(1)` put one of two versions there, as a repeated run does."""
+    """The folder that a run writes to. `install` puts one of two versions there, as a repeated run does."""
 
     folder: Path
     versions: list[Path]
@@ -69,7 +69,7 @@ def versions(
     tiny_model: Path,
     small_corpus: Path,
 ) -> list[Path]:
-    """Two runs' artifacts: the passages of the second are those of the first under each other's ids."""
+    """Return the artifacts of two runs. The second has the texts of the first in reverse order under the same ids."""
     made = []
     for number in range(2):
         root = tmp_path_factory.mktemp(f"version{number}")
@@ -89,7 +89,7 @@ def versions(
                     weights += 0.1 * number * torch.randn_like(weights)
             with whole_folder(root / "retriever") as staging:
                 model.save(staging)
-                if number:  # a model folder of our own is read another way than one of another origin
+                if number:  # our own model folders are read in another way than those of others
                     write_manifest(staging, "train-retriever", {}, {}, {})
             index = run("index", {"corpus": corpus, "retriever": root / "retriever"}, **FP32)["index"]
         shutil.copytree(index, root / "index")
@@ -141,7 +141,7 @@ def test_replacing_any_part_at_any_time_mixes_nothing(place: Place, steps: list[
 
 @pytest.mark.parametrize("moment", ["refuse_unfit", "open_query_encoder", "VectorIndex", "check_index", "check_width"])
 def test_what_was_verified_is_what_is_read(place: Place, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    """Another run ends before or after each part of opening: after the digests and before the reading among them."""
+    """Another run ends before or after each part of opening, for example between the digests and the reading."""
     original = getattr(search, moment)
 
     def swapped(*words: object, **named: object) -> object:
@@ -158,7 +158,7 @@ def test_what_was_verified_is_what_is_read(place: Place, monkeypatch: pytest.Mon
 def test_folders_that_are_replaced_one_after_the_other_are_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The corpus is of the one version, the index of the other."""
+    """The corpus is from one version and the index from the other."""
     hold = OpenFolders._hold
 
     def swapped(held: OpenFolders, folder: Path, into: Path, opened: object) -> None:
@@ -173,7 +173,7 @@ def test_folders_that_are_replaced_one_after_the_other_are_refused(
 
 @pytest.fixture
 def replaced_all_the_time(place: Place) -> Iterator[threading.Event]:
-    """A thread that makes runs until the test ends; the event is set after some."""
+    """Start a thread that makes runs until the test ends, and yield an event that is set after every second run."""
     done, some = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -208,7 +208,7 @@ def test_answers_are_whole_while_runs_go_on(place: Place, replaced_all_the_time:
 
 
 def test_a_file_that_is_overwritten_in_its_place_is_refused(place: Place) -> None:
-    """As `cp` does, which no step of ours: the open file itself changes."""
+    """`cp` does this, but none of our steps: the open file itself changes."""
     searcher = place.open()
     passages = place.folder / "corpus" / "passages.parquet"
     passages.write_bytes((place.versions[1] / "corpus" / "passages.parquet").read_bytes())
@@ -237,7 +237,7 @@ def open_files() -> int:
 
 
 def test_only_files_are_held(tmp_path: Path) -> None:
-    """A pipe, which nobody writes to, is not waited for; links lead to what they led to; nothing is left behind."""
+    """Opening does not wait for a pipe without a writer, links keep their targets, and no file stays open."""
     folder = tmp_path / "folder"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "elsewhere").write_text("elsewhere")

@@ -95,7 +95,7 @@ def test_questions_of_nothing_and_of_ten_thousand_words(
 def test_a_query_of_ten_thousand_words_is_searched_for_like_any_other(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
 ) -> None:
-    """A dense query is cut to the model's query_length; BM25 reads all of it."""
+    """A dense query is truncated to the model's query_length; BM25 reads all of it."""
     corpus = Corpus.open(small_corpus)
     [query_id, text] = corpus.queries_of("test").iloc[0][["query_id", "text"]]
     queries = corpus.queries.assign(text=corpus.queries["text"].replace(text, f"{text} " * 1667))

@@ -47,7 +47,7 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     assert read_manifest(folder).facts["titles"] == titles
     before = "\x1f" * (titles == "sep")
     assert passage_texts(Corpus.open(folder)) == [READ[titles], f"{before}red fish", f"{before}tree"]
-    # BM25: the first passage is found by its title's word, or not at all.
+    # BM25 finds the first passage by the word of its title, or not at all.
     execute(
         bm25.STEP,
         bm25.Config(),
@@ -56,7 +56,7 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     )
     found = [line.split()[2] for line in (tmp_path / "run" / "test.trec").read_text().splitlines() if line[:2] == "q "]
     assert ("a" in found, "b" in found) == (titles != "left_out", True)
-    # Tokens: what joins the title to the text belongs to the title.
+    # The token between title and text belongs to the title.
     inputs = {"corpus": folder, "tokenizer": tiny_model}
     execute(tokenize.STEP, tokenize.Config(), inputs, {"tokens": tmp_path / "tokens"})
     lengths = np.load(tmp_path / "tokens" / "title_lengths.npy")
@@ -73,19 +73,19 @@ def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:
     assert Corpus.open(folder).titles == "space"
 
 
-# Who may look at the column `title`, and why.
+# Files that may read the column `title`, and why.
 ALLOWED = {
     "stillhouse/corpus/store.py",  # passage_texts
-    "stillhouse/pretraining/token_files.py",  # passage_text, a part of the passages at a time
-    "stillhouse/corpus/difference.py",  # a digest of both, apart
-    "stillhouse/evaluation/own_passages.py",  # passage_text, of the passages that have a query's id
-    "stillhouse/evaluation/report/examples.py",  # shown to a person
-    "stillhouse/serving/live_documents.py",  # passage_text, of a document and of the passage that it replaces
+    "stillhouse/pretraining/token_files.py",  # passage_text, for some of the passages at a time
+    "stillhouse/corpus/difference.py",  # separate digests of both
+    "stillhouse/evaluation/own_passages.py",  # passage_text, for passages with the id of a query
+    "stillhouse/evaluation/report/examples.py",  # shown to people
+    "stillhouse/serving/live_documents.py",  # passage_text, for a document and the passage that it replaces
 }
 
 
 def test_no_one_else_joins_titles_to_texts() -> None:
-    """The code outside the readers of sources takes texts from `passage_texts`, never from the column of titles."""
+    """Code outside the source readers takes texts from `passage_texts`, never from the column `title`."""
     found = set()
     for path in (ROOT / "stillhouse").rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()

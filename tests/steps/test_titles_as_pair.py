@@ -27,7 +27,7 @@ TUNING = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 1, "negatives_
 
 @pytest.fixture
 def read_as(small_corpus: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """The small corpus, some passages without a title, with another way of reading titles."""
+    """Return a function that copies the small corpus with another value of `titles`."""
 
     def copied(titles: str) -> Path:
         made = read_manifest(small_corpus)
@@ -89,7 +89,7 @@ def test_every_step_reads_the_pair(
     reranker = run_step("train-reranker", reranker_inputs, **settings)["reranker"]
     run_step("rerank", {**corpus, "reranker": reranker, "candidates": tmp_path / "retrieve" / "run"}, depth=4, **EXACT)
 
-    # Another corpus is encoded, and the log says what differs.
+    # If another corpus is encoded, the log says what differs.
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     capsys.readouterr()
     run_step("index", {"corpus": read_as("colon"), "retriever": trained}, "colon", **EXACT)

@@ -43,7 +43,7 @@ def test_only_the_query_tower_changes_and_the_old_index_is_asked(
         if path.name != MANIFEST:
             assert (made["index"] / path.name).read_bytes() == path.read_bytes()
 
-    # sentence-transformers reads both towers, of which that of the passages is the old one.
+    # sentence-transformers reads both towers, and the passage tower is the old one.
     opened = Corpus.open(small_corpus)
     texts, asked = passage_texts(opened), opened.queries_of("test")
     was, now = (SentenceTransformer(str(folder), device="cpu") for folder in (released["encoder"], made["retriever"]))
@@ -67,7 +67,7 @@ def test_a_training_that_makes_nothing_better_keeps_the_start(run_step: Run, rel
 def test_a_sample_of_the_index_and_a_teacher(
     run_step: Run, released: dict[str, Path], small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hard negatives are there whatever the sample; with a teacher that knows the answers dev gets better too."""
+    """Hard negatives are used whatever the sample; with a teacher that knows the answers, dev improves too."""
     monkeypatch.setattr("stillhouse.retrieval.fine_tuning.fixed_passages.RUN", 4)
     bm25 = run_step("bm25", {"corpus": small_corpus}, negatives_depth=8)
     taught = {"corpus": small_corpus, "negatives": bm25["negatives"], "bm25": bm25["bm25"]}

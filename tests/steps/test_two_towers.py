@@ -37,19 +37,19 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(autouse=True)
 def narrow_bags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Word embeddings of width 16 where the paper has 4,096."""
+    """Use word embeddings of width 16 instead of the paper's 4,096."""
     monkeypatch.setattr(BagOfWordsTower.__init__, "__defaults__", (16, 8))
 
 
 @pytest.fixture(autouse=True)
 def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings keep their last parameters; on so few words the first may well be the best."""
+    """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
     monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])
 
 
 @pytest.fixture(scope="module")
 def two_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of 18 passages of two sentences, with a query each."""
+    """Write a corpus of 18 passages of two sentences, with one query for each passage."""
     kinds = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two"]))
     names = [f"{number}" for number in range(18)]
     passages = {

@@ -23,7 +23,7 @@ WORDS = ["amber", "birch", "cedar", "delta", "ember", "flint", "grove", "haven",
 
 
 def write_articles(folder: Path, articles: int = 20, sections: int = 2) -> Path:
-    """Articles of a lead and sections of two paragraphs, each linked to the next two; every sentence is its own."""
+    """Write articles with sections of two paragraphs and links to the next two articles. No sentence repeats."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
 
@@ -133,7 +133,7 @@ def test_a_handful_of_labelled_test_queries_is_kept_whole_and_measured_apart(
 
 
 def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_path: Path, run_step: Run) -> None:
-    """Ranked p0, p1, p2, p3 for every query: a hand-worked reciprocal rank."""
+    """The ranking is p0, p1, p2, p3 for every query, so reciprocal ranks can be computed by hand."""
     passages = [f"p{n}" for n in range(4)]
     cases = {  # query: (origin, taken from, relevant, the rank that counts)
         "own-first": ("ict", "p0", "p1", 1),

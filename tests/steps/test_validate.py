@@ -29,7 +29,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """10 passages (1 long, 1 repeated) of which 1 more is rejected, 4 train and 2 test queries."""
+    """Return a corpus of 10 passages (1 long, 1 repeated), 1 rejected passage, and 4 train and 2 test queries."""
     source = tmp_path / "source"
     (source / "qrels").mkdir(parents=True)
     texts = [f"text {i}" for i in range(8)] + [LONG, "text 0", ""]
@@ -44,7 +44,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def run(corpus: Path, **thresholds: Any) -> tuple[bool, dict[str, Any]]:
-    """Whether the step lets the run continue, and the failed checks by name."""
+    """Return whether the step lets the run continue, and the failed checks by name."""
     output = corpus.parent / "validation"
     try:
         execute(validate.STEP, validate.Config(**thresholds), {"corpus": corpus}, {"validation": output})
@@ -91,7 +91,7 @@ def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pyt
 
 
 class Page(HTMLParser):
-    """Collects what a page loads and whether its elements are closed in order."""
+    """Collects what a page loads, and checks that its elements are closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

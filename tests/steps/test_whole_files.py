@@ -31,7 +31,7 @@ WRITERS: dict[str, Callable[[Path, str], None]] = {
     ),
     "the end of a run": _end,
 }
-"""Files of their own that steps and components write, with a text."""
+"""Functions that write each kind of single file with a text in it."""
 
 
 @pytest.mark.parametrize("existing", [False, True])
@@ -49,7 +49,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_or_none(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     class Half(io.TextIOWrapper):
-        """Writes half of what it is given."""
+        """Writes half of a text, and then raises an error."""
 
         def write(self, text: str) -> int:
             super().write(text[: len(text) // 2])

@@ -34,7 +34,7 @@ from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Paths, Port, Report, Step
 from stillhouse.training import checkpoint, loop
 
-# Runs ingest and stops for ever in the middle of the third row group, before its table has an end.
+# Runs ingest and hangs after the third row group, before the table is complete.
 STUCK = """
 import sys, time
 from pathlib import Path
@@ -146,7 +146,7 @@ PROGRESS = {
     "a segment of vectors": ("encode", {}, (np.lib.format, "write_array")),
     "a log of scores": ("score-pairs", {"batch_tokens": 128}, (ScoreLog, "add")),
 }
-"""What outlives a run that ends early: the step that keeps it, the step's settings, and what writes it."""
+"""Work that survives a run that ends early: the step that keeps it, its settings, and the function that writes it."""
 
 
 @pytest.mark.parametrize("kind", PROGRESS)
@@ -170,7 +170,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_the_work_costs_neither_the_old_ou
     real = getattr(owner, write)
 
     def run(into: str, room: float = math.inf, **other: str) -> tuple[dict[str, Path], int]:
-        """The step's outputs on a disk with room for this many writes, and how many there were."""
+        """Run the step on a disk with room for `room` writes, and return its outputs and the number of writes."""
         writes = 0
 
         def limited(*words: Any, **named: Any) -> Any:
@@ -215,7 +215,7 @@ PAIR = Step("pair", "writes two folders", Text, (), (Port("one", "one"), Port("t
 
 
 class Killed(BaseException):
-    """What stops a test's process where a kill would."""
+    """Stops a step where a kill would."""
 
 
 @pytest.mark.parametrize("old", [("one", "two"), ("one",), ("two",), ()])
@@ -223,7 +223,7 @@ class Killed(BaseException):
 def test_a_new_output_is_never_beside_an_old_one(
     done: int, old: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step is killed after this many renames; neither then nor after a run that fails do both sorts lie there."""
+    """A step is killed after `done` renames: old and new outputs never exist together, even after a failed run."""
     outputs = {name: tmp_path / name for name in ("one", "two")}
     execute(PAIR, Text(text="old"), {}, outputs)
     for name in outputs.keys() - set(old):

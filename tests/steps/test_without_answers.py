@@ -18,7 +18,7 @@ Run = Callable[..., dict[str, Path]]
 
 @pytest.fixture
 def answered(small_corpus: Path, tmp_path: Path) -> Path:
-    """The small corpus, where the even queries are answered by the colour that they ask about."""
+    """Return the small corpus with answers: that of each even query is the colour that it asks about."""
     corpus = Corpus.open(small_corpus)
     asked = corpus.queries.iloc[::2]
     answers = {
@@ -63,7 +63,7 @@ def test_lexical_and_mined_negatives_hold_no_answer(run_step: Run, answered: Pat
 
 
 def test_enough_is_searched_for_where_answers_leave_out_passages(run_step: Run, answered: Path) -> None:
-    """A colour stands in 9 of 24 passages, and the best 11 wrong ones leave fewer than 10 without it."""
+    """A colour is in up to 9 of 24 passages, so the best 11 negatives include fewer than 10 without it."""
     negatives = Negatives.read(
         run_step("bm25", {"corpus": answered}, negatives_depth=10, without_answers=True)["negatives"]
     )

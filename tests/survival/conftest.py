@@ -1,4 +1,4 @@
-"""What the survival tests start from: artifacts, and a disk that is too small."""
+"""Fixtures of the survival tests: artifacts, and a disk that is too small."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""When tests kill: at random moments, until enough kills hit a process at work.
+"""Kill processes at random moments, until enough kills hit one that is still at work.
 
 `STILLHOUSE_KILLS` sets the number of kills (`make test-kill` raises it). The moments come from a printed seed, which
-`STILLHOUSE_KILL_SEED` repeats; the timing of the system differs all the same.
+`STILLHOUSE_KILL_SEED` sets again; the timing of the system still differs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randr
 
 
 def land_kills(name: str, seconds: float, kill: Callable[[float], bool]) -> None:
-    """Calls `kill` with moments up to `seconds`, what a calm run takes, until `KILLS` of its kills have landed.
+    """Calls `kill` with moments up to `seconds`, the time of an undisturbed run, until `KILLS` kills have landed.
 
-    `kill(moment)` begins the work called `name`, kills it after `moment` seconds, looks at what is left, and returns
-    whether it was still at work.
+    `kill(moment)` starts the work called `name`, kills it after `moment` seconds, checks what is left, and returns
+    whether it was still running.
     """
     chance, moments = random.Random(f"{SEED} {name}"), list[float]()
     for _ in range(20 * KILLS):
@@ -27,7 +27,7 @@ def land_kills(name: str, seconds: float, kill: Callable[[float], bool]) -> None
         moment = chance.uniform(0, seconds)
         if kill(moment):
             moments.append(moment)
-        else:  # it went on from where the last one had come to, and was done before
+        else:  # it resumed where the last one stopped, and finished before the kill
             seconds = moment
     print(f"seed {SEED}: killed after {', '.join(f'{moment:.3f}' for moment in moments)} s")
     assert len(moments) == KILLS, "it was done before each kill"

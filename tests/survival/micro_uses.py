@@ -16,7 +16,7 @@ from stillhouse.workflow.graph import APART, USES, Use
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
-"""Its children begin with everything imported, so that a kill meets the work and not the imports."""
+"""Its children start with everything imported, so that a kill hits the work and not the imports."""
 FORKS.set_forkserver_preload(
     [
         "pytest",  # which every child imports, as its parent did
@@ -41,24 +41,24 @@ INSTEAD = {
         "old_retriever": "retriever_1/retriever",
     },
 }
-"""What uses read that would read a release, or an index that a tiny model's would not be let into."""
+"""Inputs of uses that would otherwise read a release, or an index that does not accept a tiny model's vectors."""
 RUN_USES = (*USES, *(replace(use, inputs={**use.inputs, **INSTEAD.get(use.name, {})}) for use in APART))
-"""Those of the graph, and one of each step that a whole run has no need of, whose settings are the defaults."""
+"""The uses of the graph, and one of each step that a full run does not need, with default settings."""
 
 EXACT = {"precision": "fp32"}
 TRAINED = {"max_steps": 4, "eval_steps": 2}
 SMALL = KILLS == 1
-"""Whether runs start from a small model: `make test-kill` takes the recipe's own, whose files take longer to write."""
+"""Whether runs start from a small model. `make test-kill` uses the recipe's own, whose files take longer to write."""
 START = "start_model"
-"""Where it lies below the artifacts."""
+"""The folder of the start model below the artifacts."""
 TOO_FAST = {"reranker": {"learning_rate": 0.3 if SMALL else 1e-2}}
-"""Its held-out loss does not go on falling: a killed run must know which parameters were the best, and have them."""
+"""At this rate the held-out loss stops falling, so a killed run must remember and restore the best parameters."""
 
 
 def settings_of(use: Use, root: Path) -> Any:
-    """A use's section of the recipe micro, in fp32; trainings are looked at on their way.
+    """Return a use's section of the recipe micro, in fp32 and with evaluations during training.
 
-    Negatives of others are what BM25 found below `root`.
+    Negatives from a file are those that BM25 found below `root`.
     """
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()

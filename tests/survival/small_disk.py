@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PAGE = 4096
-"""What it gives to files: whole pages, so that the last bytes of a file may find none."""
+"""Files get whole pages, so that the last bytes of a file may find no room."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,size={pages * PAGE}", self.folder], check=True)
 
     def taken(self) -> int:
-        """Pages."""
+        """Return the number of pages in use."""
         about = os.statvfs(self.folder)
         return (about.f_blocks - about.f_bfree) * about.f_frsize // PAGE
 
 
 @contextmanager
 def mounted(folder: Path) -> Iterator[Disk]:
-    """One of a single page, for as long as the block runs; skips the test where none can be made."""
+    """Mount a file system of a single page until the block ends. Skips the test where none can be made."""
     folder.mkdir()
     if os.geteuid() or not shutil.which("mount"):
         pytest.skip("only root may make a file system of a chosen size")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def to_hurt(calm: tuple[Path, dict[str, float]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the calm run's artifacts, which others read meanwhile."""
+    """A copy of the calm run's artifacts, because other tests read the originals."""
     return shutil.copytree(calm[0], tmp_path_factory.mktemp("to_hurt") / "artifacts")
 
 

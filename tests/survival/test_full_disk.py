@@ -26,7 +26,7 @@ from stillhouse.retrieval.index.embeddings import VECTORS
 from stillhouse.steps.registry import find_step, steps
 
 ROOM = 1 << 14
-"""Pages with which every step comes to its end."""
+"""Pages that are enough for every step."""
 OLD = b'{"config": {}, "facts": {}, "files": {}, "inputs": {}, "step": "an old one"}'
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 WORDS = (*COLOURS, *ANIMALS, "the", "a", "in", "of", "and", "sings", "swims", "grows", "one", "two", "three")
@@ -36,7 +36,7 @@ NOT_SAID = ("Traceback", "Exception ignored", "close error")
 
 @dataclass(frozen=True)
 class Run:
-    """A step with its inputs, `name/output` of earlier runs, and its settings; `begins` is one that says where."""
+    """A step with its settings and its inputs, `name/output` of earlier runs. `begins` names its source setting."""
 
     step: str
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ KEEPS_WORK = (
     "score-pairs",
     "rerank",
 )
-"""Those that keep unfinished work of some size; of the kinds of index and of what else encodes passages, one."""
+"""Runs that keep unfinished work of some size. Only one of those that encode passages is included."""
 
 
 def beir(folder: Path) -> Path:
@@ -167,7 +167,7 @@ def end_of(words: list[str], work: Path, log: Path) -> int | None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """What every run makes where there is room, each in a folder of its name."""
+    """The outputs of every run with enough room, each in a folder of its name."""
     root = tmp_path_factory.mktemp("made")
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
@@ -184,7 +184,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What outlives a run that ends early: checkpoints, each known to be whole, and bytes of vectors and scores."""
+    """What a run that ends early keeps: checkpoints, each checked to be complete, and bytes of vectors and scores."""
 
     checkpoints: int
     bytes: int
@@ -199,8 +199,7 @@ class Kept:
 
 
 def rooms_without(folder: Path) -> tuple[int, list[int]]:
-    """The pages that are too few by one for each file below a folder, in the order they were written, and for the
-    largest of them."""
+    """Return the sizes, in pages, that are one too small for the largest file below a folder, and for each in turn."""
     files = sorted((path.stat() for path in folder.rglob("*") if path.is_file()), key=lambda about: about.st_mtime_ns)
     pages = [-(-about.st_size // PAGE) for about in files]
     rooms = [sum(pages[: place + 1]) - 1 for place in range(len(pages))]
@@ -222,7 +221,7 @@ def test_every_step_is_tried() -> None:
 @pytest.mark.parametrize("moments", ["one", pytest.param("all", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RUNS)
 def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Disk, tmp_path: Path) -> None:
-    """A page is missing for the largest file; for each of them, where all moments are tried."""
+    """The disk lacks one page for the largest file or, when all moments are tried, for each file in turn."""
     outputs, log = disk.folder / "artifacts", tmp_path / "log"
     words = RUNS[name].words(made, outputs)
     disk.resize(ROOM)
@@ -242,7 +241,7 @@ def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Di
 @pytest.mark.parametrize("growth", [4, pytest.param(1.3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", KEEPS_WORK)
 def test_work_that_finds_no_room(name: str, growth: float, made: Path, disk: Disk, tmp_path: Path) -> None:
-    """The disk grows until there is enough; what was kept before it was full serves the next run."""
+    """The disk grows until there is enough room, and each run uses the work that the last one kept."""
     outputs, work, log = tmp_path / "artifacts", disk.folder / "work", tmp_path / "log"
     words = RUNS[name].words(made, outputs)
     outputs.mkdir()

@@ -1,6 +1,6 @@
 """Files written by other libraries on a disk with too little room: the file is complete, or there is an error.
 
-C's files write their last bytes when they are closed, and libraries do not check the result.
+C writes the last bytes of a file when it is closed, and libraries do not check the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stillhouse.retrieval.index.embeddings import DIGEST, write_segment
 from stillhouse.retrieval.index.index_kinds import write_built
 
 SIZES = (100, 900, 1023, 1100, 3000)
-"""Numbers of 8 bytes: with what stands before them one ends in the first page, others in some later one."""
+"""Counts of 8-byte numbers: with its header, one file ends in the first page and the others in later pages."""
 
 
 def numbers(path: Path, array: NDArray[Any]) -> None:

@@ -34,7 +34,7 @@ BROKEN_OUT = f"""']]>--></style></title></svg></td>{TRAP}"""
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree", "stone")
 PAGES = ("validate", "importance", "evaluate", "zero-shot")
 SHOWING = ("evaluate", "zero-shot")
-"""Those that show texts whole; the others count rows, or show pieces of words."""
+"""Pages that show whole texts; the others count rows or show word pieces."""
 
 
 def beir(folder: Path) -> Path:
@@ -58,7 +58,7 @@ def beir(folder: Path) -> Path:
 def pages(
     tmp_path_factory: pytest.TempPathFactory, runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]]
 ) -> dict[str, Path]:
-    """Every page that a corpus gets into, by what makes it."""
+    """Every page that shows a corpus, by the command that makes it."""
     root = tmp_path_factory.mktemp("hostile")
     source = beir(root / "source")
     run = runs_of_steps(root)
@@ -88,7 +88,7 @@ def pages(
 
 
 class Elements(HTMLParser):
-    """What a page has that could run, its elements, and what it shows."""
+    """The parts of a page that could run, its elements, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, P
     seen = in_browser(tmp_path / "page.html")
     assert "<title>caught" not in seen and "<title>" in seen
     assert page not in SHOWING or "&lt;script&gt;document.title" in seen
-    # The browser does run what is there to be run.
+    # The browser does run a script that is really there.
     (tmp_path / "page.html").write_text(text.replace("</body>", f"{TRAP}</body>"), encoding="utf-8")
     assert "<title>caught" in in_browser(tmp_path / "page.html")
 
@@ -148,7 +148,7 @@ MARKDOWN = (
     "    code",
     "C:\\folder\\*",
 )
-"""Texts that are markup to Markdown."""
+"""Texts that Markdown reads as markup."""
 
 
 def end_of_a_run(text: str, folder: Path) -> str:
@@ -177,7 +177,7 @@ SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
     "zero-shot": (averages, 5, {"h2", "p", "table", "thead", "tbody", "tr", "th", "td"}),
     "refresh": (refresh, 3, {"p", "strong"}),
 }
-"""What writes each summary that Kubeflow shows, how often a text is in it, and the elements that it is made of."""
+"""The function that writes each summary in Kubeflow, how often a text is in it, and the summary's elements."""
 
 
 @pytest.mark.parametrize("text", MARKDOWN)

@@ -36,7 +36,7 @@ MOST = 10.0
 
 
 def call(words: list[str], work: Path, log: Path, ready: Any) -> None:
-    """A command line in this process, as from a terminal; its log goes to a file."""
+    """Run a command line in this process, as from a terminal; its log goes to a file."""
     os.environ["STILLHOUSE_WORK"] = str(work)
     os.environ.pop("STILLHOUSE_QUIET", None)
     from stillhouse.training import loop
@@ -44,13 +44,13 @@ def call(words: list[str], work: Path, log: Path, ready: Any) -> None:
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever runs the tests ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the tests' caller ignores it
     ready.set()
     raise SystemExit(cli.main(words))
 
 
 def begin(target: Any, *words: Any) -> BaseProcess:
-    """A process that is about to run a command."""
+    """Start a process that is about to run a command."""
     ready = FORKS.Event()
     process = FORKS.Process(target=target, args=(*words, ready))
     process.start()
@@ -77,7 +77,7 @@ def words_of(use: Use, root: Path, outputs: Path) -> list[str]:
 
 
 def sentence(log: Path) -> None:
-    """The log's last line is the one sentence, and nothing in it is a traceback."""
+    """Check that the log ends with the one sentence and has no traceback."""
     said = log.read_text()
     assert said.count(interrupt.SENTENCE) == 1 and said.endswith(f"{interrupt.SENTENCE}\n"), said
     assert "Traceback" not in said and "Exception ignored" not in said, said
@@ -85,7 +85,7 @@ def sentence(log: Path) -> None:
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Other processes take all of the processor."""
+    """Other processes keep the processor busy."""
     spinning = [FORKS.Process(target=spin, daemon=True) for _ in range(processes)]
     for process in spinning:
         process.start()
@@ -103,7 +103,7 @@ def spin() -> None:
 
 
 FEW = ("ingest", "pretraining", "retriever_1")
-"""Those interrupted by `make test`: the others take time and are of the same kinds."""
+"""Uses that `make test` interrupts. The others take time and are similar."""
 
 
 def uses() -> Iterator[object]:
@@ -143,7 +143,7 @@ def test_a_step_ends_soon_and_goes_on_to_the_same_bytes(
 
 
 def hang_in_c() -> None:
-    """Locks a mutex twice: no signal wakes it, and Python's lock is free meanwhile."""
+    """Lock a mutex twice: no signal wakes it, and Python's own lock stays free."""
     mutex = ctypes.create_string_buffer(64)
     lock = ctypes.CDLL(None).pthread_mutex_lock
     lock(mutex)
@@ -151,20 +151,20 @@ def hang_in_c() -> None:
 
 
 def hang_in_a_pool() -> None:
-    """The pool's end waits for its thread."""
+    """The pool waits for its thread when it ends."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(hang_in_c)
         time.sleep(600)
 
 
 def hang_at_the_end() -> None:
-    """The process's end waits for a thread, after all has been said."""
+    """The process waits for a thread at its end, after its last log line."""
     threading.Thread(target=hang_in_c).start()
     time.sleep(600)
 
 
 def hang_in_a_library() -> None:
-    """It catches everything and tries again."""
+    """Like a library that catches everything and tries again."""
     while True:
         with contextlib.suppress(BaseException):
             time.sleep(600)
@@ -178,7 +178,7 @@ def hang_with_a_child() -> None:
 
 
 def fail_in_other_words() -> None:
-    """As libraries do that turn whatever went wrong into an error of their own."""
+    """Like a library that turns any failure into an error of its own."""
     try:
         time.sleep(600)
     except KeyboardInterrupt:
@@ -191,7 +191,7 @@ def take_no_notice() -> None:
 
 
 def call_stand_in(work: Any, folder: Path, grace: float, ready: Any) -> None:
-    """The command of a step that does `work`."""
+    """Run the command of a step that does `work`."""
     os.chdir(folder)
     interrupt.GRACE = grace
 
@@ -232,7 +232,7 @@ def test_what_holds_it_up_is_ended(work: Any, tmp_path: Path) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and not a dead one that nobody has waited for."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -240,7 +240,7 @@ def lives(pid: int) -> bool:
 
 
 def run_task(log: Path, ready: Any) -> None:
-    """A task of a Kubeflow pipeline, which `pipeline run-local` starts as a process of this machine."""
+    """Run a task of a Kubeflow pipeline, which `pipeline run-local` starts as a local process."""
     from stillhouse.kubernetes.pods.component import watched_task
 
     with log.open("wb") as file:
@@ -269,7 +269,7 @@ def test_a_second_press_ends_at_once(tmp_path: Path) -> None:
     assert process.pid
     os.kill(process.pid, signal.SIGINT)
     time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)  # the same press, passed on by a program in between
+    os.kill(process.pid, signal.SIGINT)  # the same press, passed on by another program
     process.join(1)
     assert process.exitcode is None
     assert press(process) < MOST
@@ -278,7 +278,7 @@ def test_a_second_press_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_an_end_in_time_is_not_disturbed(tmp_path: Path) -> None:
-    """A step that takes no notice and is done in time is done."""
+    """A step that ignores the signal and finishes in time has finished."""
     process = at_work(take_no_notice, tmp_path, grace=600)
     press(process)
     assert process.exitcode == 0

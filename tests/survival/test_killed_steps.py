@@ -17,12 +17,12 @@ pytestmark = pytest.mark.slow
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, hidden ones too."""
+    """Return every file below a folder, including hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def every_use() -> Iterator[object]:
-    """All uses; of several of one step all but the first are for `make test-kill`."""
+    """All uses. If a step has several, only `make test-kill` runs the ones after the first."""
     seen: set[str] = set()
     for use in RUN_USES:
         marks = [pytest.mark.long] if use.step.name in seen else []
@@ -47,7 +47,7 @@ def test_a_killed_step_goes_on_to_the_same_bytes(use: Use, calm: tuple[Path, dic
         process.join(moment)
         process.kill()
         process.join()
-        for path in use.output_paths(outputs).values():  # there is none, or it is whole
+        for path in use.output_paths(outputs).values():  # it is absent or complete
             assert not path.exists() or content(path) == content(root / path.relative_to(outputs))
         return process.exitcode == -signal.SIGKILL
 

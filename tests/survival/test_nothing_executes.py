@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("stillhouse", "benchmarks", "images")
 PROGRAM = re.compile(r"#!.*\bpython")
 ARCHIVES = {"tarfile", "zipfile", "py7zr", "rarfile", "patoolib"}
-"""Nothing that is read is an archive of files, so that none can write outside its folder: gzip holds lines alone."""
+"""Archives are never read, so that none can write outside its folder; gzip files hold only lines."""
 FORBIDDEN = {
     "eval",
     "exec",
@@ -38,26 +38,26 @@ FORBIDDEN = {
 } | ARCHIVES
 """Names that may not be called, and modules that may not be imported."""
 MUST = {"torch.load": ("weights_only", True), "*.from_pretrained": ("trust_remote_code", False)}
-"""Arguments that a call must have, word by word: without the second transformers asks on stdin and takes a `y`."""
+"""Arguments that a call must have literally. Without the second, transformers asks on stdin and accepts a `y`."""
 MAY_NOT = {"allow_pickle": True, "shell": True, "weights_only": False}
 """Arguments that may not have these values, whatever the call."""
 ONLY = {"trust_remote_code": False}
-"""Arguments that may have this value alone, written out: `SentenceTransformer` and `CrossEncoder` have them too."""
+"""Arguments that may only have this literal value. `SentenceTransformer` and `CrossEncoder` have them too."""
 UNSAFE = {"yaml.unsafe_load", "yaml.unsafe_load_all", "yaml.full_load", "yaml.full_load_all", "shutil.unpack_archive"}
 LOADS = {"yaml.load", "yaml.load_all"}
-"""May be called with a loader of plain data alone."""
+"""May only be called with a loader of plain data."""
 SAFE_LOADER = re.compile(r"yaml\.C?SafeLoader|getattr\(yaml, 'CSafeLoader', yaml\.SafeLoader\)")
 
 
 def name_of(node: ast.AST) -> str:
-    """`a.b.c` of a name or attribute, with `?` for what is neither."""
+    """Return `a.b.c` for a name or attribute, with `?` for anything else."""
     if isinstance(node, ast.Attribute):
         return f"{name_of(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else "?"
 
 
 def sources() -> list[Path]:
-    """Every source in Python, of programs without a suffix too."""
+    """Every Python source, including programs without a suffix."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
     return [path for path in files if path.suffix == ".py" or (not path.suffix and is_program(path))]
 
@@ -68,7 +68,7 @@ def is_program(path: Path) -> bool:
 
 
 def loads_safely(call: ast.Call, tree: ast.AST) -> bool:
-    """Whether the loader is safe: by its name, or as what a function of the same file returns."""
+    """Whether the loader is safe, by its name or as the return value of a function in the same file."""
     given = [word.value for word in call.keywords if word.arg == "Loader"] + call.args[1:]
     chosen: list[ast.AST] = list(given)
     if len(given) == 1 and isinstance(given[0], ast.Call):
@@ -183,7 +183,7 @@ def test_the_search_reads_every_folder_and_programs_without_a_suffix() -> None:
 
 
 class Trap:
-    """What a pickle of it does when it is loaded: makes a file."""
+    """An object whose pickle makes a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -204,7 +204,7 @@ def test_a_pickle_in_the_place_of_a_checkpoint_or_array_does_not_run(tmp_path: P
 
 
 def test_the_peers_of_the_benchmarks_run_no_code_of_a_hub_unasked() -> None:
-    """They are called without the word, so that what they take it for has to be known."""
+    """They are called without `trust_remote_code`, so its default must be known."""
     peers = pytest.importorskip("sentence_transformers", reason="the benchmarks' peers are not installed")
     for kind in (peers.SentenceTransformer, peers.CrossEncoder):
         assert inspect.signature(kind.__init__).parameters["trust_remote_code"].default is False
@@ -224,7 +224,7 @@ def test_code_that_a_model_folder_brings_along_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A model of a kind that transformers has is read by its own code, any other is refused; nobody is asked."""
+    """A model type of transformers is read by transformers' code, and any other is refused. No question is asked."""
     sprung, folder = tmp_path / "sprung", shutil.copytree(tiny_model, tmp_path / "model")
     (folder / "trap.py").write_text(TRAP.format(sprung=str(sprung)))
     config = json.loads((folder / "config.json").read_text())

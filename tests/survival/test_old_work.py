@@ -42,7 +42,7 @@ def run(tmp_path: Path, text: str = "") -> None:
 
 
 def unfinished(name: str, days: float = DAYS + 1) -> Path:
-    """A work folder, of which all was last written so long ago."""
+    """Make a work folder whose files were last written this many days ago."""
     folder = work_root() / name
     (folder / "source").mkdir(parents=True)
     (folder / "source" / "progress").write_text("half of it")
@@ -85,7 +85,7 @@ def test_old_work_of_the_same_step_goes_and_is_reported(
 
 
 def test_what_a_kill_at_the_end_left_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs are there, so nobody would do this work again."""
+    """The outputs exist, so nobody would continue this work."""
     with monkeypatch.context() as patch:
         patch.setattr("stillhouse.steps.execute.shutil.rmtree", lambda *words, **named: None)
         run(tmp_path, "one")
@@ -143,7 +143,7 @@ def test_work_that_cannot_be_removed_ends_no_step(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("locks", [True, False])
 def test_own_work_is_gone_on_with_however_old(locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the file system cannot lock, so that nothing else keeps it."""
+    """This also holds where the file system cannot lock, so that nothing else protects the work."""
     found = []
     if not locks:
         monkeypatch.setattr("stillhouse.lock.fcntl.flock", refuse_to_lock)

@@ -30,7 +30,7 @@ def hold(folder: Path, talk: Connection) -> None:
 
 
 def add_one(folder: Path, counter: Path, times: int) -> None:
-    """Adds 1 to a number, again and again, each time with the folder held."""
+    """Adds 1 to a number again and again, and holds the folder each time."""
     done = 0
     while done < times:
         try:
@@ -84,7 +84,7 @@ def test_many_processes_never_hold_a_folder_together(tmp_path: Path) -> None:
 
 
 def ingest(place: Path, heap: str, talk: Connection | None) -> None:
-    """The step `ingest` of one of two sources, which with `talk` waits for a word in the middle of its work."""
+    """Run the step `ingest` on one of two sources. With `talk` it waits for a message in the middle of its work."""
     step = find_step("ingest")
 
     def run(*words: Any) -> Report:
@@ -100,7 +100,7 @@ def ingest(place: Path, heap: str, talk: Connection | None) -> None:
 
 @pytest.mark.parametrize("end", ["ends", "is killed"])
 def test_two_steps_that_write_one_output(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other step gets an error; of what it would have written nothing is there."""
+    """The other step gets an error and writes nothing."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     for heap in ("one", "two"):
         row = {"_id": heap, "title": heap, "text": f"the text of {heap}"}

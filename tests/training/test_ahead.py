@@ -1,4 +1,4 @@
-"""Batches made ahead equal those made in turn, one step ahead and no more."""
+"""Batches made ahead equal those made in turn, and at most one step is made ahead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stillhouse.training.ahead import Ahead
 
 
 class Slow:
-    """Makes squares, and remembers of which numbers and in which threads."""
+    """Squares numbers, and records which numbers it squares and in which threads."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -72,7 +72,7 @@ def test_no_thread_stays(leave: Callable[[], object]) -> None:
 
 
 def test_two_threads_cut_texts_at_lengths_of_their_own(tiny_model: Path) -> None:
-    """A tokenizer refuses two threads at once, and would cut one's texts at the other's length."""
+    """A tokenizer is not thread-safe: it could fail, or truncate one thread's texts at the other's length."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     texts = ["the red bird sings in the house " * 20] * 64
 

@@ -35,7 +35,7 @@ def test_every_epoch_sees_every_example_once(count: int, size: int, seed: int) -
 
 @given(count=st.integers(30, 90), seed=st.integers(0, 99))
 def test_every_epoch_has_an_order_of_its_own_and_a_seed_always_the_same(count: int, seed: int) -> None:
-    """Of 30 examples two random orders are equal once in 10^32 times."""
+    """Two random orders of 30 examples are equal with a probability of 1 in 10^32."""
 
     def orders(seed: int) -> list[list[int]]:
         batch = epoch_batches(count, count, seed)
@@ -47,7 +47,7 @@ def test_every_epoch_has_an_order_of_its_own_and_a_seed_always_the_same(count: i
 
 
 def test_every_order_of_few_examples_comes_as_often() -> None:
-    """Chi-squared of the 24 orders of 4 examples over 4800 epochs, at 1 in a million."""
+    """This is a chi-squared test of the 24 orders of 4 examples over 4800 epochs, at the level of 1 in a million."""
     batch = epoch_batches(4, 4, 3)
     counts = Counter(tuple(batch(epoch).tolist()) for epoch in range(4800))
     assert len(counts) == 24 and stats.chisquare(list(counts.values())).pvalue > 1e-6
@@ -99,7 +99,7 @@ def test_buckets_come_in_random_order_and_save_padding() -> None:
     dealt = length_buckets(plain, lengths, 100, 50, 1)
     longest = [int(lengths[dealt(step)].max()) for step in range(100)]
     for window in (longest[:50], longest[50:]):
-        # Of a random order, Spearman's rho has a standard deviation of 1 / 7.
+        # For a random order, Spearman's rho has a standard deviation of 1 / 7.
         assert abs(stats.spearmanr(window, range(50)).statistic) < 5 / 7
     padded = sum(64 * size for size in longest)
     assert padded < 1.05 * lengths.sum() < 0.6 * 6400 * 149
@@ -135,5 +135,5 @@ def test_cheapest_parts_cost_what_the_best_of_all_partitions_costs(lengths: list
 
 @pytest.mark.parametrize(("part_cost", "expected"), [(0, [1, 3]), (278, [1, 3]), (280, [4])])
 def test_a_long_text_has_a_part_of_its_own_where_that_pays(part_cost: int, expected: list[int]) -> None:
-    """It saves 3 · 93 = 279 padded tokens."""
+    """A separate part saves 3 · 93 = 279 padding tokens."""
     assert [len(part) for part in cheapest_parts(np.array([7, 100, 7, 7]), part_cost)] == expected

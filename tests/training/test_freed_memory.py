@@ -1,4 +1,4 @@
-"""Freed memory is reused while a block needs it, counted by the pages that the system had to fill."""
+"""Freed memory is reused inside a `freed_memory_kept` block: the tests count the pages that the system fills."""
 
 import ctypes
 import json
@@ -38,7 +38,7 @@ except KeyError:
     found["after an error"] = touched()
 print(json.dumps(found))
 """
-"""A process of its own: what others left in the heap would be taken again without any block."""
+"""It runs in its own process, because memory that other code had freed would be reused without any block."""
 
 pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 

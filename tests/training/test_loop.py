@@ -38,7 +38,7 @@ class Regression(nn.Module):
 def run(
     folder: Path, stop_at: int | None = None, quiet: bool = True, began: list[int] | None = None
 ) -> tuple[Regression, list[CurveRow]]:
-    """Trains to the end, or to step `stop_at`; every step that was trained is added to `began`."""
+    """Train to the end, or to step `stop_at`, and append every trained step to `began`."""
     model = Regression()
 
     def batch_loss(step: int) -> Tensor:
@@ -77,7 +77,7 @@ def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) 
     resumed, rows = run(tmp_path / "broken")
     for name, value in expected.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
-    # The loss of the interval in which the run was killed is the mean of the same steps.
+    # The training loss of the interrupted interval is still the mean of the same steps.
     assert [row.heldout_loss for row in rows] == [row.heldout_loss for row in expected_rows]
     assert [row.train_loss for row in rows] == [row.train_loss for row in expected_rows]
 
@@ -122,7 +122,7 @@ def test_of_two_checkpoints_the_older_serves_when_the_newer_is_damaged(tmp_path:
 def test_a_process_that_does_not_see_the_checkpoint_of_the_first_one_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shared volume may show one node what another has replaced; their parameters would differ."""
+    """A shared volume may show one node an outdated checkpoint, and the parameters of the nodes would differ."""
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, 4)
     begun: list[int] = []
@@ -147,7 +147,7 @@ def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> N
 
 
 def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None:
-    """Against AdamW written out in float64, without clipping, dropout or decay."""
+    """The result equals that of AdamW written out in float64, without clipping, dropout or decay."""
     config = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=None)
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)
@@ -164,7 +164,7 @@ def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None
 
 
 class TwoNumbers(nn.Module):
-    """Two parameters of their own, so that a norm over all differs from one of each."""
+    """Two separate parameters, so that the norm over both differs from the norm of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,9 +176,9 @@ class TwoNumbers(nn.Module):
 
 @pytest.mark.parametrize(("clip", "decay"), [(0.0, 0.0), (0.0, 0.3), (20.0, 0.0), (20.0, 0.3), (0.01, 0.3), (1e6, 0.0)])
 def test_clipping_and_decay_written_out(tmp_path: Path, clip: float, decay: float) -> None:
-    """AdamW in float64: gradients are scaled to the norm of both together, and decay is of the parameter alone.
+    """The result equals AdamW in float64: clipping uses the joint norm, and decay depends on the parameter alone.
 
-    Of gradients that grow from step to step, 20 is above some norms and below others.
+    The scale of the gradients changes from step to step, so 20 is above some norms and below others.
     """
     config = TrainingConfig(
         learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=clip, weight_decay=decay
@@ -210,7 +210,10 @@ def test_the_schedule_rises_and_falls_to_zero() -> None:
 
 
 def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path) -> None:
-    """Stopping early leaves what the whole schedule had at that step; a rise of n steps is n / steps of them."""
+    """Stopping early gives the same parameters as the whole schedule at that step.
+
+    `warmup_steps` = n equals `warmup_ratio` = n / steps.
+    """
     ways = {"steps": replace(CONFIG, warmup_steps=3), "fraction": replace(CONFIG, warmup_ratio=3 / STEPS)}
     ways["early"] = replace(CONFIG, warmup_steps=3, last_step=5)
     weights, rows = {}, {}
@@ -257,7 +260,7 @@ def test_curves_are_written_for_plots(tmp_path: Path) -> None:
 
 
 def test_a_batch_in_parts_is_the_batch(tmp_path: Path) -> None:
-    """Without dropout, losses of two halves are one step of their sum, to the last bits of float32."""
+    """Without dropout, the losses of two halves make the same step as their sum, up to float32 rounding."""
     trained = []
     for parts in (1, 2):
         model = Regression()
@@ -284,7 +287,7 @@ def rows_of(*values: float) -> list[CurveRow]:
 STOPS = [
     ((0.1, 0.2, 0.3), 2, False),
     ((0.1, 0.3, 0.2), 2, False),
-    ((0.3, 0.2, 0.3), 2, True),  # as good is not better
+    ((0.3, 0.2, 0.3), 2, True),  # an equal value is not better
     ((0.1, 0.3, 0.2, 0.2), 2, True),
     ((0.1, 0.3, 0.2, 0.4), 2, False),
     ((0.3, 0.2, 0.2), 0, False),
@@ -327,7 +330,7 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_names_what_is_n
     model = Regression()
 
     def batch_loss(step: int) -> Tensor:
-        # The square root of 0 has loss 0 and an infinite slope.
+        # The square root of 0 adds nothing to the loss but has an infinite gradient.
         spoilt = torch.tensor(torch.nan) if "loss" in what else (model.linear.weight * 0).abs().sum().sqrt()
         return model.loss(step) + (spoilt if step == 5 else 0)
 

@@ -1,4 +1,4 @@
-"""How many measurements a training makes and on how many queries: at most a share of what it reads."""
+"""How often a training measures and on how many queries: measuring reads at most a share of what training reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
     allowed = share * trained
     assert 1 <= made.queries <= queries
     assert made.count(steps) * reads(made.queries) <= allowed or made.queries == 1
-    if made.queries < queries:  # one query more would be too many, and there are as few moments as there may be
+    if made.queries < queries:  # one more query is too many, and measurements are as few as allowed
         assert made.count(steps) * reads(made.queries + 1) > allowed
         assert made.count(steps) <= (6 if made.queries >= 50 else 2)
     else:
@@ -42,9 +42,9 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
 
 
 def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None:
-    """221,000 pairs in 31 measurements of 64 each beside 34,000 trained on: now 34,000 x 3 / 10 at the most.
+    """31 measurements read 221,000 pairs while training read 34,000: now they may read at most 34,000 x 3 / 10.
 
-    Five moments after the start leave room for 26 queries, which are too few to choose by; two leave room for 53.
+    Five measurements after the start leave room for 26 queries, which are too few to choose by; two leave room for 53.
     """
     made = within(0.1, 3 * 531 * 64, 531, 111, lambda queries: 64 * queries)
     assert made == Measurements(every=266, queries=53)
@@ -55,10 +55,10 @@ def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None
     ("queries", "expected"),
     [
         (10, Measurements(10, 10)),  # 11 x 10 of 120
-        (12, Measurements(12, 12)),  # 10 x 12 of 120: nine moments beside the start
+        (12, Measurements(12, 12)),  # 10 x 12 of 120: nine measurements after the start
         (20, Measurements(20, 20)),  # 6 x 20 of 120
-        (21, Measurements(25, 21)),  # 5 x 21 of 120: 21 are fewer than 50, so that a moment goes
-        (200, Measurements(100, 60)),  # 2 x 60 of 120; with two moments there would be 40
+        (21, Measurements(25, 21)),  # 5 x 21 of 120: 21 are fewer than 50, so a measurement goes
+        (200, Measurements(100, 60)),  # 2 x 60 of 120; with two measurements after the start, it would be 40
     ],
 )
 def test_moments_go_before_queries(queries: int, expected: Measurements) -> None:

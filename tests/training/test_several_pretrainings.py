@@ -1,6 +1,6 @@
 """Three processes pre-train the same encoder as one, with every kind of objective: same curves and parameters.
 
-Run by torchrun, this file trains the `CASES` in several processes: `python FILE FOLDER`.
+Under torchrun, this file trains the `CASES` in several processes: `python FILE FOLDER INTO`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Any] = {
     "precision": "fp32",
     "signals": False,
 }
-"""One process computes the parts that three share: 3, 3 and 2 passages, each with its own masks and dropout."""
+"""One process computes the same parts as three: 3, 3 and 2 passages, each with its own masks and dropout."""
 PAIRS = {
     "objective": "ict+bfs+wlp",
     "gradient_accumulation_steps": 1,
@@ -53,7 +53,10 @@ PAIRS = {
     "mini_batch_size": 3,
     "towers": "separate",
 }
-"""Cosines: to inner products a constant that all passages have in common is nothing, so that biases have no slope."""
+"""The pairs use cosines.
+
+A constant that all passages share does not affect a loss over inner products, so biases would have no gradient.
+"""
 CASES: Mapping[str, Mapping[str, Any]] = {
     "a generator that learns": {"objective": "simlm_joint"},
     "the mean over tokens": {"objective": "simlm_joint", "loss_mean": "token"},
@@ -70,7 +73,7 @@ WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grow
 
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tokens of 8 linked articles of 4 passages of unlike length, importance, and a model whose head has learned."""
+    """Write tokens of 8 linked articles with 4 passages of different lengths, importance, and a masked-LM model."""
     folder = tmp_path_factory.mktemp("several")
     random = np.random.default_rng(0)
     sentences = [
@@ -102,7 +105,7 @@ def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pretrain_all(folder: Path, into: Path) -> None:
-    """Trains every case and keeps its last parameters: on so few words the first may well be the best."""
+    """Train every case and keep its last parameters, because the first ones may be the best on such a small corpus."""
     inputs = {"tokens": folder / "tokens", "importance": folder / "importance"}
     inputs |= {"init": folder / "model", "generator": folder / "model"}
     with pytest.MonkeyPatch.context() as patch:
@@ -113,7 +116,7 @@ def pretrain_all(folder: Path, into: Path) -> None:
 
 
 def test_three_processes_train_the_encoders_of_one(folder: Path, tmp_path: Path) -> None:
-    """Losses to 1e-4, parameters to 2e-5, except key biases: their gradient is only rounding error."""
+    """Losses agree to 1e-4 and parameters to 2e-5, except for key biases, whose gradient is only rounding error."""
     pretrain_all(folder, tmp_path / "alone")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_DEVICE": "cpu"}

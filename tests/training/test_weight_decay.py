@@ -20,7 +20,7 @@ from stillhouse.training.settings import TrainingConfig
 
 STEPS = 6
 TRAINER_PATTERNS = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
-"""The names that the Trainer of transformers leaves out beside the parameters of `nn.LayerNorm`."""
+"""The names that the Trainer of transformers excludes from decay, besides the parameters of `nn.LayerNorm`."""
 
 
 def tiny(kind: str) -> PreTrainedModel:
@@ -36,7 +36,7 @@ def tiny(kind: str) -> PreTrainedModel:
 def test_the_groups_are_those_of_the_trainer_of_transformers(model: str, objective: str) -> None:
     training = BottleneckPretraining(tiny(model), find_objective(objective), "cls")
     with_decay = {*get_parameter_names(training, [nn.LayerNorm], TRAINER_PATTERNS)}
-    own = dict(training.named_parameters())  # a tied parameter once
+    own = dict(training.named_parameters())  # lists a tied parameter once
     names = {id(parameter): name for name, parameter in own.items()}
     decayed, exempt = ([names[id(value)] for value in group["params"]] for group in decay_groups(training, 0.1))
     assert decayed == [name for name in own if name in with_decay]
@@ -45,7 +45,7 @@ def test_the_groups_are_those_of_the_trainer_of_transformers(model: str, objecti
 
 
 class EveryKind(nn.Module):
-    """A weight, a bias, both kinds of normalisation, a parameter of its own, and one that is not trained."""
+    """A model with a weight, a bias, both kinds of normalisation, a separate parameter, and a frozen layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def trained(folder: Path, weight_decay: float, slope: float) -> EveryKind:
 
 
 def test_where_nothing_is_learned_weights_alone_shrink(tmp_path: Path) -> None:
-    """With gradients of 0, AdamW multiplies by 1 - learning rate * decay in every step, and does nothing else."""
+    """If gradients are 0, AdamW only multiplies each weight by 1 - learning rate * decay in every step."""
     before, after = EveryKind(), trained(tmp_path, weight_decay=0.3, slope=0.0)
     shrunk = math.prod(1 - 0.1 * learning_rate_factor(step, STEPS, 2) * 0.3 for step in range(STEPS))
     assert shrunk < 0.95
@@ -116,7 +116,7 @@ def test_without_decay_the_parameters_are_those_of_one_group(tmp_path: Path) -> 
 
 
 def test_a_checkpoint_of_one_group_is_refused(tmp_path: Path) -> None:
-    """A step never meets one: the name of its work folder has the digest of the code."""
+    """A step never finds one, because the name of its work folder contains the digest of the code."""
     model = EveryKind()
     optimizer = torch.optim.AdamW([value for value in model.parameters() if value.requires_grad], fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)

@@ -1,4 +1,4 @@
-"""Searches over fake steps, in a folder of their own."""
+"""Fixtures for searches over fake steps, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def space_of(tmp_path: Path) -> Callable[[str], Space]:
 
 @pytest.fixture
 def search_in(steps: Steps, space_of: Callable[[str], Space], tmp_path: Path) -> Callable[..., Search]:
-    """A search in `folder`: as a new process would open it."""
+    """Return a function that opens a search in `folder`, as a new process does."""
 
     def open_search(text: str, folder: str = "tune", seconds: float = 1e9, seed: int = 1) -> Search:
         graph = trial_graph(RECIPE, "params.yaml", space_of(text))

@@ -1,4 +1,4 @@
-"""Fake steps that take no time, for searches: the gain of a training is a known function of its settings."""
+"""Fake steps for searches, which take no time: the dev figure of a training is a known function of its settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE = load_recipe(find_recipe("labelled"))
 POINTS = 10
-"""Measurements of a training after its start."""
+"""Number of dev measurements of a training, after the one at its start."""
 GRID = """\
 settings:
   retriever_1.learning_rate: {choices: [1.0e-5, 2.0e-5, 4.0e-5, 8.0e-5]}
@@ -36,13 +36,13 @@ Worth = Callable[[Any], float]
 
 
 def worth(config: Any) -> float:
-    """How well a training with these settings ranks: best at a learning rate of 5e-5 and a temperature of 0.04."""
+    """Return the dev figure of a training: best at a learning rate of 5e-5 and a temperature of 0.04."""
     far = abs(math.log(config.learning_rate / 5e-5)) + abs(math.log(config.temperature / 0.04))
     return 0.9 - 0.1 * far
 
 
 class Steps:
-    """What ran, by steps' names, and a clock that each step of a training moves on by a second."""
+    """Records the names of the steps that ran, and a clock that moves by a second at every point of a training."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -82,7 +82,7 @@ class Steps:
 
 
 def install(patch: pytest.MonkeyPatch) -> Steps:
-    """Replaces all steps with fake ones, and reports the known gain of the training as their figure."""
+    """Replace all steps with fake ones, and the dev measurement with the known figure of the training."""
     steps = Steps()
 
     def measure(corpus: Path, retriever: Path, index: Path, context: Any) -> dev_figure.DevFigure:

@@ -81,7 +81,7 @@ def test_a_trial_reads_no_question_of_test(workspace: Path, monkeypatch: pytest.
 
 
 def check_the_figure_of_the_best(workspace: Path) -> None:
-    """It is RR@10 of the dev questions among all passages, by sentence-transformers and a loop."""
+    """Compare the figure with RR@10 of the dev queries over all passages, by sentence-transformers and a loop."""
     from sentence_transformers import SentenceTransformer
 
     [kept] = (workspace / "tune" / "trials").iterdir()

@@ -24,7 +24,7 @@ from stillhouse.tuning.trial_graph import TrialGraph, trial_graph
 
 PODS = Pods("registry/steps:1", "stillhouse-work", "mine", "tune", "labelled", "params.yaml", "2", "8Gi", gpus=1)
 LINE = re.compile(r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)")
-"""The default filter of Katib's collector for files in text form."""
+"""The default filter of Katib's metrics collector for text files."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def made(graph: TrialGraph) -> dict[str, Any]:
 
 
 def substituted(made: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
-    """The trial's object with values instead of its parameters, as Katib's controller makes it."""
+    """Return the trial's object with values in place of its parameters, as Katib's controller does."""
     template = made["spec"]["trialTemplate"]
     text = yaml.safe_dump(template["trialSpec"])
     for parameter in template["trialParameters"]:
@@ -54,7 +54,7 @@ def some_values(made: dict[str, Any]) -> dict[str, str]:
 
 
 def test_katibs_own_models_know_every_field(made: dict[str, Any]) -> None:
-    """Katib's custom resource takes any field and drops nothing; a field that its API lacks would do nothing."""
+    """Katib's custom resource accepts any field, so a field that its API lacks would silently have no effect."""
     read = V1beta1Experiment.from_dict(made)
     assert read is not None and read.to_dict() == made
     wrong = made | {"spec": made["spec"] | {"maxTrials": 3}}
@@ -63,7 +63,7 @@ def test_katibs_own_models_know_every_field(made: dict[str, Any]) -> None:
 
 
 def test_what_katibs_webhook_asks_for_is_there(made: dict[str, Any]) -> None:
-    """By its validator: objective, counts, feasible spaces, parameters that are all used, a source with a format."""
+    """The webhook checks the objective, counts, feasible spaces, use of all parameters, and format of the source."""
     spec, template = made["spec"], made["spec"]["trialTemplate"]
     assert spec["objective"]["type"] == "maximize" and spec["objective"]["objectiveMetricName"] == OBJECTIVE
     assert 0 < spec["parallelTrialCount"] <= spec["maxTrialCount"] >= spec["maxFailedTrialCount"]

@@ -1,4 +1,4 @@
-"""What is written to params.yaml: the new values and nothing else."""
+"""A search writes its new values to params.yaml and changes nothing else in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_value_is_put_in_and_all_else_stays(before: str, settings: dict[str, o
 
 
 def test_what_another_section_takes_over_by_a_merge_key_stays_as_it_was() -> None:
-    """`distilled` has retriever 1's settings by `<<: *retriever`."""
+    """`distilled` takes over the settings of `retriever_1` by `<<: *retriever`."""
     settings = {"retriever_1.learning_rate": 5e-5, "mine_1.relative_margin": 0.02, "averaged.alphas": [0.5]}
     after, edits = with_settings(LABELLED, settings, "labelled.yaml")  # type: ignore[arg-type]
     before, now = yaml.safe_load(LABELLED), yaml.safe_load(after)

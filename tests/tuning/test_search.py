@@ -99,7 +99,7 @@ def test_a_killed_search_goes_on_to_what_an_unbroken_one_finds(search_in: Open, 
 
 
 def kill_at(moment: int, work: Callable[[], None], steps: Steps) -> None:
-    """Does some work in a process of its own, which is ended at a moment of its trainings."""
+    """Run `work` in a child process, and end the process at point number `moment` of its trainings."""
     child = os.fork()
     if not child:
         steps.points, steps.at_point = 0, lambda count: os._exit(9) if count == moment else None
@@ -135,11 +135,11 @@ def test_a_folder_is_of_one_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("curve", "finished", "behind"),
     [
-        ({33: 0.01}, [{100: 0.09}], True),  # 0.03 by a straight line
+        ({33: 0.01}, [{100: 0.09}], True),  # 0.03 by linear interpolation
         ({33: 0.04}, [{100: 0.09}], False),
-        ({33: 0.04, 67: 0.01}, [{100: 0.05}], False),  # what it reached before counts
+        ({33: 0.04, 67: 0.01}, [{100: 0.05}], False),  # its best gain so far counts
         ({20: -1.0}, [{100: 0.09}], False),  # too early to say
-        ({50: 0.02}, [{50: 0.03}, {50: 0.01}, {50: 0.01}], False),  # the median, and not the best
+        ({50: 0.02}, [{50: 0.03}, {50: 0.01}, {50: 0.01}], False),  # the median counts, not the best
         ({50: 0.02}, [], False),
         ({100: -0.1}, [{50: 0.0, 90: 0.0}], True),
     ],

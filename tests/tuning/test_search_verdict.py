@@ -18,7 +18,7 @@ def finished(number: int, ranks: list[float]) -> Finished:
 
 
 def test_p_counts_that_the_best_of_several_was_chosen() -> None:
-    """Against every one of the 2^8 arrangements."""
+    """Compare with the exact p over all 2^8 sign flips."""
     rng = np.random.default_rng(3)
     differences_QC = rng.normal(0.1, 0.3, size=(8, 1)) + rng.normal(0, 0.3, size=(8, 3))
     highest = differences_QC.sum(axis=0).max()

@@ -1,4 +1,4 @@
-"""A space file: what it may contain, and the errors of one that cannot be searched."""
+"""A space file: what it may contain, and the errors for one that cannot be searched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_wrong_space_is_refused_with_the_remedy(text: str, message: str, tmp_p
 
 
 def test_the_shipped_space_fits_the_shipped_recipe() -> None:
-    """At both ends of every range and for every choice, for the first training and for the whole chain."""
+    """Every choice and both ends of every range are valid settings. The first training has a graph of its own."""
     space = read_space(find_space("labelled"), RECIPE)
     whole = trial_graph(RECIPE, "labelled", space, "averaged")
     assert whole.space.parameters == space.parameters

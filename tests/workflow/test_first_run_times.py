@@ -1,4 +1,4 @@
-"""Times of steps that never ran here: by hand, with transformers' weights, and for every use of every recipe."""
+"""Times of steps that have never run here: by hand, with transformers' weights, and for every use of every recipe."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SCALE = Scale(passages=1000, queries={"train": 400, "dev": 50, "test": 100}, tok
 
 @pytest.fixture(autouse=True)
 def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that reaches 10^9 operations a second in a model."""
+    """A computer that reaches 10^9 operations per second in a model."""
     monkeypatch.setattr(first_run_times, "speed", lambda: 1e9 / first_run_times.SHARE_OF_SPEED)
 
 
 def test_by_hand() -> None:
-    """1,000 passages of 30 tokens by 10^6 weights are 6 x 10^10 operations; a training reads queries of 20 tokens."""
+    """1,000 passages of 30 tokens and 10^6 weights take 6 x 10^10 operations. Training reads queries of 20 tokens."""
     assert predicted_seconds("index", Index(), SCALE) == pytest.approx(OVERHEAD + 60)
     training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1)
     read = 10 * 32 * (20 + 2 * 30)

@@ -49,9 +49,9 @@ def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
 
 
 def test_the_repository_runs_the_shipped_recipe_of_the_sample() -> None:
-    """params.yaml is stillhouse/recipes/labelled.yaml but for the place of the sample, which DVC is to watch.
+    """params.yaml equals stillhouse/recipes/labelled.yaml except for the path of the sample, which DVC tracks.
 
-    DVC wants every section that a stage names, an empty one too.
+    DVC needs every section that a stage names, even an empty one.
     """
     own, shipped = (load_recipe(path) for path in (ROOT / "params.yaml", find_recipe("labelled")))
     assert set(own) == {"stages", *(use.section for use in graph_of(own))}

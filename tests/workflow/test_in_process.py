@@ -19,12 +19,12 @@ from stillhouse.workflow.in_process import run_graph
 from stillhouse.workflow.recipes import configs, location_fields
 
 ALWAYS = {use.name for use in USES if location_fields(use.step)}
-"""Uses that read something outside the graph; the same bytes come out, so nothing after them runs for that."""
+"""Uses that read something outside the graph. Their outputs stay the same, so nothing after them runs again."""
 
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every step writes a digest of its settings and of what it read."""
+    """Replaces every step by one that writes a digest of its settings and inputs."""
 
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
         read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]

@@ -78,7 +78,7 @@ def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_task() -
 
 
 def test_two_tasks_never_wait_for_each_other() -> None:
-    """`a` and `c` belong together, but `c` reads what reads `a`, by other uses of that task too."""
+    """`a` and `c` belong to one task, but `c` reads from a task in which another use reads `a`."""
     corpus = {"corpus": "ingest/corpus"}
     uses = [
         Use("ingest", "ingest"),
@@ -102,7 +102,7 @@ def test_who_waits_for_the_corpus_alone_is_given_the_verdict() -> None:
 
 @pytest.mark.parametrize("rung", [rung for rung in Rung if rung not in (Rung.NOTHING, Rung.QUERY_ONLY)])
 def test_a_rung_has_few_tasks(rung: Rung) -> None:
-    """A pipeline decides its rung before any training, so that it never climbs `query_only`."""
+    """A pipeline decides its rung before any training, so it never reaches `query_only`."""
     uses = Ladder.of(graph_of({})).uses_of(rung)
     found = names(tasks_of(uses, tasks_of_rung(rung)))
     expected = {

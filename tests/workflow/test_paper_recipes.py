@@ -158,8 +158,8 @@ def test_the_published_hyper_parameters(name: str) -> None:
 
 
 STEPS = {
-    # Passages of MS MARCO and of DPR's Wikipedia, DPR's train questions of NQ, and of SQuAD's 87,599 1 % as in Chang et
-    # al..
+    # Passages of MS MARCO and of DPR's Wikipedia, DPR's train questions of NQ, and 1 % of SQuAD's 87,599 as in Chang
+    # et al.
     ("simlm-msmarco", "pretraining", 8_841_823): 80_000,
     ("simlm-nq", "pretraining", 21_015_324): 200_000,
     ("simlm-nq", "retriever_2", 58_880): 20_000,
@@ -173,7 +173,7 @@ STEPS = {
 
 @pytest.mark.parametrize(("name", "use", "examples"), STEPS)
 def test_a_training_takes_the_steps_of_its_paper(name: str, use: str, examples: int) -> None:
-    """The setting `max_steps` alone does not tell: the epochs might end sooner."""
+    """The setting `max_steps` alone is not enough, because the epochs might end sooner."""
     config = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)[use]
     taken = steps_for(examples, config.batch_size, config.epochs, config.max_steps)
     assert taken == STEPS[name, use, examples]
@@ -196,7 +196,7 @@ def test_two_of_the_papers_say_how_long_their_steps_are() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("-nq")])
 def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Path) -> None:
-    """The small twin runs on the sample, which has qrels where these files have answers alone."""
+    """The small twin runs on the sample, which has qrels, whereas these files only have answers."""
     source = tmp_path / "nq"
     source.mkdir()
     things = ["lion", "whale", "heron", "cedar", "moss", "trout"]
@@ -227,7 +227,7 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
 
 
 AT_LENGTH = ("simlm-nq", "bow-wikipedia", "bow-nq", "chang-reqa-squad")
-"""Recipes whose objectives and stages another one has too."""
+"""Recipes whose objectives and stages other recipes have too."""
 
 
 @pytest.mark.slow

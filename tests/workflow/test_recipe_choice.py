@@ -1,4 +1,4 @@
-"""`stillhouse new` inspects a source: the recipe that fits, and passages read to their end."""
+"""`stillhouse new` inspects a source: it chooses a recipe that fits and a length that covers whole passages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40) -> Path:
-    """Passages of as many words each, the last twenty times as long, and one question a split."""
+    """Write passages of `words` words, the last twenty times as long, and one question per split."""
     lengths = [words] * (passages - 1) + [20 * words]
     (folder / "qrels").mkdir(parents=True)
     lines = [{"_id": f"p{i}", "title": "", "text": " ".join(["word"] * n)} for i, n in enumerate(lengths)]
@@ -60,7 +60,7 @@ def test_a_recipe_that_is_named_is_taken_as_it_is(here: Path) -> None:
 
 
 def test_the_look_ends_soon(here: Path) -> None:
-    """When the time is over; until then it counts."""
+    """It counts passages until its time is over."""
     seen = look_at(str(beir(here / "one", 5, ("train", "test"))))
     assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 1, "test": 1}
     seen = look_at(str(beir(here / "two", 5, ("test",), passages=20_100)), seconds=0.0)

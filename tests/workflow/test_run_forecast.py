@@ -1,4 +1,4 @@
-"""The time of a run before it starts: queries as `ingest` makes them, and a run that fits into the given hours."""
+"""Forecasting the time of a run: it counts queries as `ingest` makes them, and a run fits into the given hours."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without a GPU that reaches 10^11 operations a second in a model."""
+    """A computer without a GPU that reaches 10^11 operations per second in a model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(first_run_times, "speed", lambda: 1e11 / first_run_times.SHARE_OF_SPEED)
     monkeypatch.setattr(run_forecast, "on_processor", lambda: True)
 
 
 def source(folder: Path, train: int, dev: int = 0) -> Path:
-    """40 passages of two sentences, and one judged question for each of the first."""
+    """Write 40 passages of two sentences and a judged question about each."""
     (folder / "qrels").mkdir(parents=True)
     text = "The {} bird sings early in the morning. In the evening bird number {} is as quiet as the others are."
     passages = [{"_id": f"p{i}", "title": f"Bird {i}", "text": text.format(i, i)} for i in range(40)]

@@ -1,4 +1,4 @@
-"""Which step of how many is running, and the remaining time: the same in one process and in DVC stages."""
+"""Runs report the current step, the number of steps and the time left, in one process and in DVC stages alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENVIRONMENT = ARTIFACTS / "environment.json"
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Steps that copy what they read."""
+    """Replaces every step by one that writes a digest of its settings and inputs."""
 
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
         read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]
@@ -59,7 +59,7 @@ def descendants(*names: str) -> set[str]:
 
 
 def corpus_of(passages: int, root: Path) -> Path:
-    """A corpus with this many passages, as far as its manifest goes."""
+    """Write a corpus whose manifest records this many passages."""
     from stillhouse.artifacts import whole_folder, write_manifest
 
     with whole_folder(root / "ingest" / "corpus") as staging:
@@ -68,7 +68,7 @@ def corpus_of(passages: int, root: Path) -> Path:
 
 
 def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
-    """By hand: the last time counts; twice the passages take twice the time, but not twice the steps."""
+    """By hand: the last time counts. Twice the passages take twice the time, but a fixed number of steps does not."""
     root, uses = corpus_of(100, tmp_path / "one"), find_uses()
     own = settings(retriever_1={"max_steps": 50})
     assert expected_seconds(uses["retriever_1_index"], own["retriever_1_index"], root) is None
@@ -133,7 +133,7 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     own = settings(evaluate={"bootstrap_samples": 300}, mine_2={"negatives_depth": 3})
     for name in ("evaluate", "mine_2"):
         note_seconds(find_uses()[name], own[name], ARTIFACTS, 60.0)
-    outside = {use.name for use in USES if location_fields(use.step)}  # what lies there may have changed
+    outside = {use.name for use in USES if location_fields(use.step)}  # what they read may have changed
     again = outside | descendants("evaluate", "mine_2")
     assert len(outside) < len(again) < NUMBER
     assert cli.main(["run"]) == 0
@@ -158,7 +158,7 @@ def test_one_use_alone_has_no_place(tmp_path: Path) -> None:
 
 
 def lock(done: list[str], code: str) -> None:
-    """What DVC's lock says after these stages ran with this code."""
+    """Write DVC's lock as it is after these stages ran with this code."""
     md5 = hashlib.md5(code.encode()).hexdigest()
     deps = [{"path": ENVIRONMENT.as_posix(), "hash": "md5", "md5": md5, "size": len(code)}]
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": {name: {"deps": deps} for name in done}}))
@@ -167,7 +167,7 @@ def lock(done: list[str], code: str) -> None:
 def stage(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefix: str = ""
 ) -> list[str]:
-    """Runs a stage as DVC does and returns what it says of its place."""
+    """Runs a stage as DVC does and returns what it says about its place."""
     use = find_uses()[name]
     monkeypatch.setenv("DVC_STAGE", prefix + name)
     assert cli.main(shlex.split(" ".join(command_of(use)))[1:]) == 0
@@ -175,11 +175,11 @@ def stage(
 
 
 def test_a_stage_of_dvc_knows_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A whole run, another of nothing but a changed stage, and one with other code, for which all runs again."""
+    """A full run, a run of a changed stage, and a run with other code, in which everything runs again."""
     Path("params.yaml").write_text("")
     ENVIRONMENT.parent.mkdir()
     ENVIRONMENT.write_text("code 1")
-    order = sorted(NAMES, key=lambda name: (name != "ingest", NAMES.index(name)))  # DVC's order is its own
+    order = sorted(NAMES, key=lambda name: (name != "ingest", NAMES.index(name)))  # DVC has an order of its own
     for number, name in enumerate(order, start=1):
         [said] = stage(name, monkeypatch, capsys)
         assert said.startswith(f"step {number} of {NUMBER}: {name} ({find_uses()[name].step_name}), ")

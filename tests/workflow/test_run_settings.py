@@ -22,7 +22,7 @@ RECIPE = {"retriever_1": {"learning_rate": "2e-5", "epochs": 3, "warmup_steps": 
 
 
 def works(settings: str, **values: Any) -> dict[str, Any]:
-    """The settings of two uses as their task has them, whose form fills the learning rate of both."""
+    """Return the settings of two uses as their task has them. The form sets the learning rate of both."""
     logged = {}
     for name in ("retriever_1", "retriever_2"):
         use = find_uses()[name]
@@ -38,7 +38,7 @@ def test_what_the_field_names_goes_before_recipe_and_form() -> None:
     assert (first.config.learning_rate, first.config.temperature, first.config.epochs) == (1e-3, 1.0, 3)
     assert second.config.learning_rate == 5e-5
     assert second.config.temperature == type(second.config)().temperature
-    # The run cache goes by the recipe's words, as if these stood there.
+    # The key of the run cache uses the recipe's section, as if it contained these values.
     assert first.section == {"learning_rate": 1e-3, "epochs": 3, "warmup_steps": 10, "temperature": 1}
     assert second.section == {}
 
@@ -83,7 +83,7 @@ def test_settings_of_a_stage_that_the_recipe_leaves_out_are_refused() -> None:
 
 
 def test_settings_that_do_not_go_with_the_form_are_refused() -> None:
-    """The seeds of one run are the form's, unless the field sets one apart."""
+    """The form sets all seeds of a run, unless the field sets one of them."""
     fine = {"training_steps": 20, "settings": '{"retriever_1": {"warmup_steps": 5}}'}
     check_train({}, "recipe", fine)
     with pytest.raises(InputError):

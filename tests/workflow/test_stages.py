@@ -1,4 +1,4 @@
-"""A recipe's `stages`: what is left out, read differently and added, and the resulting graph."""
+"""A recipe's `stages` leave out, change and add stages; the tests check the resulting graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def graph(**stages: Any) -> dict[str, Use]:
 
 
 def well_formed(uses: tuple[Use, ...]) -> None:
-    """Every use has what it needs, of the right kind, from an earlier use."""
+    """Check that every use gets what it needs, of the right kind, from an earlier use."""
     earlier: dict[str, str] = {}
     for use in uses:
         for key, source in use.inputs.items():
@@ -189,7 +189,7 @@ def test_what_cannot_be_is_reported_in_a_sentence_that_names_the_recipe(stages: 
 
 @given(st.sets(st.sampled_from(NAMES[:-1]), max_size=6), st.booleans())
 def test_whatever_is_left_out_a_graph_is_left_that_can_be_run(names: set[str], added: bool) -> None:
-    """Or it says what lacks something, where the recipe itself asks for that."""
+    """Or an error says what is missing, if the recipe itself asks for a stage that needs it."""
     recipe = load_recipe(find_recipe("micro"))
     stages: dict[str, Any] = dict.fromkeys(sorted(names), "none")
     if added:

@@ -90,7 +90,7 @@ def test_the_recipe_for_a_corpus_without_labels_takes_a_source_and_labelled_test
 
 
 def ignored(folder: Path, *names: str) -> set[str]:
-    """Which of these names git ignores, by what it says itself."""
+    """Return the names that git itself says it ignores."""
     done = subprocess.run(["git", "check-ignore", *names], cwd=folder, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return set(done.stdout.splitlines())

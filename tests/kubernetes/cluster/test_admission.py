@@ -1,4 +1,4 @@
-"""What is missing in a cluster and what to do about it, case by case, without a cluster."""
+"""What a cluster lacks for a run, and the remedy for each case. The tests need no cluster."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_labels_of_nodes_are_looked_at() -> None:
 
 
 def test_a_training_on_several_nodes_asks_a_quota_for_all_of_them() -> None:
-    """8 GPUs are allowed: 4 nodes with 2 each are, 5 are not."""
+    """The quota allows 8 GPUs: 4 nodes with 2 GPUs each fit, 5 do not."""
     assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
     [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
     assert "5 nodes of pretrain, train-retriever would need 10" in logged
@@ -223,7 +223,7 @@ AMOUNTS = {
     "1e3": 1000,
     "1Ei": 2.0**60,
 }
-"""By the rules of https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
+"""Quantities, by the rules of https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
 
 
 def test_amounts() -> None:

@@ -1,4 +1,4 @@
-"""Why a pod failed without a message of its own, from what Kubernetes keeps of it."""
+"""Why a pod failed without a message of its own, according to its status and events."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_why_a_pod_failed(case: str) -> None:
 
 
 def test_events_say_it_where_the_status_does_not() -> None:
-    """The last warning about this very pod."""
+    """If the status gives no reason, the latest event of this pod does."""
 
     def event(uid: str, words: str, moment: str) -> Plain:
         return {"involvedObject": {"uid": uid}, "message": words, "lastTimestamp": moment}

@@ -17,7 +17,7 @@ IMAGE = "registry.example/stillhouse@sha256:" + "0" * 64
 
 
 def pod(waiting: Plain | None = None, **more: Any) -> Plain:
-    """A pod of a run that has a node; its container `main` waits."""
+    """Return a pod that is assigned to a node. With `waiting`, its container `main` waits."""
     status: Plain = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
     if waiting:
         status["containerStatuses"] = [{"name": "main", "image": IMAGE, "state": {"waiting": waiting}}]
@@ -130,7 +130,7 @@ def test_why_a_container_is_not_made(logged: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("words", MOUNTS)
 def test_why_a_volume_is_not_mounted(words: str) -> None:
-    """Only an event says so, and events of other pods and other kinds are ignored."""
+    """Only an event shows the reason. Earlier events, and events of other pods and other kinds, are ignored."""
 
     def event(uid: str, reason: str, words: str, moment: str) -> Plain:
         return {
@@ -232,7 +232,7 @@ def test_a_message_of_a_train_job_gets_its_remedy() -> None:
 
 
 def test_every_row_can_be_filled() -> None:
-    """Each cause names no group that its pattern does not have."""
+    """Every cause can be formatted, and no remedy has surrounding spaces or a final full stop."""
     for pattern, cause, remedy in (*ROWS, *IMAGE_ROWS):
         assert cause.format(*["x"] * 9, key="x") and remedy.strip() == remedy and not remedy.endswith("."), pattern
     assert explain("nothing that is known") == ("", "")

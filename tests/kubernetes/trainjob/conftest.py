@@ -1,4 +1,4 @@
-"""The cluster for the tests of several nodes, through the real client."""
+"""A fake cluster for the tests of several nodes, used through the real Kubernetes client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def logged() -> list[str]:
 
 @pytest.fixture
 def cluster(fake: FakeCluster, logged: list[str]) -> Cluster:
-    """The same as a step sees it, without pauses between its questions."""
+    """Return the fake cluster as a step sees it, without pauses between requests."""
     from kubernetes import client
 
     settings = client.Configuration(host=fake.url)

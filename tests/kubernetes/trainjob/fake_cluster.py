@@ -1,4 +1,4 @@
-"""A Kubernetes API server on loopback with a few kinds; a test can play Trainer and kubelet, and cause failures."""
+"""A Kubernetes API server on loopback with a few kinds. A test can play Trainer and kubelet, and cause failures."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ Plain = dict[str, Any]
 
 
 class FakeCluster:
-    """`weather` holds what the next requests get in place of an answer: a status, or "reset" for a closed connection.
-    A `storm` is one that every third request gets.
+    """A fake API server. A test scripts its failures and the events on the cluster.
 
-    `script` is what happens in the cluster, one call whenever the job is looked at; its functions change `jobs`, `pods`
-    and `said`. `calls` are the requests, as roles name them: verb, group, resource.
+    `weather` lists the failures of the next requests: a status code, or "reset" to close the connection. A `storm` is
+    the failure of every third request.
+
+    `script` lists the events: each request for the job calls the next function, which may change `jobs`, `pods` and
+    `said`. `calls` records the requests in the terms of a role: verb, group, resource.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[str, Plain] = {}
         self.workflow: Plain | None = {"metadata": {"name": "train-xyz", "uid": "w-1"}, "spec": {}, "status": {}}
-        """That of the run, as Argo keeps it."""
+        """The `Workflow` of the run, as Argo keeps it."""
         self.pods: dict[str, Plain] = {}
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.events: list[Plain] = []
         self.weather: list[int | str] = []
         self.storm: int | str | None = None
         self.most_looks = 500
-        """A test that would never end ends here, with an answer that nobody asks about again."""
+        """How many looks at a job are answered. Later ones get 418, which is not retried, so no test runs forever."""
         self.script: list[Callable[[], None]] = []
         self.calls: list[tuple[str, str, str]] = []
         self.refusal: tuple[int, str] | None = None
-        """What creating a job is answered with, in place of doing it."""
+        """The status and message that refuse to create a job."""
         self._looks = self._moments = self._jobs_made = self._requests = 0
         cluster = self
 
@@ -70,16 +72,16 @@ class FakeCluster:
         self.server.server_close()
         self.thread.join()
 
-    # What a test lets happen.
+    # What a test makes happen.
 
     def say(self, pod: str, text: str) -> None:
-        """A line of a pod's log, a millisecond after the one before."""
+        """Add a line to a pod's log, a millisecond after the line before."""
         self._moments += 1
         moment = BEGIN + timedelta(milliseconds=self._moments)
         self.said.setdefault(pod, []).append((f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z", text))
 
     def run_pods(self, job: str, count: int) -> None:
-        """All nodes of a job begin."""
+        """Start the pods of all nodes of a job."""
         for number in range(count):
             name = f"{job}-node-0-{number}-abcde"
             labels = {"jobset.sigs.k8s.io/jobset-name": job, "batch.kubernetes.io/job-completion-index": str(number)}
@@ -95,7 +97,7 @@ class FakeCluster:
         status["containerStatuses"][0]["state"] = {"terminated": ended}
 
     def remove_pod(self, name: str) -> None:
-        """As by JobSet, of a job that failed: its log goes with it."""
+        """Remove a pod with its log, as JobSet does when a job fails."""
         del self.pods[name]
         self.said.pop(name, None)
 
@@ -171,7 +173,7 @@ class FakeCluster:
         job = self.jobs.get(name)
         if job and options["preconditions"]["uid"] != job["metadata"]["uid"]:
             return 409, {"kind": "Status", "message": "another uid", "code": 409}
-        if job and options["propagationPolicy"] == "Foreground":  # it is there until its pods are gone
+        if job and options["propagationPolicy"] == "Foreground":  # the job stays until its pods are gone
             job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             self.script.insert(0, lambda: self._remove(name))
         return self._there(job)
@@ -210,7 +212,7 @@ class FakeCluster:
 
 
 def own_pod(name: str = "train-xyz-retriever-1-123", **metadata: Any) -> Plain:
-    """The pod of a step as Kubeflow makes it."""
+    """Return the pod of a step as Kubeflow creates it."""
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"}
     return {
         "metadata": {

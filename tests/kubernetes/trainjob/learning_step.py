@@ -55,7 +55,7 @@ def flags(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def work(fake: FakeCluster) -> None:
-    """What the nodes' processes do: read the inputs, write the outputs and at last the figures."""
+    """Do the work of the nodes: read the inputs, write the outputs and finally the report."""
     given = flags(fake.only_job())
     assert (Path(given["tokens"]) / "tokens.bin").read_bytes() == b"0123"
     for name in ("encoder", "curves"):
@@ -83,7 +83,7 @@ def end_badly(fake: FakeCluster, code: int, reason: str = "", words: str = "") -
 
 
 def end_and_vanish(fake: FakeCluster, code: int, reason: str = "", words: str = "") -> None:
-    """The same, as JobSet does it: the failed node's pod is removed, with its log, before the job is said to fail."""
+    """End badly as under JobSet: by the time the job is failed, the failed node's pod and its log are gone."""
     end_badly(fake, code, reason, words)
     fake.remove_pod(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde")
 
@@ -94,7 +94,7 @@ def run(cluster: Cluster, tokens: Path, folder: Path, settings: NodeSettings = S
 
 
 def good_course(fake: FakeCluster) -> list[Callable[[], None]]:
-    """The job is queued; its nodes begin; they work; they end. One call each time that the step looks."""
+    """Return the events of a successful job, one for each look of the step: queued, running, working, complete."""
     name = lambda number: f"{fake.only_job()['metadata']['name']}-node-0-{number}-abcde"  # noqa: E731
     return [
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Suspended", "Suspended"),

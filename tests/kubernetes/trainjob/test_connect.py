@@ -1,4 +1,4 @@
-"""Which cluster a step uses: the one of its pod, with the pod's token."""
+"""A step connects to the cluster of its pod with the pod's token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that starts nodes, with an API server on loopback: how a job starts, is found again, ends and is named."""
+"""A step that runs on nodes of a fake cluster: how its job is named, starts, is found again, and ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_retry_follows_the_job_that_it_finds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The pod is killed while the job runs: the job continues, and the next try reports the rest."""
+    """The pod is killed while the job runs: the job continues, and the next try follows it to the end."""
     course = good_course(fake)
     fake.script = [*course[:4], lambda: os.kill(os.getpid(), signal.SIGTERM)]
     before = signal.getsignal(signal.SIGTERM)
@@ -172,7 +172,7 @@ def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
 def test_the_end_of_a_node_is_remembered_when_its_pod_is_removed(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
-    """Trainer says that the job failed a look later than the pod did; there was no log to read."""
+    """Trainer reports the failure one look after the pod ended, when the pod is gone. There was no log to read."""
     job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
     fake.script = [
         lambda: begin(fake),
@@ -186,7 +186,7 @@ def test_the_end_of_a_node_is_remembered_when_its_pod_is_removed(
 def test_nodes_that_run_are_looked_at_every_three_seconds(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
-    """The lines of a pod that is removed are lost unless they were read before; a queue may be asked more seldom."""
+    """The log of a removed pod is lost, so running nodes are polled every 3 s. A queued job is polled less often."""
     pauses: list[float] = []
     cluster.sleep = pauses.append
     course = good_course(fake)
@@ -212,7 +212,7 @@ def test_wrong_inputs_are_refused_before_a_node_is_asked_for(
 def test_the_name_is_that_of_the_task_of_the_run(
     change: dict[str, Any], same: bool, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
-    """The same for a retry in another pod; another for another task, run or setting."""
+    """A retry has the same job name. Another task, run or setting has another name."""
     fake.refusal = (422, "stop here")
     names = []
     create = cluster.create
@@ -283,7 +283,7 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
 
 
 def test_a_carriage_return_ends_no_line_of_a_log(fake: FakeCluster, cluster: Cluster) -> None:
-    """A progress bar writes them; what follows one is no time, and would hide all later lines."""
+    """Progress bars write carriage returns. The text after one has no timestamp, and would hide all later lines."""
     fake.pods["j-0"] = {"status": {"phase": "Running"}}
     fake.said["j-0"] = [
         ("2026-01-01T00:00:01Z", "0 %\rDownloading: 50 %\u2028more"),

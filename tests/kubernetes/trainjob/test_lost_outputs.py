@@ -1,4 +1,4 @@
-"""A job that succeeded but has no outputs: lost ones are made again, once; others never arrived."""
+"""A job that succeeded but has no outputs: lost outputs are made again once, outputs that never arrived are not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_was_lost_is_made_again(
 def test_what_never_came_is_not_made_again(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
-    """Nodes with another volume would only do all the work again for nothing."""
+    """Nodes that mount another volume would only repeat all the work for nothing."""
     fake.script = [lambda: begin(fake), lambda: end_well(fake)]
     for _ in range(3):
         with pytest.raises(InputError, match="ReadWriteMany"):
@@ -67,7 +67,7 @@ def test_what_never_came_is_not_made_again(
 def test_outputs_that_are_seen_late_are_collected(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
-    """As through a file system that tells of new files after a moment."""
+    """Some shared file systems show new files only after a moment."""
     fake.script = good_course(fake)
     run(cluster, tokens, tmp_path / "out")
     shutil.move(only_folder() / "outputs", tmp_path / "late")

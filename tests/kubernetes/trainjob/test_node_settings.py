@@ -1,4 +1,4 @@
-"""What a step's pod learns about its nodes, and what they take over from it."""
+"""The node settings that a step's pod reads, and what the nodes inherit from the pod."""
 
 from __future__ import annotations
 

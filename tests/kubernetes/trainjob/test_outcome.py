@@ -28,7 +28,7 @@ def pod(
 
 
 def evicted(number: int) -> dict[str, Any]:
-    """A pod that its node was too small for: its container has no state any more."""
+    """Return a pod that was evicted because its node ran out of memory. Its container has no state any more."""
     found = pod(number, 0)
     words = "The node was low on resource: memory"
     found["status"] = {"phase": "Failed", "reason": "Evicted", "message": words}
@@ -125,7 +125,7 @@ def test_a_pod_that_is_left_says_how_it_ended_and_its_lines_why() -> None:
 
 
 def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
-    """Observations of a node stay after its pod is deleted, until it has a new one."""
+    """The end of a node is remembered after its pod is deleted, until the node has a new pod."""
     seen: dict[str, NodeEnd] = {}
     note_ends(seen, [pod(0, 1), pod(1, 143, second=4, **DISRUPTED)])
     note_ends(seen, [pod(0, 1)])

@@ -1,4 +1,4 @@
-"""A step's pod that must stop: its job survives a preemption and a silent API server, but not the end of its run."""
+"""When a step's pod must stop, its job survives a preemption and a silent API server, but not the end of the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from learning_step import good_course, run
 from stillhouse.kubernetes.trainjob.cluster import BRIEF_TIMEOUT, BRIEF_TRIES, Cluster
 
 GRACE_SECONDS = 30
-"""What a pod has by default between SIGTERM and SIGKILL, and what Argo gives the containers of a run that ends."""
+"""The default time between SIGTERM and SIGKILL, both for pods and for the containers of a run that Argo ends."""
 
 
 def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
-    """The pod must stop while its job runs; `workflow` is then the record of its run."""
+    """Stop the pod while its job runs, with the fields of `workflow` in the record of the run."""
 
     def end() -> None:
         if fake.workflow is not None:
@@ -97,7 +97,7 @@ def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remed
 def test_what_is_answered_badly_now_and_then_counts_in_all(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
-    """Each question of the three that deleting a job takes is answered at the second time of asking."""
+    """Deleting a job takes three requests. Each one fails once, and the failures are counted together."""
     fake.workflow = None
     act = fake._act
 
@@ -120,7 +120,7 @@ def test_what_is_answered_badly_now_and_then_counts_in_all(
 def test_a_pod_that_is_reported_to_end_before_it_has_found_its_job_deletes_it_too(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job is of an earlier try; this one is still at its inputs."""
+    """The job was started by an earlier try. This try is still preparing."""
     ended_by_signal(fake, cluster, tokens, tmp_path / "out")
     assert fake.workflow is not None
     fake.workflow["spec"] = {"activeDeadlineSeconds": 0}

@@ -125,7 +125,7 @@ def test_a_step_of_one_process_has_a_node_of_its_own(
 def test_a_try_does_its_own_part_again_and_no_other(
     counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster
 ) -> None:
-    """The pod's own shard failed while the nodes were done: the job that ended well is not started anew."""
+    """The pod's own shard fails while the nodes succeed: the next try repeats only this shard, and starts no job."""
     config, inputs = counting
     parts: list[Parts] = []
 
@@ -135,7 +135,7 @@ def test_a_try_does_its_own_part_again_and_no_other(
         fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "Ended")
 
     def damaged() -> None:
-        """Its process has begun, or will: its shard has settings that no shard has."""
+        """Make the pod's own shard fail: there is no shard 9."""
         path = Parts(folder_of(fake.only_job())).file
         path.write_text(path.read_text().replace("--shard=1", "--shard=9"))
 

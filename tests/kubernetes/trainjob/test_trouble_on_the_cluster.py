@@ -21,7 +21,7 @@ def test_a_job_that_is_deleted_ends_the_step(fake: FakeCluster, cluster: Cluster
 def test_a_preempted_job_is_followed_until_it_comes_back(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
-    """A queue takes the nodes away and gives others later; they are other pods, with logs of their own."""
+    """A queue takes the nodes away and provides others later. The new nodes are new pods with their own logs."""
     name = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
 
     def away() -> None:
@@ -50,7 +50,7 @@ def test_a_preempted_job_is_followed_until_it_comes_back(
 def test_an_api_server_that_does_not_answer_is_asked_again(
     bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
-    """Every third request is answered badly, whatever it asks for."""
+    """Every third request fails, whatever it asks for."""
     fake.script = [step for part in good_course(fake) for step in (part, lambda: None)]
     fake.storm = bad
     assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}

@@ -57,13 +57,13 @@ SETTINGS = NodeSettings(
 
 @dataclass
 class LocalNodes:
-    """Plays Trainer and kubelet: starts a process for each node of the one job, and tells the cluster how it goes."""
+    """Plays Trainer and kubelet: starts a process for each node of the only job, and updates the fake cluster."""
 
     fake: FakeCluster
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def look(self) -> None:
-        """What happens each time that the step looks at its job."""
+        """Start the nodes at the first look of the step. Once all have ended, report their logs and results."""
         job = self.fake.only_job()
         name = job["metadata"]["name"]
         if not self.processes:
@@ -86,7 +86,7 @@ class LocalNodes:
         self.fake.set_condition(name, "Complete", "Ended")
 
     def fail(self, name: str) -> None:
-        """What JobSet does: it removes the pods, with their logs and exit codes."""
+        """Fail the job as JobSet does: remove the pods, with their logs and exit codes."""
         for pod in self.processes:
             self.fake.remove_pod(pod)
         self.fake.set_condition(name, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
@@ -99,7 +99,7 @@ class LocalNodes:
 
 
 def start_node(job: dict[str, Any], number: int, port: int) -> subprocess.Popen[str]:
-    """The container of one node, as Trainer's plugin for PyTorch completes it."""
+    """Start the process of one node, with the variables that Trainer's plugin for PyTorch sets."""
     trainer = job["spec"]["trainer"]
     given = {
         "PET_NNODES": str(trainer["numNodes"]),
@@ -154,7 +154,7 @@ def test_two_nodes_train_the_model_of_one_process(
     report = execute_on_nodes(step, build(step.config, PRETRAINING, "test"), inputs, both, SETTINGS, cluster)
     weights = [load_file(folder["encoder"] / "model.safetensors") for folder in (alone, both)]
     for name, value in weights[0].items():
-        if not name.endswith("key.bias"):  # has no slope: AdamW makes steps of what rounding leaves
+        if not name.endswith("key.bias"):  # its gradient is only rounding error, which AdamW scales up
             torch.testing.assert_close(
                 weights[1][name], value, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text
             )

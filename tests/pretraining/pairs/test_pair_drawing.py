@@ -42,7 +42,7 @@ LINKS = [("rye", "still"), ("cask", "still"), ("oak", "cask"), ("cask", "oak"), 
 UNKNOWN = {"qwx", "zvt", "!"}
 CONFIG = PairConfig(query_length=64, passage_length=64)
 SEED = 19
-"""Holds out two articles of which each links to the other, and leaves two such pairs."""
+"""Holds out two articles that link to each other, and leaves two such pairs."""
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -207,7 +207,7 @@ def test_rows_that_no_task_can_use_are_counted(cache: TokenCache) -> None:
 
 
 def test_facts_count_the_sources_of_each_side(cache: TokenCache) -> None:
-    # Held out: peat and oak, between which there is no link.
+    # Peat and oak are held out, and they do not link to each other.
     maker = make(cache, "ict+bfs+wlp", seed=8)
     assert np.flatnonzero(maker.heldout_N).tolist() == [9, 10, 11]
     assert maker.facts() == {
@@ -249,7 +249,7 @@ def test_texts_are_cut_and_joined(
     config = replace(CONFIG, pair_title=title, query_length=query_length, passage_length=passage_length)
     maker = make(cache, "bfs", config)
     batch = maker(np.repeat(maker.training, 8), np.random.default_rng(0))
-    # A corpus with `titles: sep` has the separator in its tokens, where `space` reads it and `sep` adds no second one.
+    # With `titles: sep` the corpus's tokens contain the separator: `space` reads it, and `sep` adds no second one.
     between = {"sep": ("[SEP]",), "space": ("[SEP]",) * (titles == "sep"), "none": ()}[title]
     for i, (source, target) in enumerate(zip(batch.source_B.tolist(), batch.target_B.tolist())):
         _, _, name, sentences = PASSAGES[target]

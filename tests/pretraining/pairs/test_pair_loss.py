@@ -61,11 +61,11 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "bag of words": {"pair_encoder": "bow_mlp", "towers": "separate", "temperature": 0.05},
     "two pairs": {"pairs": 2},
 }
-"""Settings, and `pairs`, how many of the batch there are."""
+"""Settings, and `pairs`, the number of pairs in the batch."""
 
 
 class GivenPairs:
-    """Takes the place of a `PairMaker`: its pairs are those of `rows`, for any random numbers."""
+    """Stands in for a `PairMaker`: its pairs depend only on `rows`, not on random numbers."""
 
     def draw(self, rows_B: np.ndarray, rng: np.random.Generator) -> PairBatch:
         random = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def open_loss(model: Path, case: Mapping[str, Any], **more: Any) -> tuple[PairLo
     with pytest.MonkeyPatch.context() as patch:  # word embeddings of width 16 where the paper has 4,096
         patch.setattr(BagOfWordsTower.__init__, "__defaults__", (16, 8))
         towers = PairPretraining(AutoModelForMaskedLM.from_pretrained(model), "mean", config, SPECIALS)
-    for tower in (towers.query_tower, towers.passage_tower):  # separate ones begin alike, and then hide a mix-up
+    for tower in (towers.query_tower, towers.passage_tower):  # separate towers start equal, which would hide a mix-up
         for values in tower.parameters():
             values.data += 0.05 * torch.randn(values.shape)
     maker = cast(PairMaker, GivenPairs())
@@ -101,7 +101,7 @@ def open_loss(model: Path, case: Mapping[str, Any], **more: Any) -> tuple[PairLo
 
 
 def gradients(loss: PairLoss, towers: PairPretraining, rows: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
-    """What the training loop makes of a step's losses, over all processes."""
+    """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
     torch.manual_seed(STEP)
     total = torch.zeros((), dtype=torch.float64)
     with autocast(precision, CPU):
@@ -132,8 +132,7 @@ def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tol
 
 
 def slow_gradients(model: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Every text by itself without dropout, Chang et al. eq. 3 pair by pair in float64, one backward pass from end to
-    end."""
+    """Encode each text alone without dropout and compute Chang et al. eq. 3 pair by pair in float64."""
     _, towers, rows = open_loss(model, case)
     towers.eval()
     config, batch = towers.config, GivenPairs().draw(rows, np.random.default_rng())
@@ -168,7 +167,7 @@ def test_a_step_has_the_gradient_of_the_whole_loss(tiny_model: Path, name: str, 
 
 @pytest.mark.parametrize("name", ["shared towers", "separate towers"])
 def test_cached_gradients_are_those_of_the_same_parts_encoded_once(tiny_model: Path, name: str) -> None:
-    """With dropout: each part has the same in both of its encodings."""
+    """With dropout, each part uses the same mask in both of its encodings."""
     once, twice = (of_case(tiny_model, name, dropout=True, **way) for way in (PARTS, CACHED))
     assert_same(twice, once)
     without = of_case(tiny_model, name, dropout=False, **PARTS)
@@ -176,7 +175,7 @@ def test_cached_gradients_are_those_of_the_same_parts_encoded_once(tiny_model: P
 
 
 def test_in_bf16_the_parts_change_nothing_either(tiny_model: Path) -> None:
-    """A projection gives bf16 vectors, and autocast keeps copies of the weights from one encoding to the next."""
+    """A projection gives bf16 vectors, and autocast caches copies of the weights from one encoding to the next."""
     found = []
     for way in ({}, PARTS, CACHED):
         loss, towers, rows = open_loss(tiny_model, CASES["separate towers"], **way)
@@ -186,7 +185,7 @@ def test_in_bf16_the_parts_change_nothing_either(tiny_model: Path) -> None:
 
 
 def test_held_out_pairs_have_the_loss_of_a_step(tiny_model: Path) -> None:
-    """Of the same pairs without dropout, in parts or not."""
+    """The pairs are the same and there is no dropout, in parts or not."""
     expected = float(slow_gradients(tiny_model, {})["loss"])
     for way in ({}, PARTS, CACHED):
         loss, towers, rows = open_loss(tiny_model, {}, **way)
@@ -196,7 +195,7 @@ def test_held_out_pairs_have_the_loss_of_a_step(tiny_model: Path) -> None:
 
 
 def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """13 queries 4 at a time: the loss, its gradients, and the numbers beside its inputs that it keeps."""
+    """Scores 13 queries 4 at a time and compares the loss, its gradients, and how many numbers it keeps."""
     random = np.random.default_rng(1)
     given = [torch.tensor(random.normal(size=(13, 5)), dtype=torch.float32) for _ in range(2)]
     log_q, hits = torch.tensor(random.normal(size=13)), torch.tensor(random.random((13, 13)) < 0.2)
@@ -221,7 +220,7 @@ def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch:
 
 
 def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
-    """What is kept for backward passes between the losses of a step, in bytes."""
+    """Counts the bytes that are kept for backward passes between the losses of a step."""
     most = {}
     for name, way in {"in parts": PARTS, "cached": CACHED}.items():
         loss, towers, rows = open_loss(tiny_model, {}, **way)
@@ -241,7 +240,7 @@ def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
 
 
 def test_three_processes_have_the_gradient_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    """7 pairs and 2 among 3 processes: parts of unlike size, and a process without any."""
+    """7 pairs, or 2, are split among 3 processes: parts differ in size, and a process may get none."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
     command = [sys.executable, *launch, __file__, str(tiny_model), str(tmp_path)]
@@ -253,7 +252,7 @@ def test_three_processes_have_the_gradient_of_one(tiny_model: Path, tmp_path: Pa
 
 
 def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
-    """Cases, settings and whether there is dropout: parts of a given size have the same in any process."""
+    """Return cases, settings and whether to use dropout: parts of a given size have the same mask in any process."""
     whole: list[tuple[str, dict[str, Any], bool]] = [(name, {}, False) for name in CASES]
     parted = [(name, way, True) for way in (PARTS, CACHED) for name in ("shared towers", "separate towers")]
     # Two parts, so that the third of three processes has none.

@@ -30,9 +30,9 @@ CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
 def saved(
     tiny_model: Path, folder: Path, config: PairConfig, own: EncoderSettings | None = None
 ) -> dict[str, np.ndarray]:
-    """Trains nothing, but makes the towers differ; returns the vectors of TEXTS by side.
+    """Save towers that differ without training them, and return the vectors of `TEXTS` by side.
 
-    `own` are the settings of the model that the towers began as.
+    `own` are the settings of the model that the towers start from.
     """
     torch.manual_seed(1)
     model = AutoModelForMaskedLM.from_pretrained(tiny_model)

@@ -39,7 +39,7 @@ def word_piece() -> Tokenizer:
 
 
 def metaspace() -> Tokenizer:
-    """Tokens that begin at the white space before their word, as sentencepiece's do."""
+    """A tokenizer whose tokens begin at the white space before their word, as sentencepiece's do."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁", *LETTERS, *(f"▁{letter}" for letter in LETTERS)]
     merges = [("▁", letter) for letter in LETTERS]
     inner = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, merges, unk_token="[UNK]"))
@@ -101,7 +101,7 @@ def test_sentences_begin_where_their_first_character_is(
 
 @pytest.mark.parametrize("max_length", [6, 20, 400])
 def test_sentences_behind_a_separator(tmp_path: Path, max_length: int) -> None:
-    """Those of the text alone, behind the tokens of the title and one more."""
+    """They begin where they do in the text alone, after the tokens of the title and one separator."""
     inner = word_piece()
     inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     (tmp_path / "both").mkdir()
@@ -180,7 +180,7 @@ def test_the_step_writes_what_the_cache_opens(
     one, two = (run_step("tokenize", inputs, into=name)["tokens"] for name in ("one", "two"))
     structure = PassageStructure.open(one)
     assert structure is not None
-    # 24 passages, three an article, each with a title of two words and one sentence.
+    # 24 passages, three per article, each with a title of two words and one sentence.
     assert structure.article.tolist() == [row // 3 for row in range(24)]
     assert structure.title_lengths.tolist() == [2] * 24 and int(structure.sentence_starts.sum()) == 48
     assert structure.lead.all() and structure.links.shape == (0, 2)

@@ -75,7 +75,7 @@ def test_the_correction_makes_the_denominator_unbiased() -> None:
     draws = rng.choice(30, size=400_000, p=q)
     corrected = np.exp(scores[draws] - np.log(q[draws])).mean()
     assert abs(corrected / np.exp(scores).sum() - 1) < 0.02
-    # The loss is that of the full softmax, up to the log of the draws: one query at all draws of one large sample.
+    # On a large sample, the loss of one query is that of the full softmax, up to the log of the number of draws.
     sample = rng.choice(30, size=3000, p=q)
     query = torch.zeros(3000, 1)
     query[0] = 1

@@ -1,4 +1,4 @@
-"""What all refresh tests need: a name for commits."""
+"""The fixture of all refresh tests: a name for commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from git_identity import set_git_identity
 
 @pytest.fixture(autouse=True, scope="package")
 def git_identity() -> Iterator[None]:
-    """A name for commits, and nothing of the configuration of who runs the tests."""
+    """Set a name for commits, and ignore the git configuration of the user who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         set_git_identity(patch)
         yield

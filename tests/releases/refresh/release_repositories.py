@@ -1,4 +1,4 @@
-"""A corpus in a DVC repository to edit, and a repository of its releases: refreshes start from them."""
+"""An editable corpus in a DVC repository, and a repository of its releases: refreshes start from them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LIGHT = {
     "index": "zero_shot_index/index",
     "run": "zero_shot_run/run",
 }
-"""A release of the starting model, which nothing was trained for."""
+"""A release of the starting model, without any training."""
 
 
 class Source:
-    """The sample's first articles in a DVC repository, to be edited."""
+    """The first articles of the sample in a DVC repository, ready for edits."""
 
     def __init__(self, folder: Path, shelf: Path) -> None:
         self.folder = make_repository(folder, shelf)
@@ -47,7 +47,7 @@ class Source:
         self.commit("Begin")
 
     def _keep_queries(self, articles: set[str]) -> None:
-        """Leaves only the queries whose passage is of an article that is there."""
+        """Keep only the queries whose passage belongs to one of these articles."""
         kept = set()
         for path in (self.folder / "corpus" / "qrels").glob("*.tsv"):
             head, *rows = path.read_text().splitlines()
@@ -62,13 +62,13 @@ class Source:
         return sorted((self.folder / "corpus" / "articles").glob("*.md"))
 
     def rewrite(self, articles: int, words: str) -> str:
-        """Adds a sentence to the first paragraphs of some articles; the new revision."""
+        """Add words to the sentences of the first `articles` articles, and return the new revision."""
         for path in self.articles()[:articles]:
             path.write_text(path.read_text().replace(". ", f", {words}. "))
         return self.commit(words)
 
     def drop_query(self) -> str:
-        """Takes a train query away, and nothing of the texts; the new revision."""
+        """Remove a train query but no text, and return the new revision."""
         path = self.folder / "corpus" / "qrels" / "train.tsv"
         *kept, last = path.read_text().splitlines()
         query = last.split("\t")[0]
@@ -90,7 +90,7 @@ class Source:
 
 
 def weights(model: Path) -> dict[str, str]:
-    """The digests of a model's files of weights."""
+    """Return the digests of a model's weight files."""
     files = read_manifest(model).files
     return {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
 
@@ -99,15 +99,15 @@ LABELLED = {
     "stages": load_recipe(find_recipe("labelled"))["stages"],
     "teacher": {"kind": "best", "depth": 4},
 }
-"""What the recipe micro takes from `labelled`: its stages, and BM25 with a retriever as the teacher."""
+"""Sections that the recipe `micro` takes from `labelled`: the stages, and a teacher of BM25 and a retriever."""
 
 
 def first_release(
     folder: Path, source: Source, shelf: Path, places: Mapping[str, str] | None = None, **changes: Any
 ) -> Path:
-    """A workspace whose run was promoted: the whole run, or the uses that a release of `places` needs.
+    """Return a workspace with a promoted run: the whole run, or the uses that a release of `places` needs.
 
-    `changes` are sections in the place of those of the recipe micro.
+    `changes` are sections that replace those of the recipe `micro`.
     """
     make_repository(folder, shelf)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes

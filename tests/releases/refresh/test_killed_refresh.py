@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def begin(releases: Path, revision: str, folder: Path) -> subprocess.Popen[bytes]:
-    """A refresh in processes of its own, which can be killed together."""
+    """Start a refresh in its own process group, so that all its processes can be killed together."""
     program = str(Path(sys.executable).with_name("stillhouse"))
     words = [program, "refresh", str(releases), "--folder", str(folder), "--quiet"]
     words += ["--revision", revision, "--fine-tune-above", "0.2", "--pretrain-above", "0.7"]
@@ -57,7 +57,7 @@ def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch
     assert begin(calm, little, tmp_path / "calm").wait() == 0
     seconds = time.monotonic() - started
     [_, expected] = releases_of(calm, tmp_path / "look")
-    # The calm refresh brought its data to the remote of both, which is put back to what the other begins with.
+    # Both refreshes push to one data remote, so it is reset to its state before the calm refresh.
     shutil.rmtree(tmp_path / "shelf")
     (tmp_path / "calm-shelf").rename(tmp_path / "shelf")
 

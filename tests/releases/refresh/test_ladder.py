@@ -1,4 +1,4 @@
-"""The whole ladder on a part of the sample, with real git and DVC repositories and real, tiny trainings."""
+"""The whole ladder on a part of the sample, with real git and DVC repositories and real but tiny trainings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 LADDER = Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
-"""What two steps of training do is chance; who is refused is tested elsewhere."""
+"""The result of two training steps is chance; other tests cover what is refused."""
 
 
 def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     found = again()
     assert found.plan.rung == Rung.NOTHING and found.outcome is None and champion() == "v1.0.0"
 
-    # Little: one article of eleven. Only its passages are encoded, and the retriever stays the champion's.
+    # A small change, one article of eleven: only its passages are encoded, and the champion's retriever stays.
     little = source.rewrite(1, "as was found later")
     planned = again(little, plan_only=True)
     assert planned.plan.rung == Rung.INDEX and champion() == "v1.0.0"
@@ -61,7 +61,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert record["source"]["commit"] == little and encoded == record["difference"]["new_texts"]
     assert again(little).plan.rung == Rung.NOTHING, "the second time there is nothing to do"
 
-    # More: the released retriever is trained on, with new negatives and the re-ranker's scores of them.
+    # A larger change: training continues from the released retriever, with new negatives and their re-ranker scores.
     more = source.rewrite(5, "which surprised many")
     found = again(more, rules=LENIENT)
     assert (found.plan.rung, champion()) == (Rung.FINE_TUNE, "v1.1.0"), found.sentence
@@ -69,7 +69,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert challenger.inputs["encoder"] == record["artifacts"]["retriever"]["digest"]
     assert {"negatives", "teacher"} <= challenger.inputs.keys()
 
-    # Much, but more test queries are asked for than there are: it is refused, once and for all.
+    # All articles change, but the rules ask for more test queries than there are: it is refused, once and for all.
     much = source.rewrite(ARTICLES, "or so it is said")
     found = again(much, rules={"least_queries": 1000})
     assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "refused", "v1.1.0"), found.sentence
@@ -81,20 +81,20 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert cli.main(["refresh", releases, *flags]) == 4
     assert json.loads((tmp_path / "report.json").read_text())["outcome"] == "refused"
 
-    # By other rules the same corpus is tried again: pre-trained from the released encoder.
+    # With other rules, the same corpus is tried again, with pre-training from the released encoder.
     found = again(much, rules=LENIENT)
     assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "released", "v2.0.0"), found.sentence
     pretraining = read_manifest(tmp_path / "refreshed" / "artifacts" / "refreshed_pretraining" / "encoder")
     assert pretraining.inputs["init"] == read_record(work, "v1.1.0")["artifacts"]["encoder"]["digest"]
 
     # A corpus that does not pass validation never reaches training.
-    for path in source.articles()[6:]:  # queries on them are left
+    for path in source.articles()[6:]:  # their queries remain
         path.unlink()
     with pytest.raises(ValidationFailed):
         again(source.commit("Broken"))
     assert champion() == "v2.0.0"
 
-    # Rollback, and what a laptop gets of it.
+    # After a rollback, a laptop fetches the earlier release.
     assert cli.main(["release", "rollback", "--folder", str(work), "--reason", "a trial"]) == 0
     assert champion() == "v1.1.0"
     assert cli.main(["release", "fetch", "--folder", str(work), "--target", str(tmp_path / "had")]) == 0
@@ -106,7 +106,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert [line[:8].split()[-1] for line in lines] == ["v2.0.0", "v1.1.0", "v1.0.1", "v1.0.0"]
     assert [line[0] for line in lines] == [" ", "*", " ", " "]
 
-    # A release's commit is a whole DVC workspace: all of it comes with `dvc pull`, and nothing is left to do.
+    # The commit of a release is a complete DVC workspace: after `dvc pull`, no stage has to run.
     laptop = tmp_path / "laptop"
     call(tmp_path, "git", "clone", "--quiet", "--branch", "main", releases, str(laptop))
     dvc(laptop, "pull")
@@ -115,7 +115,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BM25 and the released retriever teach, the dev queries choose, and how both rank together is released."""
+    """BM25 and the released retriever teach, dev queries choose the best, and the hybrid of both is released."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
     source = Source(tmp_path / "source", tmp_path / "source-shelf")
     work = first_release(tmp_path / "work", source, tmp_path / "shelf", **LABELLED)

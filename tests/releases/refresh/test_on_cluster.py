@@ -1,4 +1,4 @@
-"""What refresh tasks report if a repository, branch, revision, bucket, credential or disk is missing."""
+"""What refresh tasks report if a repository, branch, revision or credential is missing, or the disk is full."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def checked(folder: Path, values: dict[str, Any]) -> SimpleNamespace:
 
 
 def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any], code: int = 2) -> str:
-    """What a task says when it ends with this exit code; it shows no stack trace."""
+    """Run a task that must end with this exit code and no stack trace, and return its error output."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         call(values)
@@ -96,7 +96,7 @@ def test_the_first_task_names_the_release_that_is_in_use(
 
 
 def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
-    """The arguments of the plan's component, with the released corpus as the corpus of now."""
+    """Return the arguments of the plan component, with the released corpus as the current corpus."""
     names = ("refreshed", "summary", *TAKEN)
     outputs = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in names}
     corpus = SimpleNamespace(path=str(place / "work" / PATHS["corpus"]))
@@ -105,7 +105,7 @@ def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def verdict(folder: Path, **facts: Any) -> SimpleNamespace:
-    """What the validation said of the corpus; by default that it passes."""
+    """Return a validation of the corpus, which passes by default."""
     with whole_folder(folder / "validation") as staging:
         write_manifest(staging, "validate", {}, {}, {"passed": True} | facts)
     return SimpleNamespace(path=str(folder / "validation"))
@@ -197,7 +197,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the run or during it; the task's clone already has it."""
+    """People may push before the run or during it, and the task's clone may already have their commit."""
 
     def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
         made = replace(candidate(git.folder, 4, "two"), base=base)

@@ -31,16 +31,16 @@ from stillhouse.workflow.uses import used
 
 LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
-"""What two steps of training do is chance."""
+"""Rules that accept any result, because the result of two training steps is chance."""
 BEFORE = {"check-refresh", "prepare"}
 INDEXED = {"challenger"}
-"""Tasks of the rung `index`, whose one task does all, the fusion with BM25 included."""
+"""Tasks of the rung `index`: one task does everything, including the fusion with BM25."""
 ENCODER = "refreshed_pretraining__encoder"
 
 
 @dataclass
 class Repositories:
-    """A corpus, its releases, and where the pods' volume would be."""
+    """A corpus, its releases, and a folder that stands in for the pods' volume."""
 
     source: Source
     work: Path
@@ -69,7 +69,7 @@ class Repositories:
 
 @dataclass
 class Run:
-    """What a run left: a folder for each task that was done."""
+    """The results of a run: a folder for each finished task."""
 
     folder: Path
 
@@ -87,7 +87,7 @@ class Run:
         return (self.folder / "report-end" / "summary").read_text()
 
     def output(self, task: str, output: str) -> list[Path]:
-        """An output of the tasks of a name, which the runner numbers over all rungs."""
+        """Return an output of every task with this name, because the runner numbers tasks across all rungs."""
         return sorted(self.folder.glob(f"{task}*/{output}"))
 
 
@@ -108,19 +108,22 @@ def make(place: Path, places: Mapping[str, str] | None = None) -> Iterator[Repos
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    """A whole run's release, to be trained on."""
+    """The release of a whole run, from which training continues."""
     yield from make(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(autouse=True)
 def same_volume(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors are found again on the volume that the first release was made with."""
+    """Use the volume of the first release, so that its vectors are found again."""
     for name in {"light", "whole"} & set(request.fixturenames):
         monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue(name).volume))
 
 
 def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same corpus: it says so and stops. One article of eleven: its passages are encoded, the index is built."""
+    """A run on the same corpus reports that and stops.
+
+    After a change of one article of eleven, it encodes the passages of that article and builds the index.
+    """
     run = light.refresh(light.begin)
     assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
     assert run.logged == {"rung": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
@@ -144,7 +147,7 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
     [was] = run.output("plan-refresh", "retriever")
     assert weights(retriever) == weights(was), "the retriever stays the champion's"
 
-    # The release is a workspace that says where its corpus came from, and its data are there for everybody.
+    # The release is a workspace that records the source of its corpus, and everybody can fetch its data.
     git = Git.of(light.work)
     released = yaml.safe_load(git.read(champion.commit, "params.yaml"))
     assert released["ingest"] | {"revision": little, "repo": str(light.source.folder)} == released["ingest"]
@@ -163,7 +166,7 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
 
 
 def handed(run: Run) -> dict[str, str]:
-    """The inputs of the promotion of the rung `index`, as folders of a run."""
+    """Return the inputs of the promotion on the rung `index`, as folders of a run."""
     tasks = {"ingest": "prepare", "validate": "prepare", "bm25": "challenger"}
     tasks |= {f"challenger_{part}": "challenger" for part in ("index", "run", "best")}
     found = {"planned": "plan-refresh/refreshed"}
@@ -175,7 +178,7 @@ def handed(run: Run) -> dict[str, str]:
 
 def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories) -> None:
     before = light.champion
-    for path in light.source.articles()[6:]:  # queries on them are left
+    for path in light.source.articles()[6:]:  # their queries remain
         path.unlink()
     run = light.refresh(light.source.commit("Broken"))
     assert run.done == BEFORE | {"report-end"} and "refresh: failed" in run.end
@@ -185,7 +188,7 @@ def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories)
 
 
 def test_worse(whole: Repositories) -> None:
-    """A training that goes wrong: it finds less on the same test queries than the release does, and is not released."""
+    """A retriever whose training went wrong finds less on the test queries than the release, and is not released."""
     before = whole.champion
     more = whole.source.rewrite(5, "which surprised many")
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}, "stages": {"best": "none"}}
@@ -196,7 +199,7 @@ def test_worse(whole: Repositories) -> None:
     [metrics] = run.output("release-refresh", "metrics")
     assert json.loads(metrics.read_text()) == {"released": 0.0}
 
-    # Of the retriever that is there, with new negatives and the re-ranker's scores of them.
+    # It was trained from the released retriever, with new negatives and the re-ranker's scores of them.
     [retriever] = run.output("challenger", "challenger__retriever")
     made_from = read_manifest(retriever).inputs
     assert made_from["encoder"] == before.record["artifacts"]["retriever"]["digest"]
@@ -208,7 +211,7 @@ def test_worse(whole: Repositories) -> None:
 
 
 def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
-    """The dev queries keep the champion's retriever, which is released with its index of the current corpus."""
+    """The dev queries choose the champion's retriever, which is released with an index of the current corpus."""
     before = whole.champion
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
     run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
@@ -226,14 +229,17 @@ def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> No
 
 @pytest.mark.long
 def test_more(whole: Repositories) -> None:
-    """The rung of `test_worse`, by rules that release what it makes."""
+    """This is the rung of `test_worse`, but with rules that release the result."""
     run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
 
 
 def test_much_and_back(whole: Repositories) -> None:
-    """Pre-trained from the released encoder, and trained from that; a rollback, from which a refresh goes on."""
+    """Pre-training starts from the released encoder, and training from its result.
+
+    After a rollback, a refresh starts from the earlier release.
+    """
     before = whole.champion
     run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
     assert (run.logged["rung"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged

@@ -40,8 +40,8 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
     [
         (changed(), Rung.NOTHING, "nothing to do"),
         (changed(added=1, texts=(1, 0)), Rung.INDEX, "at most fine_tune_above = 10.00%"),
-        (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
-        (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # just on the threshold
+        (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # only renamed: no text is new
+        (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # exactly at the threshold
         (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
         (changed(labels=True), Rung.QUERY_ONLY, "queries or qrels changed; the query tower is trained first"),
         (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "the query tower is trained first"),
@@ -57,7 +57,7 @@ def test_rung(found: Difference, rung: Rung, reason: str) -> None:
 
 
 def test_the_query_tower_alone_is_a_trial() -> None:
-    """Kept where it gains enough and not by chance; else the retriever is trained, and the reason says why."""
+    """It is kept if it gains enough and not by chance; otherwise the retriever is trained, and the reason says why."""
     tried = plan(changed(labels=True), LADDER)
     enough = after_queries(tried, True, 0.02, "nDCG@10", LADDER)
     assert enough.rung == Rung.QUERY_ONLY and enough.reason.endswith(
@@ -74,7 +74,7 @@ def test_the_query_tower_alone_is_a_trial() -> None:
 
 
 def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
-    """The champion's index is that of what was trained, which competes with the champion where dev chooses."""
+    """The new query tower uses the champion's index, and competes with the champion if dev queries choose."""
     for name, ladder in LADDERS.items():
         uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
         assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
@@ -163,7 +163,7 @@ def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() 
 
 @pytest.mark.parametrize(("rung", "start"), [(Rung.FINE_TUNE, "champion/retriever"), (Rung.PRETRAIN, "")])
 def test_new_labels_are_learned_whatever_the_teacher_is_worth(rung: Rung, start: str) -> None:
-    """A recipe that distils a trained retriever may skip a weak teacher, so its training comes first here too."""
+    """A recipe that distils into a trained retriever may skip a weak teacher, so that training comes first here too."""
     uses = {use.name: use for use in LADDERS["labelled"].uses_of(rung)}
     first, challenger = uses["refreshed_retriever"], uses["challenger"]
     assert first.inputs["encoder"] == (start or "refreshed_pretraining/encoder")

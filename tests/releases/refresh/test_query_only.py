@@ -1,4 +1,4 @@
-"""The rung `query_only` with the command: kept if dev shows that it is enough; otherwise the retriever is trained."""
+"""The rung `query_only`, run by the command: it is kept if it is enough on dev; otherwise the retriever is trained."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_labels_that_changed_train_the_query_tower_first(tmp_path: Path, monkeyp
         assert found.outcome and found.outcome.kind == "released", found.sentence
         return found.plan.rung, found.plan.reason
 
-    # Two steps of a tiny model show nothing, so that the retriever is trained, as it would be without the rung.
+    # Two steps of a tiny model gain nothing, so the retriever is trained, as it would be without the rung.
     rung, reason = again(source.drop_query(), 0.02)
     assert rung == Rung.FINE_TUNE and "the query tower alone gains" in reason
     assert read_history(Git.of(work)).champion.name == "v1.1.0"
     assert read_manifest(made / "challenger" / "retriever").step == "train-retriever"
 
-    # Where dev shows that it is enough, the passages keep their vectors and nothing else is trained.
-    # `after_queries` decides, which test_plan.py tries; here it is what follows that counts.
+    # If dev shows that it is enough, the passages keep their vectors and nothing else is trained.
+    # `after_queries` decides, which test_plan.py covers; this test covers what follows.
     monkeypatch.setattr("stillhouse.releases.refresh.run.after_queries", lambda planned, *found: planned)
     for module in (loop, query_training):
         monkeypatch.setattr(module, "best_row", lambda rows, stop_on: rows[-1])

@@ -1,4 +1,4 @@
-"""What the command line of a refresh passes on."""
+"""The settings that the command line of a refresh passes on."""
 
 from __future__ import annotations
 

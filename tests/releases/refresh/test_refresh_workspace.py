@@ -23,7 +23,7 @@ from stillhouse.workflow.dvc_file import ENVIRONMENT
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Path:
-    """A bare repository with params.yaml on its branch `main`, and the clone that it was pushed from beside it."""
+    """Return a bare repository with params.yaml on its branch `main`, next to the clone that pushed it."""
     call(tmp_path, "git", "init", "--quiet", "--bare", "--initial-branch", "main", "releases.git")
     call(tmp_path, "git", "clone", "--quiet", "releases.git", "own")
     (tmp_path / "own" / PARAMS).write_text("ingest: {}\n")

@@ -27,10 +27,10 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 	@echo "The report: artifacts/evaluate/evaluation/report.html"
 	@echo "Ask it something: $(VENV)/bin/stillhouse search why do ships carry accurate clocks"
 
-test: lint compile  ## lint, types and every test but the longest
+test: checked  ## lint, types and every test but the longest
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS) -m "not sample and not long"
 
-test-full: lint compile  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
+test-full: checked  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20
@@ -42,6 +42,10 @@ SECONDS_EACH ?= 60
 fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH each
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"
 	for name in $(FUZZED); do $(RUN) python tests/corpus/fuzz_readers.py $$name --seconds $(SECONDS_EACH) || exit 1; done
+
+.PHONY: checked
+checked: install
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint compile
 
 lint: install
 	$(RUN) ruff check .

@@ -26,6 +26,12 @@ WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grow
 WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with slow tests first, so that no process is left with a long file at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 2 layers and width 32 with random weights and a vocabulary of WORDS, as a bare encoder folder."""

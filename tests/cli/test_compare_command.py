@@ -186,6 +186,7 @@ def test_a_condition_by_dvc_is_of_its_own_name() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of CDMAE's Table 2, with the stages as conditions: both use the same training of retriever 1."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -30,5 +30,5 @@ def repro(folder: Path, uses: Sequence[Use]) -> list[str]:
 def change(folder: Path, section: str, values: Mapping[str, Any]) -> None:
     path = folder / "params.yaml"
     content = yaml.safe_load(path.read_text())
-    content[section] = content[section] | values
+    content[section] = content.get(section, {}) | values
     path.write_text(yaml.safe_dump(content, sort_keys=False))

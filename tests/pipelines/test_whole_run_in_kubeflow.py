@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from programs import ROOT, call
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_kubeflow_gives_the_same_figures(expected: dict[str, Any], tmp_path: Path) -> None:

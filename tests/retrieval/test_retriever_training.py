@@ -302,7 +302,7 @@ def start(processes: int, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_several_processes_have_the_gradient_of_one(folder: Path, processes: int) -> None:
     """5 queries, or one, are split among 2 or 4 processes: parts differ in size, and some processes get none."""
     log = start(processes, __file__, str(folder))

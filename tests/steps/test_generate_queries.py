@@ -128,7 +128,7 @@ def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corp
 
 
 def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: RunStep, tmp_path: Path) -> None:
-    """The server refuses the key after ten answers."""
+    """The server refuses the key after ten answers. At most the answers on their way at that moment are asked again."""
     answered = 0
 
     def ten(request: dict[str, Any]) -> Answer:
@@ -136,13 +136,13 @@ def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: Run
         answered += 1
         return by_number(request) if answered <= 10 else Answer("no", 401)
 
-    settings = {"model": "m", "max_concurrency": 3}
+    settings: dict[str, Any] = {"model": "m", "max_concurrency": 3}
     with serving(ten) as server, pytest.raises(InputError, match="STILLHOUSE_CHAT_KEY"):
         run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, **settings)
     assert not (tmp_path / "generate-queries" / "queries").exists()
     with serving(by_number) as server:
         resumed = run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, **settings)
-        assert len(server.requests) == 14
+        assert 14 <= len(server.requests) < 14 + settings["max_concurrency"]
     with pytest.MonkeyPatch.context() as patch, serving(by_number) as server:
         patch.setenv("STILLHOUSE_WORK", str(tmp_path / "other-work"))
         calm = run_step("generate-queries", {"corpus": small_corpus}, "calm", base_url=server.address, **settings)

@@ -226,7 +226,7 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
     assert found and set(found.values()) == {1.0}
 
 
-AT_LENGTH = ("simlm-nq", "bow-wikipedia", "bow-nq", "chang-reqa-squad")
+AT_LENGTH = ("simlm-nq", "bow-msmarco", "bow-wikipedia", "bow-nq", "cdmae-msmarco", "chang-reqa-squad")
 """Recipes whose objectives and stages other recipes have too."""
 
 

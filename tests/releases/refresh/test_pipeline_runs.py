@@ -187,6 +187,7 @@ def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories)
     assert not run.logged and light.champion == before
 
 
+@pytest.mark.long
 def test_worse(whole: Repositories) -> None:
     """A retriever whose training went wrong finds less on the test queries than the release, and is not released."""
     before = whole.champion
@@ -210,6 +211,7 @@ def test_worse(whole: Repositories) -> None:
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
 
 
+@pytest.mark.long
 def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
     """The dev queries choose the champion's retriever, which is released with an index of the current corpus."""
     before = whole.champion
@@ -235,6 +237,7 @@ def test_more(whole: Repositories) -> None:
     assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
 
 
+@pytest.mark.long
 def test_much_and_back(whole: Repositories) -> None:
     """Pre-training starts from the released encoder, and training from its result.
 

@@ -55,7 +55,7 @@ def test_an_array_that_numpy_wrote_is_mapped(length: int, tmp_path: Path) -> Non
             map_array(path, rows.dtype, rows.shape[1:])
 
 
-def test_nothing_is_written_behind_pythons_back() -> None:
+def test_arrays_are_never_written_by_numpy_itself() -> None:
     """NumPy's own writers can silently lose bytes on a full disk (`tests/survival/test_full_disk_writers.py`)."""
     for path in (ROOT / "stillhouse").rglob("*.py"):
         calls = {node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}

@@ -176,7 +176,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: lis
 
 
 @pytest.mark.parametrize(("number", "written"), [(errno.EINVAL, True), (errno.EIO, False)])
-def test_a_disk_that_syncs_no_folders_will_do_and_one_that_fails_will_not(
+def test_a_disk_without_folder_sync_is_accepted_and_a_failing_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, written: bool
 ) -> None:
     fsync = os.fsync

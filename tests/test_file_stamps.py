@@ -95,7 +95,7 @@ def test_a_changed_file_is_read_again(change: Callable[[Path], None], tmp_path: 
     assert look(memory, path) == [own_digest(path)] != before
 
 
-def test_a_file_that_has_just_changed_is_not_remembered(tmp_path: Path) -> None:
+def test_the_digest_of_a_file_that_has_just_changed_is_not_cached(tmp_path: Path) -> None:
     """Another write within one tick of the clock would leave no trace."""
     path, memory = tmp_path / "one", tmp_path / "digests.json"
     path.write_bytes(b"one")
@@ -103,7 +103,7 @@ def test_a_file_that_has_just_changed_is_not_remembered(tmp_path: Path) -> None:
     assert not memory.exists()
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_remembered(
+def test_the_digest_of_a_file_that_changes_during_reading_is_not_cached(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, memory = tmp_path / "one", tmp_path / "digests.json"
@@ -122,7 +122,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "null", '{"a": 1, "b": ["c"]}', "\udcff"])
-def test_a_damaged_memory_counts_as_empty(content: str, tmp_path: Path, read: list[str]) -> None:
+def test_a_damaged_digest_cache_counts_as_empty(content: str, tmp_path: Path, read: list[str]) -> None:
     path, memory = tmp_path / "one", tmp_path / "digests.json"
     path.write_bytes(b"one")
     memory.write_bytes(content.encode("utf-8", errors="surrogateescape"))
@@ -131,14 +131,14 @@ def test_a_damaged_memory_counts_as_empty(content: str, tmp_path: Path, read: li
     assert read == ["one"]
 
 
-def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path, read: list[str]) -> None:
+def test_a_digest_cache_that_cannot_be_written_is_no_error(tmp_path: Path, read: list[str]) -> None:
     path = tmp_path / "one"
     path.write_bytes(b"one")
     (tmp_path / "file").write_text("no folder")
     assert look(tmp_path / "file" / "digests.json", path) == [own_digest(path)]
 
 
-def test_the_memory_does_not_grow_for_ever(tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_cache_has_a_limit(tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_stamps, "MOST", 5)
     memory = tmp_path / "digests.json"
     for number in range(20):

@@ -116,6 +116,6 @@ def test_former_setting_wherever_settings_are_given(tmp_path: Path) -> None:
         assert present_name(old, [new]) == new
 
 
-def test_a_name_that_was_never_one_is_no_former_name() -> None:
+def test_an_unknown_name_is_not_a_former_name() -> None:
     assert present_name("clip", ["clips"]) == present_name("clipped", ["max_grad_norm"]) == ""
     assert nearest("warmup_rati", ["warmup_ratio"]) == "did you mean 'warmup_ratio'?"

@@ -241,7 +241,7 @@ def test_what_commands_and_pods_import_first_is_cheap(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong} at its top"
 
 
-def test_bodies_of_components_import_the_library_alone() -> None:
+def test_component_bodies_import_only_the_library() -> None:
     """A body is shipped as text, so what it uses must come from the image."""
     for path in (ROOT / "stillhouse" / "components").glob("*/component.py"):
         lazy = set(imports(path)) - set(imports(path, top=True))

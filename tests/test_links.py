@@ -20,7 +20,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_existing_targets(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", link):
             continue

@@ -23,7 +23,7 @@ def test_no_line_of_prose_is_wide() -> None:
     assert not wide, f"a line of these has more than {WIDTH} characters: {', '.join(wide)}"
 
 
-def test_what_is_filled_says_the_same() -> None:
+def test_filling_keeps_the_content() -> None:
     prose = "A word and another. " * 12
     text = f"# {'Heading ' * 20}\n\n- {prose}\n  it goes on - 3. and on\n- short\n\n{prose}\n\n    {prose}\n\n"
     text += f"| {prose} |\n```\n{prose}\n```"

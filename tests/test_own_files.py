@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in found}
 
 
-def test_own_files_are_replaced_and_old_ones_leave(tmp_path: Path) -> None:
+def test_own_files_are_replaced_and_old_ones_removed(tmp_path: Path) -> None:
     write(tmp_path, a_txt="1", runs__one__x_txt="1", runs__two__x_txt="1")
     (tmp_path / "notes.txt").write_text("mine")
     write(tmp_path, a_txt="2", runs__two__x_txt="2")
@@ -48,7 +48,7 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / ".stillhouse").iterdir()] == ["made.json"]
 
 
-def test_what_came_while_the_block_ran_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_that_appeared_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with (
         pytest.raises(InputError, match=r"b\.txt exists, and Stillhouse did not make it"),
         own_files(tmp_path, ["a.txt", "b.txt"]) as staging,
@@ -95,7 +95,7 @@ def test_after_a_kill_the_files_are_known_as_stillhouses(
     assert files(tmp_path) == {"a.txt": "3", "b.txt": "3"}
 
 
-def test_two_at_once_lose_no_record(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_record(tmp_path: Path) -> None:
     names = [f"{n}.json" for n in range(8)]
 
     def make(name: str) -> None:
@@ -129,7 +129,7 @@ def test_a_stream_is_written_to_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/proc/x", "/dev/null/x", "x" * 300, "a\0b", "loop/x"])
-def test_a_place_where_nothing_can_be_is_bad_input(name: str, tmp_path: Path) -> None:
+def test_an_impossible_path_is_bad_input(name: str, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InputError, match="nothing can be written to"):
         make_folder(tmp_path / name)

@@ -34,7 +34,7 @@ def content_words(text: str) -> set[str]:
     return set(bm25s.tokenize([text], stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)[0])
 
 
-def test_it_is_as_large_as_promised_and_nothing_is_rejected(corpus: Corpus) -> None:
+def test_the_sample_has_its_documented_size_and_no_rejects(corpus: Corpus) -> None:
     assert corpus.passages["article_id"].nunique() == 44
     assert len(corpus.passages) == 257 and len(corpus.queries) == 655 and len(corpus.rejected) == 0
 

@@ -48,7 +48,7 @@ def is_calm(text: str) -> bool:
 @example(ORDINARY)
 @example("".join(map(chr, range(0x3000))))
 @example("".join(map(chr, range(0xD7F0, 0x11000))))
-def test_visible_escapes_what_is_harmful_and_nothing_else(text: str) -> None:
+def test_visible_escapes_only_harmful_characters(text: str) -> None:
     assert is_calm(terminal.visible(text)) and "\n" not in terminal.visible(text)
     kept = "".join(each for each in text if not harmful(each) and not "\ufff9" <= each <= "\ufffb")
     assert terminal.visible(kept) == kept
@@ -66,7 +66,7 @@ def test_ids_that_differ_look_different(text: str) -> None:
 
 
 @given(st.dictionaries(texts, st.one_of(texts, st.floats(allow_nan=False), st.lists(texts))))
-def test_json_reads_back_and_is_one_calm_line(value: dict[str, object]) -> None:
+def test_json_is_one_line_without_control_characters(value: dict[str, object]) -> None:
     line = terminal.visible_json(value)
     assert json.loads(line) == value
     assert is_calm(line) and "\n" not in line
@@ -127,7 +127,7 @@ ERRORS: dict[str, Callable[[str], list[str]]] = {
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts.filter(lambda text: "\0" not in text and text.strip()))
 @example(text=HOSTILE)
-def test_errors_forge_nothing(
+def test_errors_cannot_forge_terminal_output(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -142,7 +142,7 @@ def test_errors_forge_nothing(
         assert code == 2 and first.startswith("stillhouse: ") and all(line.startswith("  ") for line in others)
 
 
-def test_a_crash_and_a_warning_forge_nothing(
+def test_crashes_and_warnings_cannot_forge_terminal_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def crash(argv: list[str]) -> int:
@@ -158,7 +158,7 @@ def test_a_crash_and_a_warning_forge_nothing(
     assert [line for line in err.splitlines() if line.startswith("stillhouse:")] == [err.splitlines()[-1]]
 
 
-def test_a_hostile_source_forges_nothing_in_the_log(
+def test_a_hostile_source_cannot_forge_log_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ingest and validate log names of files, ids, titles, texts and reasons."""
@@ -190,7 +190,7 @@ def test_a_hostile_source_forges_nothing_in_the_log(
     assert not any(line.startswith("stillhouse: b") for line in bars.sub("", err).splitlines())
 
 
-def test_a_reader_that_ends_early_is_no_crash() -> None:
+def test_a_closed_pipe_is_not_a_crash() -> None:
     code = "import sys; from stillhouse import cli; sys.exit(cli.main(['--help']))"
     done = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.stdout and done.stderr

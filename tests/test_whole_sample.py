@@ -35,7 +35,7 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / "evaluate" / "evaluation" / name).read_text())
 
 
-def test_the_stages_add_up(folder: Path) -> None:
+def test_later_stages_beat_bm25_and_zero_shot(folder: Path) -> None:
     """`low` is the lower end of the 95 % interval of a difference in RR@10 on the test questions."""
     figures, tests = read(folder, "metrics.json"), read(folder, "significance.json")
     assert set(figures) == set(named(COMPARED, "run"))
@@ -44,7 +44,7 @@ def test_the_stages_add_up(folder: Path) -> None:
     assert tests["best"]["zero_shot"]["RR@10"]["low"] > 0
 
 
-def test_a_teacher_that_is_not_ahead_changes_nothing(folder: Path) -> None:
+def test_only_a_teacher_that_is_ahead_changes_the_retriever(folder: Path) -> None:
     ahead = read_manifest(folder / "teacher" / "teacher").facts["ahead"]
     one, two = (folder / name / "retriever" / "model.safetensors" for name in ("retriever_1", "distilled"))
     assert (one.read_bytes() != two.read_bytes()) == ahead

@@ -49,7 +49,7 @@ SECTIONS = sorted({use.section for use in USES})
         ("? [a]\n: b\n", "line 1: found unhashable key"),
     ],
 )
-def test_what_is_no_plain_data_is_refused_in_a_sentence(text: str, logged: str, tmp_path: Path) -> None:
+def test_yaml_that_is_not_plain_data_is_refused_in_a_sentence(text: str, logged: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as error:
@@ -91,7 +91,7 @@ ALIASES = {
 
 @pytest.mark.parametrize("name", ALIASES)
 @pytest.mark.timeout(20)
-def test_aliases_that_stand_for_too_much_are_refused(name: str, tmp_path: Path) -> None:
+def test_aliases_that_expand_too_far_are_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(ALIASES[name])
     for read in (read_yaml, read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
@@ -100,7 +100,7 @@ def test_aliases_that_stand_for_too_much_are_refused(name: str, tmp_path: Path) 
         assert len(str(error.value)) < len(str(path)) + 200
 
 
-def test_what_is_written_out_may_be_long() -> None:
+def test_long_content_without_aliases_is_accepted() -> None:
     content = [["x" * 100] * 100] * 100
     assert parse_yaml(yaml.dump(content, Dumper=Written), "here") == content
     assert parse_yaml(lines_of_aliases("[x, y]", "[{}]", 4), "here")["l3"][9][9][9] == ["x", "y"]
@@ -109,7 +109,7 @@ def test_what_is_written_out_may_be_long() -> None:
 @pytest.mark.parametrize(
     "value", ["[" + "x, " * 9_000 + "]", "x" * 9_000, "{" + "x: {" * 9 + "}" * 9 + "}", "9" * 4_000]
 )
-def test_of_a_long_value_a_message_shows_a_part(value: str, tmp_path: Path) -> None:
+def test_a_message_shortens_a_long_value(value: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     for text in (
         f"retriever_1: {value}",
@@ -133,7 +133,7 @@ class Written(yaml.SafeDumper):
         return True
 
 
-def test_every_reader_of_settings_refuses_a_key_that_stands_twice(tmp_path: Path) -> None:
+def test_every_reader_of_settings_refuses_duplicate_keys(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text("title: a\ntitle: b\n")
     for read in (read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):

@@ -29,7 +29,7 @@ def computed(model: PreTrainedModel, scores: bool, **options: bool) -> list[Tens
 @pytest.mark.parametrize("padding", [True, False], ids=["padded", "in a row"])
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
 @pytest.mark.parametrize("kind", MODEL_TYPES)
-def test_what_is_read_of_it_stays_the_same(kind: str, scores: bool, padding: bool) -> None:
+def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding: bool) -> None:
     model = model_of(kind, scores)
     before = computed(model, scores)
     assert can_end_in_first_token(model)
@@ -59,7 +59,7 @@ def rows_of(layer: nn.Module) -> list[tuple[int, ...]]:
     return read
 
 
-def test_the_last_layer_alone_leaves_tokens_out_and_where_the_vector_is_of_the_first_one_alone() -> None:
+def test_only_the_last_layer_skips_tokens_and_only_for_cls_pooling() -> None:
     model = model_of("bert", False)
     ids, mask = texts_of(model)
     first, last = (rows_of(model.encoder.layer[place].intermediate) for place in (0, 2))
@@ -89,7 +89,7 @@ def test_a_copy_computes_by_its_own_parameters_and_files_stay_as_they_are(tmp_pa
         assert (tmp_path / "before" / file).read_bytes() == (tmp_path / "after" / file).read_bytes()
 
 
-def test_dropout_is_of_every_text_and_of_training_alone() -> None:
+def test_dropout_differs_by_text_and_applies_in_training_only() -> None:
     model = model_of("bert", False)
     can_end_in_first_token(model)
     ids = torch.randint(5, 100, (1, 17)).expand(2, 17)

@@ -43,7 +43,7 @@ def test_outputs_and_gradients_are_those_of_float64(shape: tuple[int, ...]) -> N
 
 
 @computes
-def test_a_layer_is_computed_so_in_fp32_alone_and_until_the_block_ends() -> None:
+def test_fast_layers_apply_in_fp32_and_within_the_block_only() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     plain = model(inputs)
     with pytest.raises(RuntimeError), fast_linear_layers(model, CPU, AMD):
@@ -57,7 +57,7 @@ def test_a_layer_is_computed_so_in_fp32_alone_and_until_the_block_ends() -> None
 
 
 @computes
-def test_frozen_weights_have_no_gradient_and_changed_ones_are_seen() -> None:
+def test_frozen_weights_get_no_gradient_and_changed_weights_are_used() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     model[0].requires_grad_(False)  # type: ignore[index]
     with fast_linear_layers(model, CPU, AMD):
@@ -71,7 +71,7 @@ def test_frozen_weights_have_no_gradient_and_changed_ones_are_seen() -> None:
 
 
 @computes
-def test_gradients_that_are_views_of_one_number_are_taken_too() -> None:
+def test_expanded_scalar_gradients_are_supported() -> None:
     """The gradient of `sum` is one number, expanded to the output's shape with strides of 0."""
     model, inputs = nn.Linear(33, 70), torch.randn(4, 33)
     with fast_linear_layers(model, CPU, AMD):
@@ -81,7 +81,7 @@ def test_gradients_that_are_views_of_one_number_are_taken_too() -> None:
 
 
 @computes
-def test_a_processor_on_which_it_is_slower_keeps_its_own() -> None:
+def test_processors_where_it_is_slower_keep_the_plain_layer() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     with fast_linear_layers(model, CPU, "GenuineIntel"):
         assert "_Linear" not in type(model[0](inputs).grad_fn).__name__  # type: ignore[index]

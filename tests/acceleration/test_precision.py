@@ -25,7 +25,7 @@ INTEL = "GenuineIntel"
         ("", {"bf16": True}, True),  # Arm
     ],
 )
-def test_bf16_is_for_processors_that_are_faster_by_it(
+def test_bf16_is_used_on_processors_where_it_is_faster(
     vendor: str, capabilities: dict[str, bool], fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
@@ -43,6 +43,6 @@ def test_bf16_is_for_processors_that_are_faster_by_it(
         ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
     ],
 )
-def test_the_maker_of_the_processor_is_what_linux_says(logged: str, vendor: str, tmp_path: Path) -> None:
+def test_the_cpu_vendor_is_read_from_cpuinfo(logged: str, vendor: str, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(logged)
     assert own_vendor(tmp_path / "cpuinfo") == vendor

@@ -41,7 +41,7 @@ def test_results_come_in_the_order_of_batches(threads: int) -> None:
     assert torch.get_num_threads() == threads == threads_of(CPU)
 
 
-def test_no_more_batches_are_read_than_are_under_way(threads: int) -> None:
+def test_batches_are_read_only_as_threads_need_them(threads: int) -> None:
     read: list[int] = []
 
     def batches() -> Iterator[int]:
@@ -53,7 +53,7 @@ def test_no_more_batches_are_read_than_are_under_way(threads: int) -> None:
         assert len(read) <= done + 2 * threads
 
 
-def test_every_thread_computes_alone_without_gradients_in_the_precision(threads: int) -> None:
+def test_threads_compute_without_gradients_in_the_given_precision(threads: int) -> None:
     def compute(_: int) -> tuple[bool, bool, int]:
         return torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_num_threads()
 
@@ -62,7 +62,7 @@ def test_every_thread_computes_alone_without_gradients_in_the_precision(threads:
             assert found == (True, precision == "bf16", 1)
 
 
-def test_an_error_is_raised_where_the_results_are_read_and_threads_are_as_before(threads: int) -> None:
+def test_an_error_is_raised_to_the_reader_and_threads_are_restored(threads: int) -> None:
     def compute(number: int) -> int:
         if number == 3:
             raise ValueError("batch 3")
@@ -74,7 +74,7 @@ def test_an_error_is_raised_where_the_results_are_read_and_threads_are_as_before
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("batch")]
 
 
-def test_a_loop_that_is_left_stops_the_others(threads: int) -> None:
+def test_leaving_the_loop_stops_the_threads(threads: int) -> None:
     computed: list[int] = []
     for number, _ in side_by_side(range(100), computed.append, "fp32", CPU):
         if number == 2:

@@ -75,7 +75,7 @@ def computed(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
 @pytest.mark.parametrize("compute", [unpadded._text_by_text, unpadded._jagged], ids=["by text", "jagged"])
 @pytest.mark.parametrize("kind", MODEL_TYPES)
-def test_the_padding_that_is_not_computed_changes_nothing(
+def test_skipping_padding_changes_no_result(
     kind: str, compute: Callable[..., Tensor], scores: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(kind, scores)
@@ -88,7 +88,7 @@ def test_the_padding_that_is_not_computed_changes_nothing(
         torch.testing.assert_close(left, right, rtol=0, atol=1e-10)
 
 
-def test_a_row_has_the_tokens_alone_and_a_batch_without_padding_is_left_as_it_is() -> None:
+def test_rows_drop_padding_and_full_batches_are_unchanged() -> None:
     model = model_of("bert", False)
     ids, mask = texts_of(model)
     read: list[torch.Size] = []
@@ -122,7 +122,7 @@ def test_dropout_is_drawn_anew_in_the_row() -> None:
     assert not torch.allclose(states[0], states[5], atol=1e-3)
 
 
-def test_nothing_of_it_stays(tmp_path: Any) -> None:
+def test_the_model_is_restored_after_the_block(tmp_path: Any) -> None:
     model = model_of("roberta", True)
     model.save_pretrained(tmp_path / "before")
     with without_padding(model), without_padding(model):
@@ -148,7 +148,7 @@ def test_where_padding_is_left_out(kind: str, padding: str, device: torch.device
     assert leaves_padding_out(model_of(kind, False), padding, device) is left_out
 
 
-def test_a_model_whose_attention_is_its_own_is_refused() -> None:
+def test_a_model_with_custom_attention_is_refused() -> None:
     with pytest.raises(InputError, match=r"left out for bert, .*, but not for mpnet; set padding: kept"):
         leaves_padding_out(model_of("mpnet", True), "none", CPU)
     decoder = model_of("bert", False, is_decoder=True)

@@ -129,7 +129,7 @@ def test_the_figures_are_those_of_the_report(by_functions: dict[str, stillhouse.
     assert repr(evaluation) == f"{evaluation.folder}: {evaluation.summary}"
 
 
-def test_a_wrong_setting_is_one_sentence_with_the_nearest_name(tmp_path: Path, small_corpus: Path) -> None:
+def test_a_wrong_setting_is_reported_with_the_nearest_name(tmp_path: Path, small_corpus: Path) -> None:
     with pytest.raises(stillhouse.InputError, match=r"^bm25\(\): unknown setting 'negative_depth'; did you mean 'neg"):
         stillhouse.bm25(small_corpus, tmp_path / "bm25", negative_depth=3)
     with pytest.raises(stillhouse.InputError, match=r"^bm25\(\)\.depth must be at least 1, not 0$") as refused:
@@ -138,7 +138,7 @@ def test_a_wrong_setting_is_one_sentence_with_the_nearest_name(tmp_path: Path, s
     assert not list(tmp_path.iterdir())
 
 
-def test_what_belongs_to_another_corpus_is_refused(
+def test_artifacts_of_another_corpus_are_refused(
     by_functions: dict[str, stillhouse.StepResult], tmp_path: Path
 ) -> None:
     other = stillhouse.ingest_passages(["the red bird", "the blue fish"], tmp_path / "other", queries="source")

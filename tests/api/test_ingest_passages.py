@@ -91,7 +91,7 @@ def test_questions_are_made_from_a_corpus_without_any(tmp_path: Path) -> None:
         (["a"], [{"text": "q", "relevant": {"0": 0.5}}], "question 0: a grade must be a whole number, not 0.5"),
     ],
 )
-def test_wrong_rows_are_one_sentence(tmp_path: Path, passages: Any, questions: Any, message: str) -> None:
+def test_wrong_rows_are_reported_in_one_sentence(tmp_path: Path, passages: Any, questions: Any, message: str) -> None:
     with pytest.raises(stillhouse.InputError) as refused:
         stillhouse.ingest_passages(passages, tmp_path / "corpus", questions=questions)
     assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
@@ -99,7 +99,7 @@ def test_wrong_rows_are_one_sentence(tmp_path: Path, passages: Any, questions: A
 
 
 @pytest.mark.parametrize("name", ["source", "format"])
-def test_where_passages_come_from_is_no_setting_here(name: str, tmp_path: Path) -> None:
+def test_the_source_is_not_a_setting_here(name: str, tmp_path: Path) -> None:
     with pytest.raises(stillhouse.InputError, match=f"takes no {name}"):
         stillhouse.ingest_passages(["one"], tmp_path, **{name: "sample"})
     assert name not in inspect.signature(stillhouse.ingest_passages).parameters

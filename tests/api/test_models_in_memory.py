@@ -58,7 +58,7 @@ def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
     assert np.abs(scores_P - turned).max() > 0.02
 
 
-def test_other_libraries_keep_silent(tiny_model: Path, tmp_path: Path) -> None:
+def test_other_libraries_print_nothing(tiny_model: Path, tmp_path: Path) -> None:
     """Loading a model prints nothing, even if transformers was imported first, as in a notebook."""
     code = "from stillhouse import BiEncoder, fetch_model; import sys, transformers\n"
     code += "BiEncoder.load(fetch_model(sys.argv[1], sys.argv[2], layers=1, query_length=8, passage_length=8))"
@@ -68,7 +68,7 @@ def test_other_libraries_keep_silent(tiny_model: Path, tmp_path: Path) -> None:
     assert done.stdout + done.stderr == ""
 
 
-def test_a_wrong_call_is_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_wrong_call_is_reported_in_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
     encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
     with pytest.raises(stillhouse.InputError, match="role is 'document'; write query or passage"):
         stillhouse.encode(encoder, TEXTS, "document")  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def test_type_checkers_see_the_names_that_are_there() -> None:
         assert getattr(stillhouse, name).__module__ == module, name
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_an_unknown_name_is_an_import_error() -> None:
     assert not hasattr(stillhouse, "trainretriever")
     with pytest.raises(ImportError):
         from stillhouse import nothing  # type: ignore[attr-defined]  # noqa: F401

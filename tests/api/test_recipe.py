@@ -56,7 +56,7 @@ def test_new_and_run_give_what_the_commands_give(recipe: Path, tmp_path: Path, m
     assert read_manifest(again.output("zero_shot_index", "index")).digest == before
 
 
-def test_what_cannot_be_is_one_sentence(recipe: Path, tmp_path: Path) -> None:
+def test_impossible_requests_are_reported_in_one_sentence(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(stillhouse.InputError, match=r"stillhouse\.new\("):
         stillhouse.run(tmp_path)
     folder = stillhouse.new(tmp_path / "work", recipe=str(recipe))

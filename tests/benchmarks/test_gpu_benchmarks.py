@@ -38,7 +38,7 @@ def test_the_page_has_a_row_for_each_size_of_batches(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("mistake", ["another passage", "a passage twice"])
-def test_a_wrong_ranking_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_ranking_is_detected(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     import gpu_search
 

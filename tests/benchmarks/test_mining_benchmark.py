@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.mark.parametrize("margin", ["none", "relative"])
-def test_what_is_timed_here_is_what_the_step_does(
+def test_the_timed_work_equals_the_step(
     run_step: Callable[..., dict[str, Path]],
     small_corpus: Path,
     tiny_model: Path,

@@ -49,7 +49,7 @@ def test_reciprocal_ranks_by_hand(negatives: Any) -> None:
     assert negatives.reciprocal_ranks(below, [[10]]) == pytest.approx([0.0])
 
 
-def test_every_row_changes_settings_that_there_are(negatives: Any) -> None:
+def test_every_row_changes_existing_settings(negatives: Any) -> None:
     steps = {"ingest": {"source": "."}, "mine": negatives.MINE, "train": negatives.TRAIN}
     names = {"train": "train-retriever"}
     trials = yaml.safe_load((FOLDER / "negatives.yaml").read_text(encoding="utf-8"))

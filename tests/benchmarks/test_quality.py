@@ -57,7 +57,7 @@ def test_cells_of_a_corpus_share_all_but_their_train_questions(cells: Any, data:
     assert found["300", 1][0]["dev"] == found["300", 2][0]["dev"] == found["all", 1][0]["dev"]
 
 
-def test_the_page_tells_means_over_seeds_and_paired_differences(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: over two seeds the winner has 0.75 and its start 0.5, a quarter less on every question."""
     monkeypatch.syspath_prepend(str(FOLDER))
     from quality_page import page_lines

@@ -56,7 +56,7 @@ def test_every_step_holds_at_ten_thousand_passages(scale: Any, tmp_path: Path, d
     assert rates["ingest"]["value"] == pytest.approx(10_000 / ingest["processor"], rel=1e-3)
 
 
-def test_a_wrong_corpus_is_noticed(scale: Any, tmp_path: Path) -> None:
+def test_a_wrong_corpus_is_detected(scale: Any, tmp_path: Path) -> None:
     """With one passage too few in the source, the task fails."""
     place = scale.Place(tmp_path, 1000, 16, 2, tmp_path)
     scale.TASKS["source"](place, "")
@@ -66,7 +66,7 @@ def test_a_wrong_corpus_is_noticed(scale: Any, tmp_path: Path) -> None:
         scale.TASKS["ingest JSONL"](place, "")
 
 
-def test_operations_on_paper_are_those_that_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computed_operations_equal_those_counted_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     import scale_on_paper
 

@@ -61,7 +61,7 @@ def cells(page: Path) -> list[list[str]]:
     return [row for row in table if row[0].replace(",", "").isdigit()]
 
 
-def test_a_stopped_run_goes_on_and_ends_with_all_figures(suite: Any, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_and_ends_with_all_figures(suite: Any, tmp_path: Path) -> None:
     words = ["--folder", str(tmp_path), "--rounds", "2", "--page", str(tmp_path / "page.md")]
     suite.killed_at = 6
     with pytest.raises(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def test_a_side_that_fails_is_reported_and_the_others_go_on(
     assert [row[1] for row in cells(tmp_path / "suite.md")] == ["a", "b", "c"]
 
 
-def test_a_part_that_is_none_is_named(suite: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_part_is_named(suite: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         suite.main(["tow", "--folder", str(tmp_path)])
     assert "there is no part tow; the parts are one, two, three" in capsys.readouterr().err
@@ -118,7 +118,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_both_sides_of_a_row_come_to_the_same(
+def test_both_sides_of_a_row_give_the_same_value(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path, name: str
 ) -> None:
     """Every side runs, and where both have a value, it is the same."""

@@ -47,7 +47,7 @@ def test_releases_share_all_but_their_train_questions(tmp_path: Path) -> None:
     assert len(found[0][1].splitlines()) == 120
 
 
-def test_the_page_tells_shares_and_paired_differences() -> None:
+def test_the_page_shows_shares_and_paired_differences() -> None:
     """By hand: the new queries keep 0.6 of 0.8 in the old index, and training on both sides gained 0.3."""
     from upgrades_page import page_lines
 

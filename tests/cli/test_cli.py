@@ -178,7 +178,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS)
-def test_exit_code_tells_how_it_ended(case: str, stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_shows_how_a_command_ended(case: str, stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
     error, code, message = ENDS[case]
     stand_in("mine", MineConfig, error)
     assert mine() == code
@@ -217,7 +217,7 @@ def test_a_verdict_of_failed_ends_with_3_and_keeps_the_report(stand_in: Any) -> 
     assert Path("validation/data.txt").is_file()
 
 
-def test_figures_are_written_where_asked(stand_in: Any) -> None:
+def test_metrics_are_written_to_the_given_file(stand_in: Any) -> None:
     stand_in("mine", MineConfig)
     assert mine("--metrics", "figures/mine.json") == 0
     assert json.loads(Path("figures/mine.json").read_text()) == {"passages": 3.0}

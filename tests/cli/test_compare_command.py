@@ -80,7 +80,7 @@ def test_the_list_needs_no_recipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert [name for name in shipped_sweeps() if f"{name}: " not in shown] == []
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_in_help_parse(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", "--help"]) == 0
     shown = capsys.readouterr().out
     for example in [line for line in shown.splitlines() if line.startswith("  stillhouse compare --")]:
@@ -123,7 +123,7 @@ def test_experiments_have_the_settings_of_their_variants() -> None:
     ]
 
 
-def test_only_the_first_retriever_can_be_had_without_pre_training() -> None:
+def test_only_the_first_retriever_may_skip_pre_training() -> None:
     made = dvc_plan([{"name": "none", "pretraining": False}], retriever="retriever_2")
     with pytest.raises(InputError, match="leave none out with --only"):
         command(made, made.jobs[0])
@@ -132,7 +132,7 @@ def test_only_the_first_retriever_can_be_had_without_pre_training() -> None:
 @pytest.mark.parametrize(
     "value", [True, 3, 2e-5, "bow", "ict+bfs+wlp", "true", "12", "a b", "it's", "package:x", "", "a,b"]
 )
-def test_values_come_back_out_of_the_grammar(value: object) -> None:
+def test_values_survive_dvc_s_grammar(value: object) -> None:
     overrides_parser = pytest.importorskip("hydra.core.override_parser.overrides_parser").OverridesParser.create()
     assert overrides_parser.parse_override(f"++use.field={literal(value)}").value() == value
 
@@ -163,7 +163,7 @@ def test_dvc_takes_the_experiments(here: Path) -> None:
         queue(made, folder, lines.append, dry_run=False)
 
 
-def test_a_recipe_is_the_one_that_is_named_or_else_the_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipe_is_the_named_one_or_that_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Plan] = []
 
     def stand_in(sweep: Any, planned: dict[str, Plan], *others: Any) -> list[Any]:
@@ -179,7 +179,7 @@ def test_a_recipe_is_the_one_that_is_named_or_else_the_sweeps(monkeypatch: pytes
     assert [plan.jobs[0].configs["retriever_1"].negatives_per_query for plan in ran] == [31, 1, 2]
 
 
-def test_a_condition_by_dvc_is_of_its_own_name() -> None:
+def test_dvc_experiments_are_named_by_condition() -> None:
     sweep = make_sweep("t", {"variants": [{"name": "a"}], "conditions": [{"name": "x"}, {"name": "y"}]}, "t")
     made = make_plan(sweep.under("y"), {}, "recipe")
     assert command(made, made.jobs[0])[5] == "t-y-a-seed-42"
@@ -187,7 +187,7 @@ def test_a_condition_by_dvc_is_of_its_own_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_a_paper_runs_with_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of CDMAE's Table 2, with the stages as conditions: both use the same training of retriever 1."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = ["compare", "--sweep", "cdmae-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]

@@ -46,7 +46,7 @@ class Parsed(BaseException):
 
 
 @pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[place for place, _ in COMMANDS])
-def test_the_command_line_takes_it(place: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_commands_parse(place: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     real = Parser.parse
 
     def parse(self: Parser, argv: Sequence[str]) -> Any:

@@ -16,7 +16,7 @@ ENTRIES = 8
 """About how many of a command's outputs are tried one by one: half at the top, the rest below."""
 
 
-def test_every_argument_that_names_a_place_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_argument_that_names_a_path_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command and flag is either run below or listed as one that reads."""
     found = named_places(parsers(monkeypatch))
     writes = {argument for argument, action in found.items() if action.type in WRITES}
@@ -84,7 +84,7 @@ def trial(
     assert not any((tmp_path / "elsewhere").iterdir()), "written where nobody asked"
 
 
-def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
+def test_files_of_others_stay_byte_for_byte(trial: Trial) -> None:
     first = trial.fresh()
     assert trial.run(first) == 0
     written = entries(first)
@@ -126,7 +126,7 @@ def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
         assert (there / name / "notes.txt").read_bytes() == MINE, name
 
 
-def test_a_second_run_goes_on_in_the_folder_of_the_first(trial: Trial) -> None:
+def test_a_second_run_continues_in_the_folder_of_the_first(trial: Trial) -> None:
     there = trial.fresh()
     assert trial.run(there) == 0
     before = files_of(there)
@@ -137,7 +137,7 @@ def test_a_second_run_goes_on_in_the_folder_of_the_first(trial: Trial) -> None:
 OWN = ("metrics.json", "report.json", "r.json", "zero_shot.html", "comparison.json", "timings.json", "e.json")
 
 
-def test_what_a_user_changed_is_no_more_stillhouses(trial: Trial) -> None:
+def test_a_file_that_the_user_changed_is_no_longer_replaced(trial: Trial) -> None:
     """This applies to single files; a damaged artifact folder is made again."""
     there = trial.fresh()
     assert trial.run(there) == 0

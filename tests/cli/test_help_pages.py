@@ -12,7 +12,7 @@ def test_every_command_explains_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pages) > 30 and all("usage: stillhouse" in page for page in pages.values())
 
 
-def test_no_heading_stands_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_heading_appears_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     for command, parser in parsers(monkeypatch).items():
         headings = [group.title for group in parser._action_groups if group._group_actions]
         assert len(headings) == len(set(headings)), command

@@ -55,7 +55,7 @@ def test_folders_have_their_names_and_stand_in_the_order_given() -> None:
         (["--run", "a=one", "--run", "b=two", "--run", "a=three"], "--run a is given twice"),
     ],
 )
-def test_what_is_no_name_and_folder_is_refused(words: list[str], message: str) -> None:
+def test_an_invalid_name_and_folder_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         parsed(*words)
 
@@ -69,7 +69,7 @@ def test_a_folder_that_is_missing_is_refused_and_so_is_a_step_without_any(tmp_pa
 
 
 @pytest.mark.parametrize("words", [lambda use: " ".join(command_of(use)[2:]).split(), None])
-def test_the_words_that_run_a_step_are_read_back(words: Any) -> None:
+def test_command_lines_of_a_step_parse_to_their_folders(words: Any) -> None:
     """This covers the words in dvc.yaml and those for other processes."""
     use = find_uses()["evaluate"]
     inputs, outputs = use.input_paths(), use.output_paths()
@@ -77,7 +77,7 @@ def test_the_words_that_run_a_step_are_read_back(words: Any) -> None:
     assert list(parsed(*flags).items()) == list(inputs.items())
 
 
-def test_one_folder_holds_many_and_gives_them_back_in_their_order(tmp_path: Path) -> None:
+def test_a_folder_of_folders_keeps_their_order(tmp_path: Path) -> None:
     folders = {name: made(tmp_path / "from" / f"{place}", name) for place, name in enumerate(("z", "a-b", "m"))}
     hold_folders(folders, tmp_path / "runs")
     held = held_folders(tmp_path / "runs")
@@ -86,7 +86,7 @@ def test_one_folder_holds_many_and_gives_them_back_in_their_order(tmp_path: Path
         assert read_manifest(held[name]).digest == read_manifest(folder).digest
 
 
-def test_a_folder_that_somebody_filled_is_read_by_the_alphabet(tmp_path: Path) -> None:
+def test_a_folder_filled_by_hand_is_read_alphabetically(tmp_path: Path) -> None:
     for name in ("b", "a", "c"):
         made(tmp_path / "runs" / name)
     assert list(held_folders(tmp_path / "runs")) == ["a", "b", "c"]
@@ -102,7 +102,7 @@ class Artifact:
     path: str
 
 
-def test_held_folders_hand_a_component_what_the_command_line_would(tmp_path: Path) -> None:
+def test_a_component_gets_the_same_folders_as_the_command_line(tmp_path: Path) -> None:
     runs = {name: made(tmp_path / "run" / name, name) for name in ("start", "our-own")}
     curves = {"our-own": made(tmp_path / "curves" / "0", "curves")}
     values = {name: Artifact(str(tmp_path / "gathered" / name)) for name in ("runs", "curves")}
@@ -131,7 +131,7 @@ def of_many(seen: list[Sequence[str]]) -> Step:
     return Step("noting", "notes its inputs", Config, (Port("run", "runs", many=True),), (Port("out", "out"),), run)
 
 
-def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_order_of_folders_is_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report shows systems in the given order, so another order has other outputs."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     monkeypatch.setenv("STILLHOUSE_QUIET", "1")
@@ -151,7 +151,7 @@ def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not up_to_date(use("ab"), Config(), tmp_path)
 
 
-def test_a_task_is_reported_the_runs_of_its_stage_in_their_order() -> None:
+def test_a_task_gets_the_runs_of_its_stage_in_their_order() -> None:
     """They are in the stage's command, which is part of the key of the run cache."""
     use = dataclasses.replace(
         find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}

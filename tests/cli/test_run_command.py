@@ -17,14 +17,12 @@ from stillhouse.workflow.small import small
 MICRO = ["run", "--recipe", "micro", "--quiet"]
 
 
-def test_until_runs_a_use_and_what_it_needs(tmp_path: Path) -> None:
+def test_until_runs_a_use_and_its_dependencies(tmp_path: Path) -> None:
     assert main([*MICRO, "--until", "bm25", "--folder", str(tmp_path)]) == 0
     assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"ingest", "validate", "bm25"}
 
 
-def test_unfinished_work_lies_in_the_folder_unless_the_environment_says_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_work_is_kept_in_the_folder_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
     assert main([*MICRO, "--until", "ingest", "--folder", str(here)]) == 0
@@ -45,7 +43,7 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
     assert main(command) == 0
 
 
-def test_set_changes_a_setting_of_this_run_alone(tmp_path: Path) -> None:
+def test_set_changes_a_setting_of_this_run_only(tmp_path: Path) -> None:
     command = [*MICRO, "--until", "bm25", "--folder", str(tmp_path)]
     assert main([*command, "--set", "bm25.k1=0.7", "--set", "bm25.negatives_depth=3"]) == 0
     made = read_manifest(tmp_path / "artifacts" / "bm25" / "bm25").config
@@ -62,7 +60,7 @@ def test_set_changes_a_setting_of_this_run_alone(tmp_path: Path) -> None:
         (["--small", "--source", "sample"], "leave --source out, or --small"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_flags_are_refused(
     flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*MICRO, *flags, "--folder", str(tmp_path)]) == 2
@@ -79,7 +77,7 @@ def test_a_setting_of_a_stage_that_the_recipe_leaves_out_is_refused(
     assert with_settings({"stages": {"pretraining": "none"}}, ["query_tower.max_steps=2"], "recipe")["query_tower"]
 
 
-def test_small_caps_how_much_and_leaves_what() -> None:
+def test_small_caps_amounts_and_leaves_other_settings() -> None:
     """By hand: amounts fall to their caps, even null for all; a temperature, a loss and a smaller amount stay."""
     recipe = {
         "fetch_model": {"model": "bert-base-uncased", "pooling": "cls", "query_length": 12},

@@ -53,13 +53,13 @@ def test_passages_are_ranked_with_title_score_and_id(searcher: StandIn, capsys: 
     assert " ".join(line.strip() for line in lines[1 : lines.index("")]) == TEXT.strip()
 
 
-def test_without_a_question_it_asks_until_an_empty_line(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_question_it_prompts_until_an_empty_line(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\nwho hears mice\n\nnot asked\n"))
     assert cli.main(["search", "--top", "1"]) == 0
     assert searcher.asked == [("what is an echo", 1), ("who hears mice", 1)]
 
 
-def test_the_end_of_input_ends_it(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_input_ends_the_command(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo"))
     assert cli.main(["search"]) == 0
     assert len(searcher.asked) == 1
@@ -85,7 +85,7 @@ def test_json_is_one_object_a_question(
     assert all([hit["rank"] for hit in line["hits"]] == [1, 2] for line in lines) and err == ""
 
 
-def test_bytes_that_are_no_text_are_refused(
+def test_invalid_utf8_is_refused(
     searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["search", os.fsdecode(b"caf\xe9")]) == 2
@@ -106,7 +106,7 @@ texts = st.text(st.one_of(st.sampled_from(NASTY), st.characters(exclude_categori
 )
 @example(hits=[Hit(1, 0.5, "a", "Bats\n 2. Owls  [0.9999]  b\n    forged", "x\n 3. Mice  [0.9]  c")], columns=80)
 @example(hits=[Hit(1, 0.5, "\x1b[2J", "\x1b]0;title\x07", "\x9b2J \u202eevil\u2069")], columns=80)
-def test_no_text_forges_a_hit(
+def test_no_text_can_forge_a_hit(
     searcher: StandIn,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -128,7 +128,7 @@ def test_no_text_forges_a_hit(
     assert json.loads(capsys.readouterr().out)["hits"] == [dataclasses.asdict(hit) for hit in searcher.hits]
 
 
-def test_letters_of_every_script_are_shown_as_they_are(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_letters_of_every_script_are_shown_unescaped(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     text = "Übermaß 漢字　かな עברית العربية नमस्ते \U0001f469\u200d\U0001f467"
     searcher.hits = [Hit(1, 0.5, "Übermaß-漢字", text, text)]
     assert cli.main(["search", "why"]) == 0

@@ -113,7 +113,7 @@ def test_a_volume_that_may_not_be_written_is_reported_in_a_sentence(
     assert f"there is no access to {tmp_path / closed}/" in sentence and "Read-only file system" in sentence
 
 
-def test_a_pod_that_will_not_do_is_refused_before_any_work(
+def test_a_pod_that_fails_preflight_is_refused_before_any_work(
     tmp_path: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(REQUIREMENTS, '{"free_gib": 1000000}')
@@ -167,7 +167,7 @@ def test_the_gate_lets_a_good_corpus_through(tmp_path: Path) -> None:
 NODE_SETTINGS = NodeSettings(nodes=2, task="t", runtime="r", cpu="1", cpu_limit="1", memory="1Gi", memory_limit="1Gi")
 
 
-def test_several_nodes_do_the_work_where_the_pod_is_reported_so(
+def test_a_step_runs_on_several_nodes_if_the_pod_s_variable_says_so(
     tmp_path: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -191,7 +191,7 @@ def test_several_nodes_do_the_work_where_the_pod_is_reported_so(
 @pytest.mark.parametrize(
     ("error", "code"), [(InputError("give --objective simlm"), 2), (CrashElsewhere("node 1 ran out of memory"), 1)]
 )
-def test_what_failed_on_a_node_ends_the_task_as_it_would_here(
+def test_a_failure_on_a_node_ends_the_task_with_the_same_exit_code(
     error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def execute_on_nodes(*given: Any) -> Report:

@@ -206,8 +206,10 @@ def _link_at(text: str, at: int) -> tuple[str, str, int] | None:
 def page_fault(data: bytes, texts: Sequence[str]) -> str:
     """Return what is wrong with the passages of an HTML page or a Markdown file, or "".
 
-    Their letters and digits must be in the page, in its order, and not repeated.
+    No passage may be empty. Their letters and digits must be in the page, in its order, and not repeated.
     """
+    if not all(text.strip() for text in texts):
+        return f"{texts} has an empty passage"
     lines = _lines_of(data)
     if lines is None or None in lines:
         return ""

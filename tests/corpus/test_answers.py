@@ -67,7 +67,7 @@ def test_a_bad_answer_is_rejected_with_its_reason(row: tuple[str, str, str, str]
 
 
 @pytest.mark.parametrize("split", ["", "train", "dev", "test"])
-def test_a_query_with_answers_alone_is_taken_in_test_and_elsewhere_left_out(split: str) -> None:
+def test_queries_with_only_answers_are_taken_in_the_test_split_only(split: str) -> None:
     corpus = clean(ROWS + answers(("none", "a", "text", split), ("only", "b", "text", "test")))
     taken = split == "test"
     assert ("none" in corpus.queries) == taken == (("none", "a", "text") in corpus.answers)

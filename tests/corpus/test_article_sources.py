@@ -82,7 +82,7 @@ def test_the_tree_may_be_the_folder_itself(tmp_path: Path) -> None:
         ("[x] (not)", "[x] (not)", []),
     ],
 )
-def test_links_leave_their_words(markdown: str, text: str, targets: list[str]) -> None:
+def test_links_are_replaced_by_their_text(markdown: str, text: str, targets: list[str]) -> None:
     assert unlinked(markdown) == (text, targets)
 
 
@@ -107,7 +107,7 @@ def test_headings(line: str, heading: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_link_that_does_not_end_is_text_at_once() -> None:
+def test_an_unterminated_link_is_text_and_found_in_linear_time() -> None:
     for begin in ("[a](", "[a](b", '[a](b "c"', '[a](b "'):
         text = begin + " " * 100_000 + "x"
         assert unlinked(text) == (text, [])
@@ -179,7 +179,7 @@ def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None
     assert list(clean(open_source(str(tmp_path / "x.jsonl")).rows()).passages) == ["4"]
 
 
-def test_an_unknown_source_lists_what_was_looked_for(tmp_path: Path) -> None:
+def test_an_unrecognised_source_lists_the_known_formats(tmp_path: Path) -> None:
     write_tree(tmp_path, {"data.xml": b"<a/>"})
     with pytest.raises(InputError, match=r"corpus\.jsonl.*passages\.jsonl.*articles\.jsonl.*\.md"):
         open_source(str(tmp_path))
@@ -195,7 +195,7 @@ def test_a_folder_of_another_format_is_refused(format: str, tmp_path: Path) -> N
         open_source(str(tmp_path), format)
 
 
-def test_the_step_offers_what_there_is() -> None:
+def test_the_step_offers_the_choices_of_the_readers() -> None:
     """The step repeats the choices and defaults of the readers, so they must stay equal."""
     assert ingest.FORMATS == FORMATS
     assert tuple(TITLES) == ingest.TITLES

@@ -54,7 +54,7 @@ def test_a_good_source_loses_nothing(tmp_path: Path) -> None:
     assert corpus.split_of == {"q1": "train", "q2": "test"}
 
 
-def test_a_passage_that_has_a_title_alone_is_read_by_it(tmp_path: Path) -> None:
+def test_a_title_without_text_becomes_the_text(tmp_path: Path) -> None:
     """Many documents of BEIR's corpora have no abstract; its own evaluation reads their titles."""
     lines = ['{"_id": "p3", "title": "A title", "text": ""}', '{"_id": "p4", "title": " ", "text": " "}']
     corpus = read(write_beir(tmp_path / "s", corpus=[*CORPUS, *lines]))
@@ -202,7 +202,7 @@ def test_a_bad_row_is_rejected_and_the_rest_kept(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_line_that_is_not_utf8_is_rejected_alone(packed: bool, tmp_path: Path) -> None:
+def test_only_the_line_that_is_not_utf8_is_rejected(packed: bool, tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "s")
     path = folder / "corpus.jsonl"
     data = path.read_bytes() + b'{"_id": "p3", "text": "caf\xe9"}\n{"_id": "p4", "text": "caf\xc3\xa9"}\n'
@@ -213,7 +213,7 @@ def test_a_line_that_is_not_utf8_is_rejected_alone(packed: bool, tmp_path: Path)
     assert {row.id: row.text for row in corpus.passages.values()}["p4"] == "café"
 
 
-def test_byte_order_mark_windows_line_ends_and_blank_lines_are_no_fault(tmp_path: Path) -> None:
+def test_byte_order_marks_crlf_and_blank_lines_are_accepted(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "s")
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"):
         path = folder / name
@@ -243,7 +243,7 @@ def test_leaks_are_removed_from_the_split_that_trains(tmp_path: Path) -> None:
     assert [(row.query_id, row.split) for row, _ in corpus.qrels] == [("c", "train"), ("d", "dev"), ("t", "test")]
 
 
-def test_a_query_judged_but_without_gold_is_not_taken(tmp_path: Path) -> None:
+def test_a_query_without_a_relevant_passage_is_left_out(tmp_path: Path) -> None:
     corpus = read(write_beir(tmp_path / "s", train=[TRAIN[0], "q1\tp1\t0"]))
     assert corpus.split_of == {"q2": "test"}
     assert corpus.reasons() == {
@@ -311,7 +311,7 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
         open_source(str(tmp_path / "nothing"))
 
 
-def test_of_a_long_id_no_more_is_kept_than_of_a_content(tmp_path: Path) -> None:
+def test_rejects_keep_only_the_beginning_of_a_long_id(tmp_path: Path) -> None:
     """If the file has a different delimiter than the format, each whole line is an id."""
     ids = ["p" * 200, "p" * 201, "\u00e9" * 10_000]
     (tmp_path / "collection.tsv").write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
@@ -320,7 +320,7 @@ def test_of_a_long_id_no_more_is_kept_than_of_a_content(tmp_path: Path) -> None:
     assert [len(row.content) for row in rejected] == [200, 200, 200]
 
 
-def test_long_passages_are_looked_at_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_long_passages_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.corpus.cleaning._CHARACTERS_AT_ONCE", 100)
     monkeypatch.setattr("stillhouse.corpus.cleaning._AT_ONCE", 5)
     texts = ["x" * 40] * 4 + ["x" * 1000] + ["x"] * 12

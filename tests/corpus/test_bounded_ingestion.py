@@ -28,7 +28,7 @@ IDS = st.lists(st.lists(st.sampled_from([f"p{n}" for n in range(40)]), max_size=
 
 @settings(max_examples=80, deadline=None)
 @given(IDS)
-def test_numbers_are_those_of_a_dictionary(blocks: list[list[str]]) -> None:
+def test_digest_numbers_equal_those_of_a_dictionary(blocks: list[list[str]]) -> None:
     numbers, slow = DigestNumbers(), dict[str, int]()
     for block in blocks:
         assert numbers.find(digests_of(block)).tolist() == [slow.get(id, -1) for id in block]
@@ -36,7 +36,7 @@ def test_numbers_are_those_of_a_dictionary(blocks: list[list[str]]) -> None:
     assert len(numbers) == len(slow)
 
 
-def test_numbers_of_digests_that_want_the_same_slot() -> None:
+def test_colliding_digests_get_distinct_numbers() -> None:
     """All digests begin at slot 0, and there are more than the first table holds."""
     digests_B2 = np.stack([np.zeros(3000, np.uint64), np.arange(3000, dtype=np.uint64)], axis=1)
     numbers = DigestNumbers()
@@ -91,7 +91,7 @@ TEXTS = st.sampled_from(["p", "", " ", "a b", "\x1c", "\u00a0", "\ud800", "\udc0
 
 
 @given(st.lists(st.builds(Passage, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.just(0), st.just("")), max_size=3))
-def test_a_block_is_sound_where_no_passage_has_a_fault(rows: list[Passage]) -> None:
+def test_a_block_is_sound_if_none_of_its_passages_has_a_fault(rows: list[Passage]) -> None:
     assert _all_sound(rows) == (not any(map(_passage_fault, rows)))
 
 
@@ -109,7 +109,7 @@ def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tupl
     assert taken.has_articles(asked).tolist() == [id in articles for id in asked]
 
 
-def test_rejects_stand_in_the_order_of_the_source() -> None:
+def test_rejects_keep_the_order_of_the_source() -> None:
     """A query that is rejected between two passages is reported between them, however rows are grouped."""
     given: list[Row] = []
     for number in range(1500):
@@ -152,7 +152,7 @@ print(tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory()
 """
 
 
-def test_memory_a_passage_has_a_bound(tmp_path: Path) -> None:
+def test_memory_per_passage_is_bounded(tmp_path: Path) -> None:
     """Measure the peak of Python, NumPy and Arrow at two sizes above a row group; a passage has 400 bytes."""
     counts = (20_000, 60_000)
     peaks = []

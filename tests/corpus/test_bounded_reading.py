@@ -63,7 +63,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("not negatives", 8, "q    5"),
     ],
 )
-def test_a_question_of_all_passages_holds_a_block(
+def test_reading_every_passage_holds_one_block_in_memory(
     what: str, megabytes: float, logged: str, large: Path, tmp_path: Path
 ) -> None:
     words = [sys.executable, "-c", MEASURED, str(large), str(tmp_path), what]

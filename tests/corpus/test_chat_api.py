@@ -70,21 +70,21 @@ PASSING = {
 
 
 @pytest.mark.parametrize("case", PASSING)
-def test_what_passes_is_survived(case: str) -> None:
+def test_transient_errors_are_retried(case: str) -> None:
     with serving(one_after_the_other(PASSING[case], GOOD)) as server:
         assert ask(server.address, timeout_s=0.3 if case in ("hang", "drip") else 5.0) == "why salt?"
         assert [request["seed"] for request in server.requests] == [7, 8], "another seed, another answer"
 
 
 @pytest.mark.parametrize("case", PASSING)
-def test_what_stays_is_given_up(case: str) -> None:
+def test_persistent_errors_exhaust_the_tries(case: str) -> None:
     with serving(lambda request: PASSING[case]) as server:
         with pytest.raises(BrokenAnswer):
             ask(server.address, tries=2, timeout_s=0.3 if case in ("hang", "drip") else 5.0)
         assert len(server.requests) == 2
 
 
-def test_a_header_that_drips_is_a_timeout() -> None:
+def test_a_slowly_sent_header_times_out() -> None:
     """Each byte arrives before the timeout, but the whole answer does not."""
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BrokenAnswer, match=r"no answer in 0\.5 s"):
         started = time.monotonic()
@@ -104,7 +104,7 @@ def test_a_header_that_drips_is_a_timeout() -> None:
             assert time.monotonic() - started < 2
 
 
-def test_a_wait_that_is_asked_for_is_kept() -> None:
+def test_retry_after_is_respected() -> None:
     limit = Answer("{}", 429, {"Retry-After": "0.6"})
     with serving(one_after_the_other(limit, GOOD)) as server:
         assert ask(server.address) == "why salt?"
@@ -112,14 +112,14 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
         assert second - first >= 0.6
 
 
-def test_a_wait_that_is_too_long_ends_the_work() -> None:
+def test_a_retry_after_that_is_too_long_ends_the_step() -> None:
     with serving(lambda request: Answer("{}", 429, {"Retry-After": "86400"})) as server:
         with pytest.raises(InputError, match=r"asks to wait for 86,400 s.*run the same command again"):
             ask(server.address)
         assert len(server.requests) == 1
 
 
-def test_waits_in_every_form() -> None:
+def test_every_form_of_retry_after_is_understood() -> None:
     in_a_minute = email.utils.formatdate(time.time() + 60, usegmt=True)
     assert 58 < (seconds_of(in_a_minute) or 0) <= 61
     assert [seconds_of(text) for text in ("2", "0.5", "-3", "Wed, 21 Oct 2015 07:28:00 GMT")] == [2.0, 0.5, 0.0, 0.0]
@@ -135,7 +135,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("status", FATAL)
-def test_what_every_request_would_meet_ends_the_work_at_once(status: int) -> None:
+def test_errors_that_every_request_would_meet_end_the_step(status: int) -> None:
     with serving(lambda request: Answer('{"error": {"message": "no\\nsuch"}}', status)) as server:
         with pytest.raises(InputError, match=f"HTTP {status}: no such.*{FATAL[status]}"):
             ask(server.address)
@@ -143,21 +143,21 @@ def test_what_every_request_would_meet_ends_the_work_at_once(status: int) -> Non
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_request_that_is_refused_is_not_sent_again(status: int) -> None:
+def test_a_refused_request_is_not_retried(status: int) -> None:
     with serving(lambda request: Answer('{"error": "too many tokens"}', status)) as server:
         with pytest.raises(BrokenAnswer, match=f"HTTP {status}: too many tokens"):
             ask(server.address)
         assert len(server.requests) == 1
 
 
-def test_a_server_that_is_not_there_ends_the_work_at_once() -> None:
+def test_an_unreachable_server_ends_the_step_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(InputError, match=r"cannot be reached.*refused.*start the server"):
         ask(f"http://127.0.0.1:{port}/v1")
 
 
-def test_the_key_goes_into_the_header_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_in_the_header_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, f"{SECRET}\n")
     with serving(lambda request: completion(f"why {SECRET}?")) as server:
         assert ask(server.address) == "why ***?"
@@ -176,7 +176,7 @@ def test_without_a_key_there_is_no_header() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_the_key_is_taken_to_no_other_server(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_not_sent_to_another_server(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, SECRET)
     with serving(lambda request: GOOD) as other:
         elsewhere = Answer("", status, {"Location": f"{other.address}/chat/completions"})
@@ -186,7 +186,7 @@ def test_the_key_is_taken_to_no_other_server(status: int, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("key", ["two words", "a\nb", "a\r\nX-Other: b", "ключ", "\x00"])
-def test_a_key_that_no_header_can_hold_is_refused_unseen(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_unfit_for_a_header_is_refused_without_showing_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_api.os, "environ", {KEY: key})
     with pytest.raises(InputError, match="set it again") as refused:
         ChatServer("http://127.0.0.1/v1", timeout_s=1, tries=1)
@@ -209,19 +209,19 @@ def test_a_key_that_no_header_can_hold_is_refused_unseen(key: str, monkeypatch: 
         "http://ä/v1",
     ],
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InputError, match="give the address of an OpenAI chat API"):
         checked_address(address)
 
 
 @pytest.mark.parametrize("address", ["https://user:pass@a/v1", "https://token@a/v1", "https://a/v1?key=abc"])
-def test_an_address_with_a_secret_is_refused_unseen(address: str) -> None:
+def test_an_address_with_a_secret_is_refused_without_showing_it(address: str) -> None:
     with pytest.raises(InputError, match=r"put the key into \$STILLHOUSE_CHAT_KEY") as refused:
         checked_address(address)
     assert "abc" not in str(refused.value) and "pass@" not in str(refused.value)
 
 
-def test_an_address_may_end_as_people_copy_it() -> None:
+def test_common_endings_of_an_address_are_accepted() -> None:
     expected = "http://localhost:11434/v1"
     for end in ("", "/", "/chat/completions", "/chat/completions/"):
         assert checked_address(f" {expected}{end} ") == expected
@@ -235,7 +235,7 @@ def test_an_address_may_end_as_people_copy_it() -> None:
         OSError(errno.EHOSTUNREACH, "No route to host"),
     ],
 )
-def test_a_network_that_is_away_for_a_moment_is_survived(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_network_outage_is_survived(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     post, errors = ChatServer._post, [error]
 
     def fail_once(self: ChatServer, data: bytes) -> Any:

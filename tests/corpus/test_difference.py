@@ -56,7 +56,7 @@ def corpus_of(folder: Path, rows: Rows, qrels: int = 2, titles: str = "space") -
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_difference_is_that_of_plain_sets(case: str, tmp_path: Path) -> None:
+def test_difference_equals_that_of_plain_sets(case: str, tmp_path: Path) -> None:
     now = CASES[case](OLD)
     found = difference(corpus_of(tmp_path / "old", OLD), corpus_of(tmp_path / "new", now))
     order, before = list(now), list(OLD)
@@ -75,7 +75,7 @@ def test_fingerprints_are_equal_where_nothing_changed(case: str, tmp_path: Path)
     assert (fingerprint(old) == fingerprint(new)) == difference(old, new).none
 
 
-def test_labels_and_titles_show(tmp_path: Path) -> None:
+def test_differences_in_labels_and_titles_are_found(tmp_path: Path) -> None:
     """A removed qrel changes no passage; another `titles` setting changes the text of every passage."""
     old = corpus_of(tmp_path / "old", OLD)
     labels = difference(old, corpus_of(tmp_path / "labels", OLD, qrels=1))
@@ -85,7 +85,7 @@ def test_labels_and_titles_show(tmp_path: Path) -> None:
     assert fingerprint(old) != fingerprint(titles)
 
 
-def test_shares_and_a_person_s_line(tmp_path: Path) -> None:
+def test_the_share_of_changed_texts_and_the_summary_line(tmp_path: Path) -> None:
     """By hand: one of 20 texts changes (one new, one gone) and one is added, so the share is 2 of 21."""
     now = OLD | {"p5": ("t", "another"), "p20": ("t", "more")}
     found = difference(corpus_of(tmp_path / "old", OLD), corpus_of(tmp_path / "new", now))
@@ -100,7 +100,7 @@ def test_digests_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Mon
     assert fingerprint(corpus) == whole
 
 
-def test_fields_do_not_run_into_one_another(tmp_path: Path) -> None:
+def test_fields_are_separated_in_the_digest(tmp_path: Path) -> None:
     one = corpus_of(tmp_path / "one", {"p0": ("a b", "c")})
     two = corpus_of(tmp_path / "two", {"p0": ("a", "b c")})
     assert fingerprint(one) != fingerprint(two)

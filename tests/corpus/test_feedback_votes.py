@@ -41,7 +41,7 @@ def test_one_client_who_clicks_without_end_adds_nothing() -> None:
     assert chosen.rejected[OVER_SHARE] + chosen.rejected[FEW_CLIENTS] == 5_001
 
 
-def test_colluding_clients_below_the_number_add_nothing_and_the_share_bounds_those_above() -> None:
+def test_colluding_clients_are_limited_by_number_and_share() -> None:
     honest = [vote(f"query {n}", f"p{n}", f"user{m}", at=n) for n in range(5) for m in range(12)]
     two = [vote("bad", "poison", f"attacker{m}") for m in range(2)]
     assert "bad" not in choose([*honest, *two]).pairs
@@ -51,7 +51,7 @@ def test_colluding_clients_below_the_number_add_nothing_and_the_share_bounds_tho
     assert sum(text.startswith("bad") for text in taken) == 8
 
 
-def test_the_last_vote_of_a_client_counts_and_as_many_against_undo_a_pair() -> None:
+def test_a_client_s_last_vote_counts_and_votes_against_undo_a_pair() -> None:
     votes = [vote("q", "p", client, at=1) for client in "abc"]
     assert choose([*votes, vote("q", "p", "c", -1, at=2)], 1.0, 2).pairs == {"q": ["p"]}
     against = [vote("q", "p", client, -1, at=2) for client in "xyz"]
@@ -59,14 +59,14 @@ def test_the_last_vote_of_a_client_counts_and_as_many_against_undo_a_pair() -> N
     assert undone.pairs == {} and undone.rejected == {AGAINST: 6}
 
 
-def test_forms_of_a_query_are_one() -> None:
+def test_spellings_of_a_query_that_differ_in_case_and_space_are_one() -> None:
     votes = [vote(text, "p", client) for text, client in (("Red  Bird", "a"), ("red bird", "b"), ("red bird", "c"))]
     assert choose(votes, 1.0).pairs == {"red bird": ["p"]}
     assert query_id("Red  Bird") == query_id("red bird") != query_id("red birds")
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=25), st.floats(0.02, 1))
-def test_no_client_has_more_than_the_share(counts: list[int], share: float) -> None:
+def test_no_client_exceeds_the_share(counts: list[int], share: float) -> None:
     """Compare with a search over every possible number of votes."""
     most = votes_a_client(Counter({str(n): count for n, count in enumerate(counts)}), share)
     fits = [c for c in range(1, max(counts) + 1) if c <= share * sum(min(count, c) for count in counts)]

@@ -23,7 +23,7 @@ def test_a_whole_source_is_read(name: str) -> None:
         reader(name)(seed)
 
 
-def test_what_no_reader_may_raise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: object) -> None:
         raise KeyError("a row")
 
@@ -53,7 +53,7 @@ def test_a_model_folder_is_damaged_field_by_field(part: str) -> None:
         json.loads(content if part.endswith(".json") else content[8 : 8 + int.from_bytes(content[:8], "little")])
 
 
-def test_a_model_that_makes_no_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_a_model_that_computes_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     """The target fails if a reader stops refusing NaN in the weights."""
     import numpy as np
     from models_to_damage import PLACES, SEEDS
@@ -91,7 +91,7 @@ OF_QUERIES = ("another question", "another grade", "another split")
         if not (wrong in OF_QUERIES and name in ARTICLES_ALONE)
     ],
 )
-def test_a_wrong_row_is_seen(wrong: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_a_wrong_row(wrong: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_parser(name)
 
     def mistaken(*given: str) -> Source:
@@ -116,14 +116,14 @@ def test_a_wrong_row_is_seen(wrong: str, name: str, monkeypatch: pytest.MonkeyPa
         "stillhouse.workflow.workspace.refuse_taken",
     ],
 )
-def test_a_folder_that_is_not_looked_at_is_seen(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_a_skipped_folder_check(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, lambda *given: None)
     with pytest.raises(AssertionError):
         for seed in SEEDS["folder-flags"]:
             reader("folder-flags")(seed)
 
 
-def test_a_folder_flag_that_is_refused_otherwise_than_in_a_sentence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_detects_a_folder_error_without_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: object) -> None:
         raise FileExistsError("a file")
 

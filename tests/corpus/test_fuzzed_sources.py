@@ -71,7 +71,7 @@ def write(files: dict[str, bytes], folder: Path) -> None:
 @pytest.mark.parametrize("name", SOURCES)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_of_damaged_files_every_row_is_what_they_say(name: str, data: st.DataObject) -> None:
+def test_rows_of_damaged_files_match_the_slow_readers(name: str, data: st.DataObject) -> None:
     needs_parser(name)
     files = dict(SOURCES[name])
     hurt = data.draw(st.sampled_from(sorted(files)))
@@ -94,7 +94,7 @@ def test_of_damaged_files_every_row_is_what_they_say(name: str, data: st.DataObj
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"article-tree", "html-tree", "parquet"}))
 @given(cut=st.integers(1, 30))
-def test_what_was_packed_and_cut_off_is_refused(name: str, cut: int) -> None:
+def test_a_truncated_gzip_file_is_refused(name: str, cut: int) -> None:
     for hurt in sorted(set(SOURCES[name]) - {"split_80_20.json"}):
         with tempfile.TemporaryDirectory() as folder:
             packed = gzip.compress(SOURCES[name][hurt])
@@ -128,7 +128,7 @@ REPEATED += [b'\t"a\n', b'""\n', b"0", b"\\", b"\xff", b"```\n", b"&#97;", b"<a 
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.timeout(60)
-def test_nothing_takes_longer_than_its_length(name: str) -> None:
+def test_repeated_tokens_are_read_in_linear_time(name: str) -> None:
     """Repeat each token 5,000 times, at the end and in the middle: a reader that backtracks would take hours."""
     needs_parser(name)
     for hurt, content in SOURCES[name].items():

@@ -130,7 +130,7 @@ def test_an_element_and_a_document_of_brackets_are_refused(kind: str, of_bracket
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
-def test_a_line_may_be_just_so_long(end: bytes, tmp_path: Path) -> None:
+def test_a_line_of_exactly_the_longest_length_is_read(end: bytes, tmp_path: Path) -> None:
     """The limit includes the line end, which the last line may lack."""
     line = json_line("a", "x" * (LONGEST - len(json_line("a", "")) + 1 - len(end)))[:-1] + end
     assert len(line) == LONGEST
@@ -180,7 +180,7 @@ def test_a_long_document_is_refused(packed: bool, tmp_path: Path) -> None:
         read(tmp_path, "squad")
 
 
-def test_a_run_of_one_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_file_of_one_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "READ_AT_ONCE", LONGEST)
     (tmp_path / "test.trec").write_bytes(b"".join(long_line(b"q Q0 ", b" 1 1 s")))
     tracemalloc.start()

@@ -56,7 +56,7 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
     assert corpus.left_out == {"query: no qrel of its split names it": 2}
 
 
-def test_a_line_of_white_space_that_only_unicode_knows_is_rejected(write: Write, read: Read) -> None:
+def test_a_line_of_unicode_white_space_is_rejected(write: Write, read: Read) -> None:
     corpus = read(write(MARCO | {"qrels.train.tsv": "\u2028\n1 0 0 1\n2 0 1 1\n\u3000\n"}))
     assert [(row.kind, row.id, row.where) for row in corpus.rejected] == [
         ("qrel", "", "qrels.train.tsv:1"),
@@ -65,7 +65,7 @@ def test_a_line_of_white_space_that_only_unicode_knows_is_rejected(write: Write,
     assert corpus.split_of["1"] == corpus.split_of["2"] == "train"
 
 
-def test_grades_reach_the_measures_that_need_them(write: Write, read: Read) -> None:
+def test_graded_relevance_reaches_the_measures(write: Write, read: Read) -> None:
     """TREC Deep Learning counts passages of grade 2 or more as relevant: the measures with rel=2."""
     corpus = read(write(MARCO))
     qrels = [
@@ -228,7 +228,7 @@ def test_fields_of_ir_datasets(read: Read) -> None:
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_answers_and_trainings_of_ir_datasets(read: Read) -> None:
+def test_ir_datasets_answers_and_the_training_split(read: Read) -> None:
     """dpr-w100 has answers as well as qrels; wikir calls its train split `training`."""
     corpus = read("ir_datasets:wikir/training")  # type: ignore[arg-type]
     assert corpus.split_of == {"1": "train"} and list(corpus.answers) == [("1", "x", "text"), ("1", "why", "text")]
@@ -243,7 +243,7 @@ def test_answers_and_trainings_of_ir_datasets(read: Read) -> None:
         ("ir_datasets:queries-only", "has no documents"),
     ],
 )
-def test_an_id_that_gives_no_corpus_is_refused(source: str, message: str) -> None:
+def test_an_id_without_a_usable_corpus_is_refused(source: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         open_source(source)
 

@@ -111,7 +111,7 @@ def test_a_labelled_text_is_no_query_and_an_article_gives_no_more_than_its_share
     assert all(len(texts) == 2 for texts in drawn) and {"Notice", "Molasses"} < set().union(*drawn)
 
 
-def test_a_heading_that_is_a_sentence_elsewhere_is_asked_by_neither() -> None:
+def test_text_that_is_both_heading_and_sentence_becomes_no_query() -> None:
     articles: Articles = [("Gin", [("Text 0 of 1.", True), ("", True)]), ("Rum", [("Molasses", True)])]
     choices = replace(CHOICES, tasks=("ict", "heading"), min_words=4, own_passage=True)
     made = make_pair_queries(taken_of(articles), [], choices).queries

@@ -101,7 +101,7 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
 
 
 @pytest.mark.parametrize("task", OF_SENTENCES)
-def test_over_many_seeds_a_task_makes_all_that_it_allows_and_nothing_else(task: str) -> None:
+def test_over_many_seeds_a_task_makes_every_allowed_query_and_no_other(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
         union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, tasks=(task,), seed=seed)))[task]
@@ -174,7 +174,7 @@ def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     assert (query.taken_from, query.positive) == ("page#0", "linker#0")
 
 
-def test_without_neighbours_a_sentence_asks_for_its_own_passage_and_that_is_said() -> None:
+def test_without_neighbours_a_sentence_asks_for_its_own_passage() -> None:
     articles = articles_of({name: [1] for name in "abcd"})
     made = make_pair_queries(taken_of(articles), [], CHOICES)
     assert made.verbatim and made.tasks == ("ict",) and len(made.queries) == 8
@@ -208,14 +208,14 @@ def test_a_labelled_text_is_not_made_again() -> None:
         ({}, [], {}, "0 articles are too few"),
     ],
 )
-def test_what_cannot_be_made_is_refused_with_a_remedy(
+def test_impossible_requests_are_refused_with_a_remedy(
     articles: Articles, links: list[tuple[str, str]], changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         make_pair_queries(taken_of(articles), links, replace(CHOICES, **changes))
 
 
-def test_names_of_tasks() -> None:
+def test_task_names_are_sorted_and_none_means_no_task() -> None:
     assert check_tasks(None) == ()
     assert check_tasks(("wlp", "ict")) == ("ict", "wlp")
 
@@ -227,7 +227,7 @@ def test_sizes_of_the_article_split(articles: int, dev: float, test: float) -> N
     assert [int((split_A == n).sum()) for n in (1, 2)] == expected and len(split_A) == articles
 
 
-def test_sentences_have_their_place_and_twins_are_left_out() -> None:
+def test_sentences_keep_their_positions_and_duplicates_are_left_out() -> None:
     texts = ["One two three four. Five six.\nSeven  eight nine ten!", "one TWO three four. A b c d e.", "", "x " * 80]
     found = query_sentences(texts, min_words=4, language="en")
     cut = [texts[row][begin:end] for row, (begin, end) in zip(found.rows_S, found.spans_S2)]
@@ -256,7 +256,7 @@ def test_layout_equals_a_slow_look_up() -> None:
     }  # fmt: skip
 
 
-def test_what_is_no_negative_of_a_made_query(tmp_path: Path) -> None:
+def test_passages_that_are_not_negatives_of_a_made_query(tmp_path: Path) -> None:
     rows = rows_of(LARGE)
     made = make_pair_queries(TakenPassages.of(rows), LARGE_LINKS, CHOICES).queries
     ids = [query.id for query in made]

@@ -106,7 +106,7 @@ WRITTEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("at_once", [2_000, 100_000, parquet_rows.AT_ONCE])
 @pytest.mark.parametrize("written", WRITTEN)
-def test_every_row_is_read_and_few_at_once(
+def test_every_row_is_read_in_small_batches(
     written: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, path = mixed(4000, len(written)), tmp_path / "passages.parquet"
@@ -179,14 +179,14 @@ def test_lists_are_refused(column: str, tmp_path: Path) -> None:
         list(open_source(str(path)).rows())
 
 
-def test_a_struct_is_no_text(tmp_path: Path) -> None:
+def test_a_struct_is_rejected_as_text(tmp_path: Path) -> None:
     path = tmp_path / "passages.parquet"
     pq.write_table(pa.table({"id": ["a"], "text": [{"x": "y", "z": 1}]}), path)
     [row] = open_source(str(path)).rows()
     assert isinstance(row, Rejected) and row.reason == "text is not text"
 
 
-def test_damage_anywhere_is_seen_or_does_no_harm(tmp_path: Path) -> None:
+def test_damage_anywhere_is_detected_or_harmless(tmp_path: Path) -> None:
     """The footer is damaged too, where some of pyarrow's accessors crash the process."""
     path = tmp_path / "passages.parquet"
     table = pa.table({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]})

@@ -148,7 +148,7 @@ BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"ti
 @settings(max_examples=120, deadline=None)
 @given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
 @example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
-def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes: int) -> None:
+def test_articles_that_recur_in_another_part(lines: list[bytes], part_bytes: int) -> None:
     """A repeated article is one reject, whatever it contains; a broken article does not count as the first."""
     with tempfile.TemporaryDirectory() as folder:
         hold(write(Path(folder), {"articles.jsonl": joined(lines, b"\n", True)}), part_bytes)
@@ -173,7 +173,7 @@ def test_row_groups(rows: list[tuple[str, str | None, str]], group: int, part_by
         hold(Path(folder), part_bytes)
 
 
-def test_a_damaged_row_group_is_the_same_sentence(tmp_path: Path) -> None:
+def test_a_damaged_row_group_gives_the_same_message(tmp_path: Path) -> None:
     table = pa.table({"id": [f"p{n}" for n in range(4000)], "text": [f"{n} {n * 7919}" for n in range(4000)]})
     path = tmp_path / "source" / "passages.parquet"
     path.parent.mkdir()
@@ -200,7 +200,7 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
     assert (facts, tables) == corpus_of(opened())
 
 
-def test_splits_that_would_become_one_are_refused(tmp_path: Path) -> None:
+def test_renaming_two_splits_to_one_is_refused(tmp_path: Path) -> None:
     files = SOURCES["beir"] | {"qrels/train.tsv": b"q\ta\t1\n"}
     source = write(tmp_path / "source", files)
     said = {
@@ -219,7 +219,7 @@ def test_repeats_are_found_in_any_number_of_buckets(tmp_path: Path, monkeypatch:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
-def test_keys_are_found_by_both_halves(pairs: list[tuple[int, int]]) -> None:
+def test_keys_are_found_by_both_halves_of_a_digest(pairs: list[tuple[int, int]]) -> None:
     digests = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
     keys = Keys.of(digests, np.arange(len(digests)))
     asked = np.array([(high, low) for high in range(5) for low in range(5)], dtype=np.uint64)
@@ -228,7 +228,7 @@ def test_keys_are_found_by_both_halves(pairs: list[tuple[int, int]]) -> None:
     assert rows == [pairs.index(both) if both in pairs else -1 for both in ((h, w) for h in range(5) for w in range(5))]
 
 
-def test_lookups_are_those_of_one_table(tmp_path: Path) -> None:
+def test_lookups_in_parts_equal_those_in_one_table(tmp_path: Path) -> None:
     from stillhouse.corpus.cleaning import clean
     from stillhouse.corpus.cleaning_parts import clean_parts
 
@@ -246,7 +246,7 @@ def test_lookups_are_those_of_one_table(tmp_path: Path) -> None:
     assert digests_of(list(parts.passages)).tolist() == digests_of(list(whole)).tolist()
 
 
-def test_finished_parts_are_gone_on_with_while_no_file_changed(tmp_path: Path) -> None:
+def test_finished_parts_are_reused_unless_a_file_changed(tmp_path: Path) -> None:
     source = write(tmp_path / "source", SOURCES["beir"])
     read: list[str] = []
 
@@ -272,7 +272,7 @@ def folder(path: Path) -> Path:
     return path
 
 
-def test_a_part_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_part_is_complete_or_absent(tmp_path: Path) -> None:
     target = tmp_path / "000001"
     with pytest.raises(RuntimeError), part_folder(target) as staging:
         (staging / "half").write_text("")

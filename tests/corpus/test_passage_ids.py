@@ -28,7 +28,7 @@ def in_a_file(folder: Path, ids: list[str], group: int) -> PassageIds:
 
 
 @given(st.lists(names, unique=True, max_size=12), st.lists(names, max_size=8), st.integers(1, 5), st.data())
-def test_a_file_answers_as_a_list_does(
+def test_ids_in_a_file_behave_like_ids_in_a_list(
     tmp_path_factory: pytest.TempPathFactory, ids: list[str], others: list[str], group: int, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("ids")
@@ -61,7 +61,7 @@ def test_rows_have_the_shape_that_was_asked_for() -> None:
     assert PassageIds(["a", "b"])[np.array([[1, 0], [1, 1]])].tolist() == [["b", "a"], ["b", "b"]]
 
 
-def test_a_search_among_many_ids_holds_a_few(tmp_path: Path) -> None:
+def test_a_search_among_many_ids_uses_little_memory(tmp_path: Path) -> None:
     ids = in_a_file(tmp_path, [f"passage-{i}" for i in range(600_000)], 1 << 17)
     tracemalloc.start()
     assert ids.find(["passage-599999", "passage-7"]).tolist() == [599_999, 7]

@@ -66,7 +66,7 @@ def test_an_article_gives_at_most_its_share_and_the_seed_decides() -> None:
     assert len({(query.split, query.positive[0]) for query in made.queries}) == 8
 
 
-def test_no_span_is_taken_from_what_is_not_prose_and_none_repeats_a_labelled_query() -> None:
+def test_spans_come_from_prose_and_repeat_no_labelled_query() -> None:
     passages = taken_of({"a": ["one two three four"], "b": ["| five | six |"]})
     made = make_pair_queries(passages, [], CHOICES, ["ONE two"], ["b#0"]).queries
     assert {query.text for query in made} <= {"two three", "three four"} and made

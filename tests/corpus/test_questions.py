@@ -69,6 +69,6 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_no_list_of_questions_is_broken(case: str) -> None:
+def test_a_reply_that_is_not_a_list_of_questions_is_broken(case: str) -> None:
     with pytest.raises(BrokenAnswer):
         questions_of(Reply(BROKEN[case], cut=False), TEXT, 2)

@@ -56,7 +56,7 @@ def test_queries_of_one_text_stay_together() -> None:
     assert not texts["train"] & texts["dev"]
 
 
-def test_samples_have_their_size_and_the_seed_decides() -> None:
+def test_samples_have_the_requested_size_and_depend_on_the_seed() -> None:
     def sampled(seed: int) -> tuple[dict[str, int], set[str]]:
         corpus = labelled(50, dev=8, test=30)
         left = sample_queries(corpus, {"train": 20, "dev": 8, "test": 0}, seed)
@@ -71,7 +71,7 @@ def test_samples_have_their_size_and_the_seed_decides() -> None:
     assert sampled(8)[1] != kept
 
 
-def test_fewer_articles_take_their_queries_and_links_along() -> None:
+def test_dropping_articles_drops_their_queries_and_links() -> None:
     rows: list[Row] = [Passage(f"p{i}", "", f"text {i}", f"a{i % 4}", "", i // 4, f"c:{i}") for i in range(8)]
     rows += [Link(f"a{i}", f"a{j}", "l:1") for i in range(4) for j in range(4) if i != j]
     rows += [Query(f"q{i}", f"question {i}", "q:1") for i in range(8)]
@@ -86,7 +86,7 @@ def test_fewer_articles_take_their_queries_and_links_along() -> None:
     assert set(corpus.queries) == set(corpus.split_of) == {row.query_id for row, _ in corpus.qrels}
 
 
-def test_queries_that_have_answers_alone_stay_in_a_trial_run() -> None:
+def test_a_sample_keeps_test_queries_that_only_have_answers() -> None:
     """Such queries, as in DPR's test files, are evaluated by the answers in the passages that are found."""
     rows: list[Row] = [Passage(f"p{i}", "", f"text {i}", f"a{i}", "", 0, f"c:{i}") for i in range(8)]
     rows += [Query(f"q{i}", f"question {i}", "q:1") for i in range(10)]

@@ -118,7 +118,7 @@ def test_a_bad_question_of_squad_is_named(write: Write, read: Read) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"data": {}}', '{"data": ' + "[" * 100_000, b'{"data": ["\xff"]}'])
-def test_a_squad_file_that_is_none_is_refused(content: str, write: Write, read: Read) -> None:
+def test_an_invalid_squad_file_is_refused(content: str, write: Write, read: Read) -> None:
     with pytest.raises(InputError, match=r"train\.json"):
         read(write({"train.json": content}), "squad")
 
@@ -138,7 +138,7 @@ def test_a_squad_file_that_is_none_is_refused(content: str, write: Write, read: 
         ("corpus.tsv", None),
     ],
 )
-def test_names_tell_splits(name: str, split: str | None) -> None:
+def test_the_split_is_read_from_the_file_name(name: str, split: str | None) -> None:
     assert split_in(name) == split
 
 
@@ -236,6 +236,11 @@ def test_the_kind_of_answers_may_be_set(write: Write, read: Read) -> None:
     assert {kind for _, _, kind in read(folder, answer_kind="text").answers} == {"text"}
 
 
+UNANSWERED = ("query", "no relevant passage")
+FOLLOWING = {"empty answer": [UNANSWERED], "empty query": [("answer", "points to no query")]}
+"""What is rejected in addition, because it depends on the rejected part of its row."""
+
+
 @pytest.mark.parametrize(
     ("file", "line", "kind", "reason"),
     [
@@ -256,7 +261,7 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
 ) -> None:
     good = {name: DPR[name] for name in ("psgs_w100.tsv", "nq-test.qa.csv")}
     corpus = read(write(good | {file: good[file] + line}))
-    assert (kind, reason) in {(row.kind, row.reason) for row in corpus.rejected}
+    assert [(row.kind, row.reason) for row in corpus.rejected] == [(kind, reason), *FOLLOWING.get(reason, [])]
     assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
 
 
@@ -281,7 +286,7 @@ def test_a_long_list_of_answers_is_not_taken_apart(one: str, write: Write) -> No
     )
 
 
-def test_a_list_of_answers_may_be_just_so_long(write: Write) -> None:
+def test_a_list_of_answers_of_exactly_the_longest_length_is_read(write: Write) -> None:
     for more, taken in ((0, 1), (1, 0)):
         cell = "['" + "a" * (LONGEST_ANSWERS - 4 + more) + "']"
         folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t{cell}\n"})
@@ -314,7 +319,8 @@ def test_a_quote_of_dpr_that_is_text_stays(text: str, write: Write, read: Read) 
 def test_a_bad_example_of_dpr_is_rejected_alone(broken: Any, kind: str, reason: str, write: Write, read: Read) -> None:
     files = {"psgs_w100.tsv": PASSAGES, "nq-train.json": json.dumps([NQ[0], broken, NQ[0] | {"question": "again"}])}
     corpus = read(write(files))
-    assert (kind, reason) in {(row.kind, row.reason) for row in corpus.rejected}
+    following = [UNANSWERED] if kind == "qrel" else []
+    assert [(row.kind, row.reason) for row in corpus.rejected] == [(kind, reason), *following]
     assert corpus.queries.keys() == {"nq-train-0", "nq-train-2"}
 
 
@@ -331,7 +337,7 @@ VALUES = [{"a": "é" * 3000, "b": [1, {"c": "]"}]}, 12, "x, [", None, -1.5e3, []
 @pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 20])
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("values", [[], VALUES, VALUES[:1]])
-def test_elements_are_those_of_the_whole_list(
+def test_elements_read_in_chunks_equal_the_whole_list(
     values: list[Any], indent: int | None, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stillhouse.corpus.sources.json_files.CHUNK", chunk)
@@ -355,7 +361,7 @@ def test_elements_are_those_of_the_whole_list(
         ("[" * 100_000, 0),
     ],
 )
-def test_what_is_no_list_is_refused_after_its_good_elements(text: str, before: int, tmp_path: Path) -> None:
+def test_a_damaged_list_is_refused_after_its_good_elements(text: str, before: int, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(text)
     found = []

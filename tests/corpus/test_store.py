@@ -115,7 +115,7 @@ def test_files_have_the_documented_columns(tmp_path: Path) -> None:
         assert pq.read_schema(tmp_path / f"{name}.parquet").equals(schema)
 
 
-def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"lacks passages\.parquet"):
         Corpus.open(tmp_path)
     write_small(tmp_path)

@@ -67,9 +67,7 @@ APART = {"semicolons": ";", "tabs": "\t", "bars": "|", "commas": ","}
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 @pytest.mark.parametrize("name", APART)
-def test_what_stands_between_cells_is_found_out(
-    name: str, suffix: str, packed: bool, tmp_path: Path, read: Read
-) -> None:
+def test_the_delimiter_is_detected(name: str, suffix: str, packed: bool, tmp_path: Path, read: Read) -> None:
     """Python's `csv` writes the files; the texts contain other delimiters more often than the right one."""
     texts = ["first; with, every | of; them, and more; more, more", "a\ttab", 'a "quote"', "plain"]
     tables = {
@@ -90,7 +88,7 @@ def test_what_stands_between_cells_is_found_out(
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
-def test_columns_of_other_names_are_named_whatever_is_between(quote: str, write: Write, read: Read) -> None:
+def test_unknown_columns_are_listed_whatever_the_delimiter(quote: str, write: Write, read: Read) -> None:
     rows = [["nr", "heading, or so", "body"], ["1", "A", "one, two"]]
     folder = write({"passages.csv": "".join(";".join(quote + cell + quote for cell in row) + "\n" for row in rows)})
     with pytest.raises(
@@ -101,7 +99,7 @@ def test_columns_of_other_names_are_named_whatever_is_between(quote: str, write:
     assert [(row.id, row.text) for row in corpus.passages.values()] == [("1", "one, two")]
 
 
-def test_ingest_says_what_is_between_cells(
+def test_ingest_logs_the_delimiter(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
@@ -143,7 +141,7 @@ def test_a_row_of_which_a_line_cannot_be_read_is_rejected(write: Write, read: Re
     ]
 
 
-def test_a_cell_with_a_tab_and_a_line_end_is_none(write: Write, read: Read) -> None:
+def test_no_quoted_cell_contains_both_a_tab_and_a_line_end(write: Write, read: Read) -> None:
     """The quote is then text, whether the tab or the line end comes first."""
     corpus = read(write({"passages.tsv": 'id\ttext\na\t"x\nb\t"y\t\n"\n'}))
     assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", '"x')]
@@ -213,7 +211,7 @@ def test_parquet_by_the_names_of_beir_in_parts(tmp_path: Path, read: Read) -> No
     check(read(folder))
 
 
-def test_of_a_damaged_parquet_file_no_row_is_lost_in_silence(tmp_path: Path) -> None:
+def test_no_row_of_a_damaged_parquet_file_is_lost_silently(tmp_path: Path) -> None:
     """A flipped bit in a page header can end its column early; pyarrow's batches then end silently."""
     path = tmp_path / "passages.parquet"
     pd.DataFrame({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]}).to_parquet(path)

@@ -17,7 +17,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
 
 @given(st.lists(st.lists(TEXT, max_size=4), max_size=5), st.data())
-def test_it_gives_the_texts_of_any_rows_in_their_shape(
+def test_any_rows_give_their_texts_in_the_same_shape(
     tmp_path_factory: pytest.TempPathFactory, blocks: list[list[str]], data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("texts")

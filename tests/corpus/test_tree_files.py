@@ -64,7 +64,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_formats_that_list_a_folder_do_the_same(name: str, write: Write, tmp_path: Path) -> None:
+def test_formats_that_list_a_folder_reject_such_names_too(name: str, write: Write, tmp_path: Path) -> None:
     files, other = OTHERS[name]
     (tmp_path / "corpus").mkdir()
     source = open_source(str(write({**files, other: "x"})))
@@ -171,7 +171,7 @@ def test_a_web_of_links_is_walked_in_a_moment(tmp_path: Path, read: Read) -> Non
     assert found == set(map(str, range(12)))
 
 
-def test_what_may_not_be_read_is_rejected(write: Write, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_and_folders_are_rejected(write: Write, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's errors are faked, because the user who runs the tests may read everything."""
 
     def closed(method: str) -> None:
@@ -202,7 +202,7 @@ def test_the_source_itself_may_be_a_link(inner: str, write: Write, read: Read, t
     assert list(corpus.passages) == ["a#1", "b/c#1"] and list(corpus.links) == [("b/c", "a")]
 
 
-def test_articles_and_labels_may_be_no_links_out(write: Write, tmp_path: Path) -> None:
+def test_articles_and_labels_may_not_link_out_of_the_source(write: Write, tmp_path: Path) -> None:
     write({"a.md": "A."}, folder="elsewhere")
     source = tmp_path / "source"
     source.mkdir()

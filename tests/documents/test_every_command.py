@@ -59,7 +59,7 @@ def test_the_table_names_what_the_documents_still_have(start: str) -> None:
         assert (ROOT / name).is_file(), name
 
 
-def test_headings_are_one_of_a_kind() -> None:
+def test_headings_are_unique() -> None:
     """A test names a page's commands by their heading, so no two headings may be the same."""
     places: dict[tuple[str, str], set[int]] = {}
     for one in every_command():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from terminal import Terminal
 
 from stillhouse.cli import preflight
 from stillhouse.corpus.store import Corpus
+from stillhouse.kubernetes.preflight import Readings
 from stillhouse.pretraining.objectives import NAMES
 
 
@@ -51,12 +53,35 @@ def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) 
     assert Corpus.open(Path("artifacts/ingest/corpus")).passage_count > 20
 
 
-def test_a_machine_is_checked(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The readings are made up and show eight GPUs."""
-    good = replace(GOOD, gpus=8, names=("A",) * 8)
-    monkeypatch.setattr(preflight, "take_readings", lambda *given, **named: good)
-    [said] = terminal.type_all(section("docs/kubeflow.md", "Placements: where tasks run")).values()
-    assert "8" in said
+def test_the_documented_preflight_checks_everything_that_it_names(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readings are made up: first a machine with eight GPUs, then machines that each lack one thing."""
+    commands = section("docs/kubeflow.md", "Placements: where tasks run")
+    found = good = replace(GOOD, gpus=8, names=("A",) * 8)
+    together: list[int] = []
+
+    def take_readings(work: Path, **named: int) -> Readings:
+        together.append(named["together"])
+        return found
+
+    monkeypatch.setattr(preflight, "take_readings", take_readings)
+    [said] = terminal.type_all(commands).values()
+    assert together == [8]
+    assert said == (
+        "8 GPUs (A, A, A, A, A, A, A, A; driver 570.86.15, CUDA 12.8, NCCL 2.27.3); "
+        "200 GiB free in /volume, 16.0 GiB of shared memory\n"
+    )
+    lacking: dict[str, dict[str, Any]] = {
+        "a GPU": {"gpus": 7, "names": ("A",) * 7},
+        "shared memory": {"shared_memory_gib": 8.0},
+        "disk space": {"free_gib": 99.0},
+    }
+    for what, readings in lacking.items():
+        found = replace(good, **readings)
+        with pytest.raises(AssertionError, match="exit code 2"):
+            terminal.type_all(commands)
+            pytest.fail(f"the machine passes although it lacks {what}")
 
 
 def test_a_search_for_settings_is_written_for_katib(terminal: Terminal) -> None:

@@ -73,7 +73,7 @@ def test_a_corpus_and_its_tokens_are_those_of_one_process(
     assert read_manifest(tmp_path / "ray" / "tokens").facts["passages"] > 200
 
 
-def test_processes_elsewhere_read_the_work_area_alone(
+def test_remote_processes_read_only_the_work_area(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = passages(tmp_path / "source")
@@ -101,7 +101,7 @@ def passages(folder: Path, *more: str) -> Path:
     return folder
 
 
-def test_a_bad_record_is_rejected_with_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_record_is_rejected_alike_by_every_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = passages(tmp_path / "source", "oops", json.dumps({"_id": "p3", "text": "again"}), '{"_id": "x"}')
     for engine in ("local", "ray"):
         monkeypatch.setenv(context.ENGINE, engine)
@@ -110,7 +110,7 @@ def test_a_bad_record_is_rejected_with_the_same_words(tmp_path: Path, monkeypatc
     assert sum(read_manifest(tmp_path / "ray").facts["rejected"].values()) == 3
 
 
-def test_a_damaged_file_is_the_same_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_gives_the_same_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gzip
 
     source = passages(tmp_path / "source")
@@ -142,7 +142,7 @@ def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
     return function(item)
 
 
-def test_a_killed_process_costs_its_part_alone(tmp_path: Path) -> None:
+def test_a_killed_process_costs_only_its_part(tmp_path: Path) -> None:
     from functools import partial
 
     from test_ray import kill_once  # Ray's processes import it by this name
@@ -171,7 +171,7 @@ def die(item: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_part_that_always_kills_ends_in_a_sentence() -> None:
+def test_a_part_that_always_kills_its_process_ends_with_a_message() -> None:
     from test_ray import die
 
     with open_engine("ray") as engine, pytest.raises(CrashElsewhere, match=r"killed 4 times .* Run the step again"):
@@ -242,13 +242,13 @@ def test_one_process_imports_no_engine(tmp_path: Path) -> None:
         ("spark", "engine is 'spark'; give local, ray, ray:N"),
     ],
 )
-def test_what_cannot_be_had_is_a_sentence(engine: str, said: str, tmp_path: Path) -> None:
+def test_an_unavailable_engine_is_reported_in_a_sentence(engine: str, said: str, tmp_path: Path) -> None:
     done = ingest_alone(tmp_path, True, "--engine", engine)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "corpus").exists()
 
 
-def test_the_engine_is_a_flag_of_what_is_divided_alone() -> None:
+def test_only_divisible_steps_have_the_engine_flag() -> None:
     from stillhouse.workflow.step_command import step_parser
 
     having = {

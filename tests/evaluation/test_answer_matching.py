@@ -80,7 +80,7 @@ def matcher(answers: dict[str, list[tuple[str, str]]], passages: list[str]) -> A
 
 @settings(max_examples=800, deadline=None)
 @given(st.data())
-def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
+def test_matching_equals_a_direct_implementation_of_the_rules(data: Any) -> None:
     """About 10,000 pairs. Most answers are cut out of a passage, so matches are common."""
     passages = data.draw(st.lists(texts, min_size=1, max_size=4))
     answers = {}
@@ -132,7 +132,7 @@ def test_cases_by_hand(answer: str, kind: str, passage: str, expected: bool) -> 
     assert found.tolist() == [expected]
 
 
-def test_a_pattern_that_would_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_that_backtracks_endlessly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_matching, "LONGEST_SEARCH", 0.2)
     with pytest.raises(InputError, match=r"the answer '\(a\|aa\)\+b' takes more than 0.2 seconds in one passage"):
         matcher({"q": [("(a|aa)+b", "regex")]}, ["a" * 60]).match(np.array([0]), np.array([0]))

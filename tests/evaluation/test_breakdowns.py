@@ -89,13 +89,13 @@ def test_recall_by_length_and_by_training_frequency(corpus: Corpus) -> None:
     assert written["bins"][1]["systems"]["bm25"]["mean"] == 0.5 and written["measure"] == "R@50"
 
 
-def test_queries_that_are_not_judged_are_in_no_bin(corpus: Corpus) -> None:
+def test_unjudged_queries_are_in_no_bin(corpus: Corpus) -> None:
     length, passage, _ = breakdowns(corpus, measured(unjudged=("t0", "t5")), 100, 1)
     assert sum(queries for queries, _ in bins(length).values()) == 4
     assert bins(passage) == {"0": (1, 0.0), "1": (2, 0.25), "5 or more": (1, 1.0)}
 
 
-def test_what_would_have_one_bin_is_left_out(tmp_path: Path) -> None:
+def test_a_breakdown_with_one_bin_is_left_out(tmp_path: Path) -> None:
     with whole_folder(tmp_path / "corpus") as staging:
         passages = {
             "passage_id": ["p0"],
@@ -123,7 +123,7 @@ def test_two_systems_query_by_query(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("queries", [1, 7, BARS, BARS + 1, 5 * BARS])
-def test_bars_fall_and_keep_the_sum(queries: int) -> None:
+def test_bars_are_sorted_and_keep_the_mean(queries: int) -> None:
     gains = np.random.default_rng(queries).normal(size=queries)
     bars, most = sorted_bars(gains)
     assert len(bars) == min(queries, BARS) and (np.diff(bars) <= 0).all()

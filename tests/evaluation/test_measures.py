@@ -48,7 +48,7 @@ def test_hand_computed(ranked: list[str], relevant: list[str], measure: str, exp
     assert value == pytest.approx(expected, abs=1e-12)
 
 
-def test_every_judged_query_counts_and_no_other() -> None:
+def test_exactly_the_judged_queries_count() -> None:
     judged = qrels(("z", "a", 1), ("found", "a", 1), ("nothing", "a", 1), ("z", "b", 0))
     table = per_query(judged, run(found=["a"], unjudged=["a"], z=["b", "a"]), parse_measures(DEFAULT))
     assert table.index.tolist() == ["z", "found", "nothing"]

@@ -14,7 +14,7 @@ from stillhouse.evaluation.runs import read_run
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_left_is_what_a_loop_over_the_lines_leaves(seed: int, tmp_path: Path) -> None:
+def test_the_rest_equals_that_of_a_loop_over_the_lines(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     names = [f"x{number}" for number in range(12)]
     lines = [(query, passage) for query in names[:8] for passage in rng.permutation(names)[: rng.integers(1, 9)]]
@@ -39,7 +39,7 @@ def test_what_is_left_is_what_a_loop_over_the_lines_leaves(seed: int, tmp_path: 
     assert found == expected and len(left) < len(lines)
 
 
-def test_a_query_is_a_passage_by_id_and_text_alone(tmp_path: Path) -> None:
+def test_a_query_is_a_passage_only_if_id_and_text_match(tmp_path: Path) -> None:
     rows = [
         ("1", "", "What is Rust?", "what is  rust?"),  # equal except for case and white space
         ("2", "On Rust", "It is a language.", "On Rust It is a language."),  # equal with the title

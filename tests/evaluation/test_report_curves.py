@@ -29,26 +29,26 @@ def test_curves_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "step,loss\n1,2\n"])
-def test_what_is_no_curve_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_an_invalid_curves_file_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "curves.csv").write_text(content)
     with pytest.raises(InputError, match=r"curves\.csv"):
         read_curves(tmp_path)
 
 
-def test_curves_without_a_row_are_of_no_training(tmp_path: Path) -> None:
+def test_curves_without_a_row_are_read_as_empty(tmp_path: Path) -> None:
     (tmp_path / "curves.csv").write_text("step,train_loss,heldout_loss\n")
     assert read_curves(tmp_path).empty
 
 
-def test_the_kept_row_is_the_last_of_the_lowest() -> None:
+def test_the_kept_row_is_the_last_with_the_lowest_loss() -> None:
     assert kept_row(CURVES) == 2
 
 
 RANKED = CURVES.assign(**{"dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
 
 
-def test_the_ranking_that_chose_is_read_shown_and_ringed(tmp_path: Path) -> None:
+def test_the_dev_ranking_that_chose_the_checkpoint_is_shown(tmp_path: Path) -> None:
     """Other signals, such as those of pre-training, choose no checkpoint here and are not shown."""
     rows = [CurveRow(*row[:3], {"dev_RR@10": row[3], "ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)]
     write_curves(tmp_path, rows)

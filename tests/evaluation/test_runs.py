@@ -45,7 +45,7 @@ rankings = arrays(np.float32, (3, 6), elements=st.one_of(finite32, st.sampled_fr
 
 @settings(max_examples=200)
 @given(rankings, st.lists(st.integers(0, 6), min_size=3, max_size=3))
-def test_written_scores_fall_strictly_and_are_else_the_given_ones(scores: np.ndarray, length: list[int]) -> None:
+def test_written_scores_are_strictly_decreasing_and_otherwise_unchanged(scores: np.ndarray, length: list[int]) -> None:
     scores = -np.sort(-scores, axis=1)
     written = strictly_falling(scores, np.array(length))
     assert written.dtype == np.float32
@@ -113,7 +113,7 @@ def test_the_file_is_a_trec_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["1", "007", "NA", "nan", '"quoted', "'", "#1", "1e5", "été", "True"])
-def test_ids_stay_text(tmp_path: Path, name: str) -> None:
+def test_ids_are_read_back_as_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / "test.trec"
     write_run(path, [name], PassageIds([name]), np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
     read = read_run(path)
@@ -165,7 +165,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
         b"\xff\xfe q\n",
     ],
 )
-def test_what_is_no_run_is_refused(tmp_path: Path, content: str | bytes) -> None:
+def test_an_invalid_run_file_is_refused(tmp_path: Path, content: str | bytes) -> None:
     path = tmp_path / "test.trec"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match="TREC run file"):
@@ -192,7 +192,7 @@ def read_text(path: Path, text: str) -> pd.DataFrame:
     return read_run(path)
 
 
-def test_a_run_of_another_tool_is_read_as_one_ranking_a_query(tmp_path: Path) -> None:
+def test_a_run_of_another_tool_gives_one_ranking_per_query(tmp_path: Path) -> None:
     """The reader accepts tabs, repeated spaces, scattered lines of a query, ranks from 0 with gaps, and equal ranks."""
     read = read_text(
         tmp_path / "r", " b\tQ0  p1 0 9.5 s\r\na Q0 p0 7 1 s\n\nb Q0 p2 4 9 s\na Q0 p3 2 3e0 s \na Q0 p2 7 2 s\n"
@@ -216,7 +216,7 @@ def test_a_run_of_another_tool_is_read_as_one_ranking_a_query(tmp_path: Path) ->
         ("q Q0 p0 1 3 s\nr Q0 p0 1 9 s\nr Q0 p1 2 10 s\n", "'p1' for query 'r' is higher than the score of the rank"),
     ],
 )
-def test_a_run_that_means_no_one_ranking_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_ambiguous_run_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_text(tmp_path / "r", text)
 

@@ -56,7 +56,7 @@ def test_sign_flips_without_a_difference_and_with_a_clear_one() -> None:
     assert sign_flip_p(clear, 999, seed=0).tolist() == [1.0, 0.001]
 
 
-def test_t_test_is_scipys_paired_one() -> None:
+def test_the_t_test_is_scipys_paired_test() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.random((25, 3)), rng.random((25, 3)) * 0.8
     assert t_test_p(a - b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
@@ -109,7 +109,7 @@ def test_a_system_of_any_other_name_is_compared_with_bm25_the_start_and_the_one_
     assert compared_pairs(["a", "bm25"]) == [("bm25", "a")], "not the other way round too"
 
 
-def test_a_comparison_is_the_same_for_the_same_seed_and_other_for_another() -> None:
+def test_a_comparison_depends_on_its_seed_alone() -> None:
     differences = np.random.default_rng(3).normal(0.02, 0.2, (50, 2))
     first, again, other = (
         compare(differences, bootstrap_samples=300, randomisation_samples=300, seed=seed) for seed in (1, 1, 2)

@@ -108,7 +108,7 @@ def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("target", ["retriever_1_run", "distilled_run", "reranked_run", "bm25", "evaluate"])
-def test_needed_uses_are_the_ancestors_in_order(target: str) -> None:
+def test_needed_uses_are_the_ancestors_in_graph_order(target: str) -> None:
     found = [use.name for use in needed(USES, [target])]
     assert set(found) == ancestors(target, USES)
     assert found == [use.name for use in USES if use.name in found]
@@ -242,7 +242,7 @@ def test_conditions_share_what_they_do_not_change() -> None:
     assert some.pop("evaluate") != late.pop("evaluate") and same_places(some, late)
 
 
-def test_a_use_that_no_condition_touches_is_made_once_for_all() -> None:
+def test_a_use_unaffected_by_conditions_runs_once() -> None:
     """Pre-training uses another corpus than the one that the conditions split."""
     stages = {"other": {"step": "ingest"}, "tokenize": {"corpus": "other/corpus", "validation": "none"}}
     splits = [
@@ -271,7 +271,7 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
             refuse()
 
 
-def test_losses_are_of_trainings_that_run_for_them() -> None:
+def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     stages = {"loss": {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}}
     made = plan([NONE, MLM, {"name": "words", "retriever": "bm25"}], stages=stages, losses={"MLM loss": "loss"})
     none, mlm, words = ({use.name: use for use in job.uses} for job in made.jobs)
@@ -307,7 +307,7 @@ def test_the_listing_names_what_a_sweep_needs_and_why_it_cannot_be_run() -> None
     assert "did you mean 'mlm'" in problem_of(bad, {}, "recipe")
 
 
-def test_one_seed_is_done_for_all_variants_before_the_next() -> None:
+def test_all_variants_run_for_one_seed_before_the_next() -> None:
     made = plan([NONE, MLM], seeds=[2, 1])
     assert [(job.seed, job.variant) for job in made.jobs] == [(2, "none"), (2, "mlm"), (1, "none"), (1, "mlm")]
     assert made.jobs[0].output("pretraining", "curves") is None

@@ -75,7 +75,7 @@ def data(folder: Path, place: str, name: str, port: str) -> str:
     return (folder / place / ARTIFACTS / name / port / "data.txt").read_text()
 
 
-def test_what_is_shared_runs_once_and_the_rest_for_every_variant_and_seed(ran: list[str], tmp_path: Path) -> None:
+def test_shared_uses_run_once_and_others_per_variant_and_seed(ran: list[str], tmp_path: Path) -> None:
     assert compare(tmp_path) == {}
     counts = {name: ran.count(name) for name in set(ran)}
     assert counts == {
@@ -94,7 +94,7 @@ def test_what_is_shared_runs_once_and_the_rest_for_every_variant_and_seed(ran: l
     assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
 
 
-def test_what_conditions_have_in_common_runs_once(ran: list[str], tmp_path: Path) -> None:
+def test_uses_common_to_conditions_run_once(ran: list[str], tmp_path: Path) -> None:
     stages = [{"name": "first"}, {"name": "second", "retriever": "retriever_2"}]
     sweep = make_sweep("trial", {"variants": VARIANTS, "conditions": stages}, "trial")
     for plan in plans(sweep, RECIPE, "recipe").values():
@@ -106,7 +106,7 @@ def test_what_conditions_have_in_common_runs_once(ran: list[str], tmp_path: Path
     assert data(tmp_path, first, "retriever_1", "retriever") == data(tmp_path, second, "retriever_1", "retriever")
 
 
-def test_a_variant_comes_out_as_in_a_run_of_its_own(tmp_path: Path) -> None:
+def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     compare(tmp_path / "compared")
     seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
     recipe = RECIPE | seeds | {"pretraining": {"seed": 2, "objective": "bow"}}
@@ -159,7 +159,7 @@ def test_a_full_disk_ends_the_comparison(tmp_path: Path) -> None:
         compare(tmp_path)
 
 
-def test_a_changed_sweep_of_the_same_name_finds_its_way(ran: list[str], tmp_path: Path) -> None:
+def test_a_changed_sweep_of_the_same_name_reuses_the_folder(ran: list[str], tmp_path: Path) -> None:
     """A use that belonged to one variant becomes shared, and the other way round."""
     four = {"name": "mlm", "overrides": {"pretraining.objective": "mlm", "tokenize.max_length": 32}}
     compare(tmp_path, [four], seeds=(1,))
@@ -170,7 +170,7 @@ def test_a_changed_sweep_of_the_same_name_finds_its_way(ran: list[str], tmp_path
     assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == own != data(tmp_path, "shared", "tokenize", "tokens")
 
 
-def test_timings_lie_apart_from_the_artifacts(tmp_path: Path) -> None:
+def test_timings_are_kept_apart_from_the_artifacts(tmp_path: Path) -> None:
     compare(tmp_path)
     found = read_timings(tmp_path)
     assert set(found) == {f"{name}/seed-{seed}" for name in ("mlm", "bow") for seed in (1, 2)}

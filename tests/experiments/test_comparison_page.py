@@ -154,7 +154,7 @@ def test_damaged_curves_are_named(case: str, tmp_path: Path) -> None:
     assert name in str(refusal.value)
 
 
-def test_what_may_be_absent_may_be_absent(tmp_path: Path) -> None:
+def test_optional_files_may_be_absent(tmp_path: Path) -> None:
     folder = curves(tmp_path / "curves", 0.0)
     for name in ("signals.csv", "coverage.csv", "coverage_examples.json"):
         (folder / name).unlink()
@@ -200,7 +200,7 @@ def test_the_same_content_gives_the_same_page(found: list[Outcome], page: str) -
     assert render(make_table(SWEEP, found, references, Settings(200, 200)), found) == page
 
 
-def test_failures_and_synthetic_figures_are_said(found: list[Outcome]) -> None:
+def test_failures_and_synthetic_figures_are_named(found: list[Outcome]) -> None:
     failed = [*found[:-1], Outcome(variant="m45", seed=2, failure="pretraining: the <loss> is nan")]
     table = make_table(SWEEP, failed, {}, Settings(200, 200), synthetic=True)
     shown = Parsed(render(table, failed)).shown

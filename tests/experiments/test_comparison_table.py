@@ -195,7 +195,7 @@ def test_measures_of_papers_are_known_by_our_names(published: str, ours: str) ->
     assert same_measure(published, MEASURES) == ours
 
 
-def test_recalls_of_papers_are_ours_of_a_thousand_and_of_answers() -> None:
+def test_recalls_of_papers_match_recall_at_1000_and_answer_recall() -> None:
     ours = ["RR@10", "R@1000", "Answer@5", "Answer@20"]
     assert [same_measure(name, ours) for name in ("R@1k", "NQ R@20", "R@5", "R@100")] == [
         "R@1000",
@@ -206,7 +206,7 @@ def test_recalls_of_papers_are_ours_of_a_thousand_and_of_answers() -> None:
     assert same_measure("R@20", ["Answer@20", "R@20"]) == "R@20"
 
 
-def test_files_say_the_same(tmp_path: Path) -> None:
+def test_every_file_has_the_same_figures(tmp_path: Path) -> None:
     made = table(outcomes())
     write_files(made, tmp_path)
     content = json.loads((tmp_path / "comparison.json").read_text())
@@ -222,7 +222,7 @@ def test_files_say_the_same(tmp_path: Path) -> None:
     assert f"{figure['mean']:.3f} ± {figure['deviation']:.3f}" in markdown and "36.7" in markdown
 
 
-def test_what_others_wrote_is_no_markup() -> None:
+def test_labels_and_errors_are_escaped() -> None:
     """A label may contain a table border, and a failure may contain the text of any error."""
     content = {
         "title": "A # trial",
@@ -240,7 +240,7 @@ def test_what_others_wrote_is_no_markup() -> None:
     assert text.startswith("# A \\# trial\n")
 
 
-def test_a_query_that_is_not_judged_for_a_measure_counts_for_the_others_alone() -> None:
+def test_a_query_unjudged_for_one_measure_counts_for_the_others() -> None:
     """The figures of a measure equal those of a table with only its judged queries."""
     found = outcomes()
     for outcome in found:

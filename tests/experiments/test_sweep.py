@@ -85,7 +85,7 @@ def test_bad_sweeps_are_refused_with_their_place(case: str) -> None:
     assert message in str(refusal.value) and str(refusal.value).startswith("trial.yaml")
 
 
-def test_a_file_that_is_no_sweep(tmp_path: Path) -> None:
+def test_an_invalid_sweep_file_is_refused(tmp_path: Path) -> None:
     for text in ("[1, 2]", "a: b: c", "variants: 3"):
         (tmp_path / "x.yaml").write_text(text)
         with pytest.raises(InputError, match=r"x\.yaml"):
@@ -120,7 +120,7 @@ def test_plain_data_makes_the_same_sweep_again() -> None:
         assert make_sweep(read.name, read.plain(), "again") == read
 
 
-def test_arguments_stand_in_for_words() -> None:
+def test_arguments_replace_placeholders() -> None:
     made = sweep(arguments={"general": "an encoder folder"}, overrides={"fetch_model.model": "{general}"})
     assert filled(made, {"general": "x/y"}).overrides == {"fetch_model.model": "x/y"}
     with pytest.raises(InputError, match="needs --with general=VALUE: an encoder folder"):
@@ -129,7 +129,7 @@ def test_arguments_stand_in_for_words() -> None:
         filled(made, {"genral": "x"})
 
 
-def test_words_inside_a_list_are_filled_in_too() -> None:
+def test_placeholders_inside_a_list_are_replaced_too() -> None:
     made = sweep(arguments={"tasks": "a pair task"}, overrides={"fetch_model.prompts": ["ict", "{tasks}"]})
     assert filled(made, {"tasks": "wlp"}).overrides == {"fetch_model.prompts": ["ict", "wlp"]}
     with pytest.raises(InputError, match="needs --with tasks=VALUE"):
@@ -147,7 +147,7 @@ CONDITIONS = [
 ]
 
 
-def test_under_a_condition_a_sweep_is_a_plain_one() -> None:
+def test_a_sweep_under_one_condition_has_no_conditions() -> None:
     figures = {"early": {"R@1": 41.86}, "small": {"R@1": 3, "R@5": 4}}
     made = sweep(
         title="T",
@@ -174,7 +174,7 @@ def test_under_a_condition_a_sweep_is_a_plain_one() -> None:
     assert make_sweep("trial", made.plain(), "again") == made
 
 
-def test_conditions_are_chosen_and_then_only_their_words_are_asked_for() -> None:
+def test_only_arguments_of_the_chosen_condition_are_required() -> None:
     made = sweep(arguments={"own": "a corpus"}, conditions=CONDITIONS)
     with pytest.raises(InputError, match="needs --with own"):
         filled(made, {})

@@ -127,7 +127,7 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
     assert list(read(out / "significance.json")["one"]) == ["bm25"]
 
 
-def test_a_retriever_folder_is_used_as_it_is(whole: tuple[Path, list[object]], tmp_path: Path) -> None:
+def test_a_retriever_folder_is_used_directly(whole: tuple[Path, list[object]], tmp_path: Path) -> None:
     out, words = whole
     model = out / "artifacts" / "models" / "tiny" / "encoder"
     assert run(words[0], "--retriever", model, "--no-bm25", "--measures", "RR@5", "--folder", tmp_path, "--quiet") == 0
@@ -182,7 +182,7 @@ def test_a_corpus_without_judged_test_queries_is_named(
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
-def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_stay(tmp_path: Path) -> None:
+def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:
     """As in ArguAna, a query is a passage and asks for another one. `p2` shares a query's id only by accident."""
     folder = tmp_path / "same"
     (folder / "qrels").mkdir(parents=True)
@@ -215,7 +215,7 @@ def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_sta
 
 
 @pytest.mark.parametrize("broken", ["qrels", "passages"])
-def test_the_remains_of_a_corpus_have_no_figures(
+def test_a_partly_broken_corpus_is_not_evaluated(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Qrels of another corpus and empty passages are refused; otherwise the rest would pass for the whole corpus."""
@@ -258,7 +258,7 @@ def test_a_folder_that_fails_is_reported_and_the_others_go_on(
     assert with_failure.pop("failed") and with_failure == alone
 
 
-def test_a_crash_in_one_folder_is_no_bad_input(
+def test_a_crash_in_one_folder_is_not_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from stillhouse.experiments.zero_shot import plan as zero_shot_command

@@ -72,7 +72,7 @@ def report(*flaws: dict[str, Any]) -> str:
         ((OPEN, MENDED), 1, "one 1.0: PYSEC-1, mended in 2.0"),
     ],
 )
-def test_what_could_be_mended_fails(
+def test_a_vulnerability_with_a_fix_fails(
     tmp_path: Path, index: str, flaws: tuple[dict[str, Any], ...], code: int, logged: str
 ) -> None:
     ended, said = run(tmp_path, index, report(*flaws))
@@ -87,7 +87,7 @@ def test_every_lock_and_what_is_installed_without_images_is_audited(tmp_path: Pa
     assert logged == [*sorted(path.name for path in AUDIT.parent.glob("*.txt")), "constraints.txt"]
 
 
-def test_a_service_that_does_not_answer_is_reported_and_no_failure(tmp_path: Path, index: str) -> None:
+def test_an_unavailable_service_is_reported_and_does_not_fail(tmp_path: Path, index: str) -> None:
     for address in (f"{index}/elsewhere", "http://127.0.0.1:9"):
         ended, said = run(tmp_path, address, report(MENDED))
         assert ended == 0
@@ -109,7 +109,7 @@ def test_a_lock_that_is_not_audited_fails(
     assert run(tmp_path, index, printed, complaint) == (1, f"kfp.txt: not audited, {logged}\n")
 
 
-def test_a_service_that_goes_away_in_between_is_reported_and_no_failure(tmp_path: Path, index: str) -> None:
+def test_a_service_that_disappears_midway_is_reported_and_does_not_fail(tmp_path: Path, index: str) -> None:
     unreachable = "ERROR:pip_audit._cli:Could not connect to a service of vulnerabilities"
     assert run(tmp_path, index, "", unreachable) == (0, f"kfp.txt: not audited, {unreachable}\n")
     assert run(tmp_path, f"{index}/once", "", "Timeout") == (0, "kfp.txt: not audited, Timeout\n")

@@ -21,7 +21,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_operations_side(scratch: Path) -> None:
+def test_the_checks_of_the_operations_image_pass(scratch: Path) -> None:
     checks = (CHECKS / "stillhouse-ops.sh").read_text().replace("/scratch", str(scratch))
     done = subprocess.run(["sh", "-euxc", checks], cwd=scratch, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -29,7 +29,7 @@ def test_operations_side(scratch: Path) -> None:
     assert len(list((scratch / "shelf").rglob("*"))) > 0
 
 
-def test_a_task_of_the_steps(scratch: Path) -> None:
+def test_a_compiled_task_runs_in_the_image_of_the_steps(scratch: Path) -> None:
     compiled = CHECKS.parents[1] / "manifests" / "pipelines" / "cpu" / "train.yaml"
     uses = "ingest,validate"
     words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "prepare", uses, str(scratch / "task")]

@@ -36,7 +36,7 @@ def within(path: str, folders: list[Path]) -> bool:
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
-def test_dockerfiles_keep_what_is_promised(name: str) -> None:
+def test_dockerfiles_keep_the_documented_promises(name: str) -> None:
     text = DOCKERFILES[name]
     assert re.findall(r"^FROM (.*)$", text, re.MULTILINE) == ["scratch AS wheels", "${BASE} AS build", "${BASE}"]
     assert re.search(r"^ARG BASE$", text, re.MULTILINE), "no default: nobody builds on a moving tag"
@@ -67,7 +67,7 @@ def test_pods_mount_what_the_image_declares(table: Path) -> None:
     assert f"USER {shared['user']}:{shared['group']}\n" in final("gpu")
 
 
-def test_the_last_stages_differ_in_their_labels_alone() -> None:
+def test_the_last_stages_differ_only_in_their_labels() -> None:
     stages = []
     for name in sorted(DOCKERFILES):
         text = re.sub(r"^#.*\n", "", final(name).replace("\\\n", ""), flags=re.MULTILINE)
@@ -85,7 +85,7 @@ def test_everything_is_installed_by_its_hash() -> None:
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
-def test_what_is_copied_is_there_and_not_left_out(name: str) -> None:
+def test_copied_paths_exist_and_are_not_ignored(name: str) -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     text = DOCKERFILES[name].replace("\\\n", " ")
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE)

@@ -103,7 +103,7 @@ def test_the_operations_side_finds_what_it_imports() -> None:
     assert not {name: place for name, place in wanted.items() if not locked(name, ("ops",))}
 
 
-def test_the_tests_see_imports_where_they_are(tmp_path: Path) -> None:
+def test_imports_are_found_at_every_level(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(
         "import json\nif TYPE_CHECKING:\n    import mypy\ndef f():\n    from kfp import dsl\n"

@@ -59,7 +59,7 @@ def test_versions_are_those_of_the_tests(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "extras"), [("gpu", ("gpu",)), ("cpu", ("cpu",))])
-def test_the_steps_find_what_the_project_asks_for(name: str, extras: tuple[str, ...]) -> None:
+def test_the_locks_fulfil_the_project_s_requirements(name: str, extras: tuple[str, ...]) -> None:
     packages = lock(name)
     for extra in ("", "validation", "metrics", "html", "serve", *extras):
         for wanted in project()[extra]:
@@ -67,7 +67,7 @@ def test_the_steps_find_what_the_project_asks_for(name: str, extras: tuple[str, 
             assert wanted.specifier.contains(Version(version).public), wanted
 
 
-def test_the_cpu_variant_has_nothing_of_a_gpu() -> None:
+def test_the_cpu_variant_has_no_gpu_packages() -> None:
     packages = lock("cpu")
     assert not [package for package in packages if package.startswith(("nvidia-", "cuda-", "triton", "faiss-gpu"))]
     assert packages["torch"][0].endswith("+cpu")
@@ -81,7 +81,7 @@ def test_the_steps_have_the_model_of_the_sample() -> None:
         assert model.removeprefix("package:") in lock("sample")
 
 
-def test_the_steps_have_kfp_alone_of_the_platform() -> None:
+def test_of_the_platform_the_steps_have_only_kfp() -> None:
     assert lock("kfp").keys() == {"kfp"}
     for name in ("gpu", "cpu"):
         assert not {"kfp", "kfp-kubernetes"} & lock(name).keys()

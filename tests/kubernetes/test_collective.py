@@ -36,12 +36,12 @@ WRONG = {
 }
 
 
-def test_processes_that_reach_each_other() -> None:
+def test_processes_that_reach_each_other_pass() -> None:
     assert failure_together(2, "gloo", 300.0) == ""
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_process_that_does_not_do_its_part(case: str, tmp_path: Path) -> None:
+def test_a_process_that_does_not_take_part_is_reported(case: str, tmp_path: Path) -> None:
     does, seconds, expected = WRONG[case]
     (tmp_path / "another.py").write_text(
         "import os, sys, time\nfrom pathlib import Path\nbackend, folder, rank, processes = sys.argv[1:]\n"
@@ -62,7 +62,7 @@ def test_a_wrong_sum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         add_up("gloo", tmp_path, 0, 1)
 
 
-def test_a_backend_that_has_nothing_to_work_with_says_so() -> None:
+def test_a_backend_without_devices_is_reported() -> None:
     """NCCL fails in a process that has no GPU."""
     import torch
 

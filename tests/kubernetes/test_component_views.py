@@ -68,7 +68,7 @@ def test_curves_become_a_page(tmp_path: Path) -> None:
     assert "<svg" in text and "10 steps &lt;3 s" in text and "http" not in text.replace("http://www.w3.org", "")
 
 
-def test_a_training_without_steps_says_so(tmp_path: Path) -> None:
+def test_a_training_without_steps_has_a_page_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "curves.csv").write_text("step,train_loss,heldout_loss\n")
     text, _ = written("train-reranker", "html", {"curves": tmp_path}, Report("no step"), tmp_path)
     assert "Nothing was trained" in text

@@ -48,12 +48,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_machine_that_will_do() -> None:
+def test_a_suitable_machine_has_no_problems() -> None:
     assert problems(WANTED, GOOD) == []
     assert "2 GPUs (A, A; driver 570.86.15, CUDA 12.8, NCCL 2.27.3)" in check(WANTED, GOOD)
 
 
-def test_gpus_that_added_up_are_said_to() -> None:
+def test_working_collectives_are_reported() -> None:
     assert "NCCL 2.27.3, which work together)" in check(WANTED, replace(GOOD, together=2))
 
 
@@ -74,7 +74,7 @@ def test_all_problems_are_reported_at_once() -> None:
     assert str(refusal.value).count("\n  - ") == 3
 
 
-def test_without_a_gpu_nothing_is_asked_of_one() -> None:
+def test_without_a_gpu_request_no_gpu_is_checked() -> None:
     bare = replace(GOOD, cuda_build="", driver="", gpus=0, nccl="", names=())
     assert check(Requirements(shared_memory_gib=1), bare).startswith("no GPU; ")
 
@@ -86,7 +86,7 @@ def test_a_wrong_request_is_refused(text: str) -> None:
     assert read_requirements({}) is None
 
 
-def test_readings_of_this_machine(tmp_path: Path) -> None:
+def test_readings_of_this_machine_are_plausible(tmp_path: Path) -> None:
     found = take_readings(tmp_path / "not/yet/there")
     assert found.writable and found.free_gib > 0 and found.work.endswith("not/yet/there")
     assert not (tmp_path / "not").exists(), "looking leaves nothing behind"
@@ -101,7 +101,9 @@ def test_the_driver_is_read_from_the_kernel_module(tmp_path: Path) -> None:
     assert driver_version(tmp_path / "none") == ""
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_the_machine_and_its_problems(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cli.main(["preflight", "--work", str(tmp_path)]) == 0
     assert f"free in {tmp_path}" in capsys.readouterr().out
     monkeypatch.setenv(REQUIREMENTS, json.dumps({"free_gib": 1e9}))
@@ -126,13 +128,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.parametrize(("together", "tried"), [(0, 0), (1, 0), (2, 2)])
-def test_several_gpus_and_no_fewer_have_to_add_up(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
+def test_only_several_gpus_run_the_collective_check(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
     found = take_readings(tmp_path, together, "gloo")
     assert asked == [(2, "gloo")] * bool(tried) and found.together == tried
     assert found.apart == ("process 1 of 2 did not arrive" if tried else "")
 
 
-def test_gpus_that_are_not_there_are_not_asked_to_add_up(asked: Asked, tmp_path: Path) -> None:
+def test_missing_gpus_skip_the_collective_check(asked: Asked, tmp_path: Path) -> None:
     import torch
 
     assert take_readings(tmp_path, torch.cuda.device_count() + 1).together == 0 and not asked
@@ -183,7 +185,9 @@ def test_a_pod_with_fewer_gpus_than_its_run_asked_for_is_refused(
         pod_preflight.check_pod()
 
 
-def test_the_command_has_gpus_add_up(four_gpus: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_runs_the_collective_check(
+    four_gpus: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["preflight", "--gpus", "4", "--work", str(tmp_path)]) == 0
     assert four_gpus == [(4, str(tmp_path))]
     assert "4 GPUs (A, A, A, A;" in capsys.readouterr().out

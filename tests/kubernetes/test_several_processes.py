@@ -38,7 +38,7 @@ sys.meta_path.insert(0, Smaller())
 """
 
 
-def test_only_parallel_steps_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_parallel_steps_use_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROCESSES, "4")
     assert processes_for(find_step("encode")) == 4 and processes_for(find_step("mine")) == 1
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -46,19 +46,19 @@ def test_only_parallel_steps_take_several(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "two"])
-def test_a_number_that_is_none_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_number_of_processes_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROCESSES, asked)
     with pytest.raises(InputError, match="whole number of at least 1"):
         processes_for(find_step("encode"))
 
 
-def test_without_gpus_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gpus_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PROCESSES, raising=False)
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     assert processes_for(find_step("pretrain")) == 1
 
 
-def test_the_command_says_every_folder_and_setting(tmp_path: Path) -> None:
+def test_the_command_names_every_folder_and_setting(tmp_path: Path) -> None:
     step = find_step("pretrain")
     config = build(step.config, {"learning_rate": 1e-4, "seed": 7}, "test")
     words = command(step, config, {"tokens": tmp_path / "t"}, {"encoder": tmp_path / "e"}, 3)
@@ -71,7 +71,7 @@ def test_the_command_says_every_folder_and_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, step in steps().items() if step.parallel])
-def test_torchrun_takes_no_flag_of_a_step_for_its_own(name: str, tmp_path: Path) -> None:
+def test_torchrun_does_not_consume_the_flags_of_a_step(name: str, tmp_path: Path) -> None:
     from torch.distributed.run import parse_args
 
     step = find_step(name)
@@ -82,7 +82,7 @@ def test_torchrun_takes_no_flag_of_a_step_for_its_own(name: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_two_processes_encode_what_one_does(
+def test_two_processes_encode_the_same_vectors_as_one(
     run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
@@ -100,7 +100,7 @@ def test_two_processes_encode_what_one_does(
 
 
 @pytest.mark.slow
-def test_two_processes_score_what_one_does(
+def test_two_processes_compute_the_same_scores_as_one(
     run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The processes score in chunks of 40 pairs: `sitecustomize` sets this smaller size when they start."""
@@ -122,7 +122,7 @@ def test_two_processes_score_what_one_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("why", "error"), [("bad input", InputError), ("a crash", CrashElsewhere)])
-def test_bad_input_of_a_process_is_reported_from_a_crash(
+def test_bad_input_of_a_process_is_distinguished_from_a_crash(
     why: str, error: type[Exception], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")

@@ -90,7 +90,7 @@ def test_steps_run_in_order_and_hand_over_what_others_read(tmp_path: Path, ran: 
     assert "bm25 is made" in page and "made 1" in page
 
 
-def test_what_an_earlier_try_did_is_not_done_again(
+def test_finished_steps_of_an_earlier_try_are_not_repeated(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = registry.steps()["bm25"]
@@ -126,7 +126,7 @@ def test_a_corpus_that_does_not_pass_keeps_its_page_and_stops_the_next_task(
     assert "did not pass validation (short)" in capsys.readouterr().err
 
 
-def test_settings_are_reported_by_the_recipes_words(ran: list[str]) -> None:
+def test_settings_are_described_in_the_recipes_spelling(ran: list[str]) -> None:
     use = find_uses()["retriever_1"]
     section = {"learning_rate": "2e-5", "epochs": 3}
     config = dataclasses.replace(use.step.config(), learning_rate=1e-3, epochs=3.0, seed=9)

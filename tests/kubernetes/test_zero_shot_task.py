@@ -33,7 +33,7 @@ def used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     return seen
 
 
-def test_other_code_does_not_continue_what_a_failed_run_left(
+def test_changed_code_does_not_resume_a_failed_run(
     used: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for number, code in enumerate(("old", "old", "new")):

@@ -65,7 +65,7 @@ def ask(resources: Sequence[Resource], apply: Apply) -> set[str]:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_api_server_takes_every_resource(overlay: str, namespace: str) -> None:
+def test_the_api_server_accepts_every_resource(overlay: str, namespace: str) -> None:
     def apply(resource: Resource, dry: bool) -> CompletedProcess[str]:
         flags = ["--dry-run=server"] if dry else []
         return kubectl("apply", "--server-side", *flags, given=moved(resource, namespace))
@@ -99,7 +99,7 @@ class Kubeflow:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_versions_are_asked_about_once_their_pipelines_are_there(overlay: str) -> None:
+def test_versions_are_validated_after_their_pipelines(overlay: str) -> None:
     """The order of the resources does not matter. Kubeflow's webhook refuses a version without its pipeline."""
     cluster = Kubeflow()
     assert ask(rendered(overlay)[::-1], cluster.apply) == set()

@@ -29,12 +29,12 @@ def images(resources: tuple[Resource, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
-def test_images_are_by_digest_but_for_those_that_are_built_here(overlay: str) -> None:
+def test_foreign_images_are_named_by_digest(overlay: str) -> None:
     by_name = {image for image in images(rendered(overlay)) if not BY_DIGEST.fullmatch(image)}
     assert by_name <= BUILT_HERE.keys()
 
 
-def test_no_image_is_listed_that_is_not_there() -> None:
+def test_every_listed_image_is_used() -> None:
     there = {image for overlay in EVERY_OVERLAY for image in images(rendered(overlay))}
     assert BUILT_HERE.keys() <= there
 

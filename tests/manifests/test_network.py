@@ -138,13 +138,13 @@ def comes_about(
 
 
 @pytest.mark.parametrize("overlay", OWN)
-def test_what_is_needed_comes_about(overlay: str) -> None:
+def test_needed_connections_are_allowed(overlay: str) -> None:
     flows = NEEDED + (NEEDED_GPU if overlay == "gpu" else [])
     assert [flow for flow in flows if not comes_about(overlay, *flow[:3])] == []
 
 
 @pytest.mark.parametrize("overlay", OWN)
-def test_nothing_else_does(overlay: str) -> None:
+def test_other_connections_are_refused(overlay: str) -> None:
     assert [flow for flow in REFUSED if comes_about(overlay, *flow)] == []
 
 

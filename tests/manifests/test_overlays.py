@@ -111,7 +111,7 @@ def test_the_checks_see_a_wrong_field() -> None:
 
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
-def test_no_resource_is_there_twice_and_each_is_in_its_namespace(overlay: str) -> None:
+def test_resources_are_unique_and_in_their_namespace(overlay: str) -> None:
     cluster_wide = {"Namespace", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
     cluster_wide |= {"ClusterRole", "ClusterRoleBinding"}
     resources = rendered(overlay)
@@ -124,7 +124,7 @@ def test_no_resource_is_there_twice_and_each_is_in_its_namespace(overlay: str) -
 
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
-def test_what_a_pod_names_is_there(overlay: str) -> None:
+def test_everything_that_a_pod_refers_to_exists(overlay: str) -> None:
     """Volume claims, config maps and accounts exist. The installer creates secrets, and pods start without them."""
     resources = rendered(overlay)
     there = {(one["kind"], one["metadata"]["name"]) for one in resources}
@@ -143,7 +143,7 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_watcher_is_reported_each_thing_once(overlay: str) -> None:
+def test_the_watcher_gets_each_setting_once(overlay: str) -> None:
     [watch] = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]["containers"]
     flags = [word.split("=")[0] for word in watch["args"] if word.startswith("--")]
     variables = [entry["name"] for entry in watch["env"]]
@@ -177,7 +177,7 @@ def test_an_overlay_has_every_compiled_pipeline_of_its_table_unchanged(overlay: 
     assert there == {(one["kind"], one["metadata"]["name"]): one["spec"] for one in own}
 
 
-def test_what_the_single_node_has_stays_beside_its_pipelines() -> None:
+def test_adding_pipelines_keeps_the_single_node_resources() -> None:
     more = [one for one in rendered("single-node-pipelines") if one not in rendered("single-node")]
     assert {one["apiVersion"] for one in more} == {"pipelines.kubeflow.org/v2beta1"}
     assert len(rendered("single-node-pipelines")) == len(rendered("single-node")) + len(more)
@@ -229,7 +229,7 @@ def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) ->
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_a_remote_that_the_watcher_reads_is_where_ingest_and_promote_find_it(overlay: str) -> None:
+def test_the_watcher_and_the_pods_mount_the_remote_at_the_same_path(overlay: str) -> None:
     """The watcher sees a changed corpus through its claims. The tasks read it and write the release through theirs."""
     pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
     for task in ("check-refresh", "prepare", "plan-refresh", "release-refresh"):

@@ -40,7 +40,7 @@ def check_groups(resources: tuple[Resource, ...]) -> list[str]:
     return covered
 
 
-def test_the_queue_of_placements_is_there() -> None:
+def test_the_queue_of_placements_exists() -> None:
     resources = rendered("gpu")
     queue, cluster = only(resources, "LocalQueue"), only(resources, "ClusterQueue")
     assert queue["spec"]["clusterQueue"] == cluster["metadata"]["name"]
@@ -69,7 +69,7 @@ def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path)
     assert f"requests.{more}" in only(resources, "ResourceQuota")["spec"]["hard"]
 
 
-def test_priorities_that_are_named_are_there() -> None:
+def test_named_priorities_exist() -> None:
     there = {one["metadata"]["name"]: one["value"] for one in rendered("gpu") if one["kind"] == "WorkloadPriorityClass"}
     assert {placement.priority for placement in placements()} - {""} <= there.keys()
     assert there["stillhouse-refresh"] > there["stillhouse-experiment"] > 0, "without a class it is 0"

@@ -77,7 +77,7 @@ WATCHER = {"app.kubernetes.io/name": "stillhouse-watcher"}
         (RAY, WATCHER, 10001, False),
     ],
 )
-def test_steps_alone_reach_it(
+def test_only_steps_reach_the_ray_cluster(
     resources: tuple[Resource, ...], source: dict[str, str], target: dict[str, str], port: int, may: bool
 ) -> None:
     policies = [one for one in resources if one["kind"] == "NetworkPolicy"]

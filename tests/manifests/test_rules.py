@@ -56,7 +56,7 @@ def rule_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_promtool_takes_the_rules(rule_file: Path) -> None:
+def test_promtool_accepts_the_rules(rule_file: Path) -> None:
     done = subprocess.run(
         [program("promtool"), "check", "rules", rule_file], capture_output=True, text=True, check=False
     )

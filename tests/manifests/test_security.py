@@ -109,7 +109,7 @@ def test_the_watcher_cannot_delete() -> None:
 
 
 @pytest.mark.parametrize("overlay", OWN_NAMESPACE)
-def test_nothing_is_let_in_or_out_that_no_policy_names(overlay: str) -> None:
+def test_only_connections_named_by_a_policy_are_allowed(overlay: str) -> None:
     policies = [one for one in rendered(overlay) if one["kind"] == "NetworkPolicy"]
     [closed] = [one for one in policies if not {"ingress", "egress"} & one["spec"].keys()]
     assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}

@@ -40,7 +40,7 @@ def words(container: Resource) -> list[str]:
 
 
 @pytest.mark.parametrize("overlay", SERVING)
-def test_the_command_takes_the_arguments_of_the_container(overlay: str) -> None:
+def test_the_command_accepts_the_container_s_arguments(overlay: str) -> None:
     [container] = pod(overlay)["containers"]
     command, *arguments = words(container)
     parsed = serve_parser().parse(arguments)
@@ -74,7 +74,7 @@ def test_an_overlay_names_its_repository_and_release_first(overlay: str, tmp_pat
 
 
 @pytest.mark.parametrize("overlay", SERVING)
-def test_both_have_the_secrets_of_the_watcher(overlay: str) -> None:
+def test_serving_pods_have_the_secrets_of_the_watcher(overlay: str) -> None:
     def secrets(spec: Resource) -> set[str]:
         [container] = spec["containers"]
         of_environment = [entry.get("valueFrom", {}).get("secretKeyRef") for entry in container["env"]]
@@ -139,7 +139,7 @@ def test_the_deployment_s_parts_choose_its_pods() -> None:
     assert template["spec"]["terminationGracePeriodSeconds"] > grace + pause
 
 
-def test_the_autoscaler_alone_says_how_many(tmp_path: Path) -> None:
+def test_only_the_autoscaler_sets_the_replicas(tmp_path: Path) -> None:
     made = with_component(tmp_path, "serving", "serving-autoscaling", namespace="stillhouse")
     scaler, deployment = one(made, "HorizontalPodAutoscaler"), one(made, "Deployment")
     assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
@@ -181,7 +181,7 @@ FLOWS: list[tuple[Peer, Peer, int, set[str]]] = [
 
 
 @pytest.mark.parametrize("component", ["serving", "kserve"])
-def test_who_is_let_in_may_ask_and_nobody_else(component: str, tmp_path: Path) -> None:
+def test_only_admitted_clients_reach_the_service(component: str, tmp_path: Path) -> None:
     made = with_component(tmp_path, "single-node", component, "monitoring", namespace="stillhouse")
     policies = [resource for resource in made if resource["kind"] == "NetworkPolicy"]
     for source, target, port, where in FLOWS:

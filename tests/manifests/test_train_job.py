@@ -107,7 +107,7 @@ def merge(one: Resource, other: Resource) -> Resource:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_its_pods_are_taken_by_kubernetes_and_keep_to_the_restricted_level(case: str) -> None:
+def test_its_pods_are_valid_and_keep_to_the_restricted_level(case: str) -> None:
     template = pod_template(job(CASES[case]))
     spec = template["spec"] | {"restartPolicy": "Never"}
     assert violations(spec) == []
@@ -143,7 +143,7 @@ def test_nodes_have_what_the_run_chose() -> None:
     assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "stillhouse-training", "as the policy goes by"
 
 
-def test_trainer_is_reported_how_many() -> None:
+def test_the_job_sets_the_numbers_of_nodes_and_processes() -> None:
     made = job(replace(CASES["many"], accelerator_count=8))
     trainer = made["spec"]["trainer"]
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == (16, 8)

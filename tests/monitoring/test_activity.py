@@ -90,7 +90,7 @@ def test_a_step_is_never_silent(work: Any, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_quiet_is_silent(
+def test_quiet_mode_writes_nothing(
     work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(QUIET, "1")
@@ -98,7 +98,7 @@ def test_quiet_is_silent(
     assert capfd.readouterr() == ("", "")
 
 
-def test_nothing_is_written_where_lines_come_anyway(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_heartbeat_is_written_while_other_lines_appear(capsys: pytest.CaptureFixture[str]) -> None:
     with watched("talk"), doing("talking"):
         for number in range(12):
             write_line(str(number))
@@ -132,7 +132,9 @@ def test_no_thread_stays_behind() -> None:
         assert "activity" in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_log_has_a_line_at_both_ends_of_counted_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_a_line_at_the_start_and_end_of_counted_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     context = Context(tmp_path)
     with context.bar("training", 4, "step", done=1) as bar:
         for _ in range(3):
@@ -148,7 +150,7 @@ def test_a_log_has_a_line_at_both_ends_of_counted_work(tmp_path: Path, capsys: p
     ]
 
 
-def test_time_left_goes_by_what_was_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_counts_only_the_steps_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: 20 of 40 new steps took 60 s, so 60 s are left. The 60 steps of an earlier run do not count."""
     bar = LogBar("training", SILENT, 100, 60, "step", quiet=True)
     bar.n = 80
@@ -195,7 +197,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_none(tmp_path: Path) -> None:
     assert re.search(rb"\[step\] counting: [45] of 8 items", log.stderr)
 
 
-def test_seconds_are_noted_unless_an_earlier_run_did_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_are_recorded_unless_an_earlier_run_did_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[float] = []
     fails = [True]
 

@@ -66,7 +66,7 @@ class Line(nn.Module):
         return ((self.layer(inputs) - inputs.sum(1, keepdim=True)) ** 2).mean()
 
 
-def test_a_training_tells_what_it_does(tmp_path: Path, exporter: Exporter) -> None:
+def test_a_training_exports_its_metrics(tmp_path: Path, exporter: Exporter) -> None:
     model, seen, losses = Line(), [], []
 
     def batch_loss(step: int) -> Tensor:
@@ -93,7 +93,7 @@ def test_a_training_tells_what_it_does(tmp_path: Path, exporter: Exporter) -> No
     assert set(scrape(exporter)) < {metric.name for metric in LIVE}
 
 
-def test_a_loss_that_is_no_number_is_seen_before_the_training_ends(tmp_path: Path, exporter: Exporter) -> None:
+def test_a_nan_loss_is_exported_before_the_training_ends(tmp_path: Path, exporter: Exporter) -> None:
     model = Line()
     with pytest.raises(FloatingPointError):
         train(
@@ -107,7 +107,7 @@ def test_a_loss_that_is_no_number_is_seen_before_the_training_ends(tmp_path: Pat
     assert math.isnan(scrape(exporter)["stillhouse_training_loss"][""])
 
 
-def test_bars_tell_their_progress(tmp_path: Path, exporter: Exporter) -> None:
+def test_progress_bars_export_their_progress(tmp_path: Path, exporter: Exporter) -> None:
     context = Context(tmp_path, quiet=True, monitor=exporter)
     with context.bar("encoding passages", total=10, unit="text", done=4) as bar:
         bar.update(3)
@@ -121,14 +121,14 @@ def test_bars_tell_their_progress(tmp_path: Path, exporter: Exporter) -> None:
     assert exporter.throughput().keys() == {"encoding passages", "reading"}
 
 
-def test_labels_are_kept_few(exporter: Exporter, lines: list[str]) -> None:
+def test_the_number_of_label_values_is_limited(exporter: Exporter, lines: list[str]) -> None:
     exporter.measured(1.0, {f"signal {number}": 1.0 for number in range(LABEL_VALUES + 10)})
     assert len(scrape(exporter)["stillhouse_signal"]) == LABEL_VALUES
     assert len(lines) == 1
     assert f"signal {LABEL_VALUES}" in lines[0]
 
 
-def test_memory_of_a_gpu_that_is_not_used_is_0(exporter: Exporter) -> None:
+def test_memory_of_an_unused_gpu_is_0(exporter: Exporter) -> None:
     assert scrape(exporter)["stillhouse_gpu_memory_bytes"] == {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
 
 

@@ -49,7 +49,7 @@ def test_the_task_of_the_graph_names_the_group(gateway: Gateway, monkeypatch: py
         (KeyboardInterrupt(), "interrupted"),
     ],
 )
-def test_a_failed_step_says_so(gateway: Gateway, error: BaseException, reason: str) -> None:
+def test_a_failed_step_pushes_its_reason(gateway: Gateway, error: BaseException, reason: str) -> None:
     with pytest.raises(type(error)), watch_step("mine", print):
         raise error
     samples = gateway.pushes[0][2]
@@ -77,7 +77,7 @@ def test_a_comparison_pushes_its_verdict(gateway: Gateway, accepted: bool) -> No
     assert ("stillhouse_promotion_released", "") not in samples, "nothing is released yet"
 
 
-def test_work_pushes_its_throughput(gateway: Gateway) -> None:
+def test_a_step_pushes_its_throughput(gateway: Gateway) -> None:
     begun = time.monotonic()
     with watch_step("score-pairs", print) as watched:
         watched.monitor.began("scoring", 100, 0)
@@ -130,7 +130,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_a_gateway_that_do
 @pytest.mark.parametrize(
     "address", ["http://bob:hush@127.0.0.1", "http://hush@127.0.0.1:1", "http://127.0.0.1:1/?token=hush"]
 )
-def test_a_failed_push_tells_no_password(address: str) -> None:
+def test_a_failed_push_shows_no_password(address: str) -> None:
     """The error of urllib can quote a password as the port: `nonnumeric port: 'hush@127.0.0.1'`."""
     lines: list[str] = []
     assert not push(address, [], {}, {"step": "mine"}, lines.append)
@@ -154,7 +154,7 @@ def test_only_the_first_of_several_processes_pushes(gateway: Gateway, monkeypatc
     assert gateway.pushes == []
 
 
-def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gateway) -> None:
+def test_a_schedule_that_is_behind_keeps_its_last_fresh_time(gateway: Gateway) -> None:
     assert report_schedule("nightly", 3600, True, False, print)
     assert report_schedule("nightly", 3600, False, True, print)
     (method, path, fresh), (_, _, behind) = gateway.pushes
@@ -165,19 +165,21 @@ def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gatew
     assert [logged["stillhouse_schedule_in_flight", ""] for logged in (fresh, behind)] == [0, 1]
 
 
-def test_a_schedule_tells_nothing_where_no_gateway_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_pushes_nothing_without_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
     assert not report_schedule("nightly", 3600, True, False, print)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 3600), ("600", 600)])
-def test_the_watchers_pod_says_how_often_it_runs(text: str, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watch_interval_is_read_from_the_environment(
+    text: str, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STILLHOUSE_WATCH_SECONDS", text)
     assert watch_interval() == expected
 
 
 @pytest.mark.parametrize("text", ["hourly", "0", "-5"])
-def test_an_interval_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_interval_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_WATCH_SECONDS", text)
     with pytest.raises(InputError, match="STILLHOUSE_WATCH_SECONDS=3600"):
         watch_interval()

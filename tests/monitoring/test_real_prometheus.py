@@ -162,7 +162,7 @@ def test_a_training_is_scraped_while_it_runs_and_its_results_stay(
 
 
 @pytest.mark.usefixtures("asked_for")
-def test_alerts_fire_for_a_corpus_that_fails_and_a_loss_that_is_no_number(
+def test_alerts_fire_for_a_failed_corpus_and_a_nan_loss(
     monitoring: Monitoring, small_corpus: Path, tiny_model: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     assert monitoring.firing("StillhouseValidationFailed") == []
@@ -180,7 +180,7 @@ def test_alerts_fire_for_a_corpus_that_fails_and_a_loss_that_is_no_number(
     wait_for(lambda: not monitoring.firing("StillhouseValidationFailed"), "the alert to end")
 
 
-def test_a_killed_step_leaves_the_last_results(monitoring: Monitoring, small_corpus: Path, tmp_path: Path) -> None:
+def test_a_killed_step_leaves_the_earlier_results(monitoring: Monitoring, small_corpus: Path, tmp_path: Path) -> None:
     """The results of an earlier run stay when a later run is killed before it pushes anything."""
     code = (
         "import os, signal\n"
@@ -212,9 +212,7 @@ def test_a_run_that_failed_is_alerted_until_the_next_succeeds(
 
 
 @pytest.mark.usefixtures("asked_for")
-def test_the_release_s_throughput_is_that_of_a_run_that_was_released(
-    monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_throughput_is_shown_for_a_released_run_only(monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch) -> None:
     """`compare-release` accepts the second run too, but its release fails."""
     monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
     for run, seconds, arrives in (("first", 0.05, True), ("second", 0.5, False)):

@@ -33,7 +33,7 @@ def test_nothing_is_both_served_and_pushed() -> None:
 
 
 @pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
-def test_labels_name_what_a_series_is_of(metric: Metric) -> None:
+def test_labels_identify_the_source_of_a_series(metric: Metric) -> None:
     labels = labels_of(metric)
     assert len(set(labels)) == len(labels)
     if metric in SERVICES:
@@ -62,7 +62,7 @@ def test_names_follow_the_rules(name: str, kind: str) -> None:
         ),
     ],
 )
-def test_the_environment_asks(environment: dict[str, str], expected: MonitoringSettings) -> None:
+def test_settings_are_read_from_the_environment(environment: dict[str, str], expected: MonitoringSettings) -> None:
     assert monitoring_settings(environment) == expected
 
 
@@ -128,6 +128,6 @@ class OutOfMemoryError(RuntimeError):
         (OSError("disk"), "crash"),
     ],
 )
-def test_every_failure_has_a_reason_of_the_table(error: BaseException, expected: str) -> None:
+def test_every_error_maps_to_a_reason_in_the_table(error: BaseException, expected: str) -> None:
     assert reason(error) == expected
     assert expected in REASONS

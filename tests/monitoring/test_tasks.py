@@ -40,7 +40,7 @@ def reasons(samples: dict[tuple[str, str], float]) -> list[str]:
 
 
 @pytest.mark.parametrize("task", FAILING)
-def test_a_small_task_that_fails_says_so(
+def test_a_small_task_that_fails_pushes_its_reason(
     task: str, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_TASK", task)
@@ -53,7 +53,7 @@ def test_a_small_task_that_fails_says_so(
     assert samples["stillhouse_step_success", ""] == 0 and reasons(samples) == [reason]
 
 
-def test_a_small_task_that_ends_well_takes_its_failure_back(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_small_task_that_succeeds_clears_its_failure(gateway: Gateway, tmp_path: Path) -> None:
     run_control.refuse_parameters("train", {"learning_rate": 1e-5})
     [(_, path, samples)] = gateway.pushes
     assert path.endswith("/step/check")
@@ -77,7 +77,7 @@ def pretraining(folder: Path) -> dict[str, Any]:
         (RuntimeError("broken"), ["crash"]),
     ],
 )
-def test_the_pod_of_a_step_says_that_its_nodes_failed(
+def test_a_step_s_pod_pushes_the_failure_of_its_nodes(
     error: Exception, expected: list[str] | None, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compute(*_: Any) -> Report:
@@ -93,7 +93,9 @@ def test_the_pod_of_a_step_says_that_its_nodes_failed(
     assert logged == expected
 
 
-def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_fails_preflight_pushes_bad_input(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "stillhouse.kubernetes.pods.component.check_pod", lambda parallel: read_manifest(tmp_path / "x")
     )
@@ -102,7 +104,7 @@ def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkey
     assert reasons(gateway.pushes[0][2]) == ["bad_input"]
 
 
-def test_of_a_step_that_ended_well_its_pod_adds_nothing(gateway: Gateway) -> None:
+def test_the_pod_pushes_nothing_for_a_step_that_succeeded(gateway: Gateway) -> None:
     with watch_task("pretrain", print) as watched:
         watched.reported = True
     assert gateway.pushes == []
@@ -111,7 +113,7 @@ def test_of_a_step_that_ended_well_its_pod_adds_nothing(gateway: Gateway) -> Non
 CACHED = Report("was there", facts={"passed": True})
 
 
-def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
+def test_a_step_found_in_the_run_cache_clears_its_failure(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It pushes once, like a step that ran, and replaces what was pushed before."""
@@ -153,7 +155,7 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
 @pytest.mark.parametrize(
     ("kind", "in_use", "expected"), [(RELEASED, True, 1), (ALREADY, True, 1), (ALREADY, False, 0), (REFUSED, False, 0)]
 )
-def test_a_promotion_says_what_is_released(
+def test_a_promotion_pushes_what_is_released(
     kind: str, in_use: bool, expected: float, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released(tmp_path, monkeypatch, Outcome(kind, None, "so it is", in_use))
@@ -166,7 +168,7 @@ def test_a_promotion_says_what_is_released(
 
 
 @pytest.mark.parametrize("error", [Overtaken("v2.0.0 became champion meanwhile"), InputError("the push was refused")])
-def test_what_was_accepted_and_not_released_is_not_reported_as_released(
+def test_an_accepted_but_unreleased_challenger_is_not_shown_as_released(
     error: Exception, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit):
@@ -176,7 +178,7 @@ def test_what_was_accepted_and_not_released_is_not_reported_as_released(
 
 
 @pytest.mark.parametrize("in_use", [True, False])
-def test_the_commands_that_release_say_so(
+def test_commands_that_release_push_the_outcome(
     in_use: bool, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
@@ -196,7 +198,7 @@ def end(folder: Path, state: str) -> float | None:
 
 
 @pytest.mark.parametrize(("state", "expected"), [("COMPLETE", 1), ("SUCCEEDED", 1), ("CACHED", 1), ("FAILED", 0)])
-def test_the_end_of_a_run_is_one_group_a_pipeline(
+def test_the_end_of_a_run_is_pushed_as_one_group_per_pipeline(
     state: str, expected: float, gateway: Gateway, tmp_path: Path
 ) -> None:
     """For a success, Kubeflow's backend reports COMPLETE, and its local runner SUCCEEDED."""
@@ -233,7 +235,7 @@ def test_every_state_of_kubeflow_s_enumerations_is_known() -> None:
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "CANCELED", "CANCELING"])
-def test_a_run_that_a_person_ended_is_no_failure(state: str, gateway: Gateway, tmp_path: Path) -> None:
+def test_a_run_that_a_user_cancelled_is_not_a_failure(state: str, gateway: Gateway, tmp_path: Path) -> None:
     end(tmp_path, state)
     assert gateway.pushes == []
     page = (tmp_path / "summary").read_text()
@@ -241,7 +243,7 @@ def test_a_run_that_a_person_ended_is_no_failure(state: str, gateway: Gateway, t
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "gateway:9091"])
-def test_the_end_of_a_run_is_said_whatever_the_gateway_is(
+def test_the_end_of_a_run_is_shown_whatever_the_gateway_does(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", address)

@@ -34,7 +34,7 @@ class Kubernetes:
     logs: dict[str, str] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     log_trouble: dict[str, int] = field(default_factory=dict)
-    """Pods whose log requests fail with a status, as when the node does not answer."""
+    """Pods whose log requests fail with a status: 404 for a pod that is gone by then, or 500 for a lost node."""
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """The requests in the terms of a role: verb, group and resource."""
     host: str = ""
@@ -72,10 +72,10 @@ class Kubernetes:
         self.calls.append(("get", "", "pods/log"))
         assert folder == f"{HERE}/pods" and query["container"] == "main"
         trouble = self.log_trouble.get(pod)
-        if trouble:
+        if trouble not in (None, 404):
             return trouble, status("the node does not answer", "InternalError", {})
         found = [one for one in self.objects[folder] if one["metadata"]["name"] == pod]
-        if not found:
+        if trouble or not found:
             return 404, status(f'pods "{pod}" not found', "NotFound", {"name": pod, "kind": "pods"})
         for container in found[0]["status"].get("containerStatuses", []):
             if container["name"] == "main" and "waiting" in container["state"]:

@@ -45,13 +45,13 @@ def logged(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
     return found
 
 
-def test_every_use_is_reported_its_own_stage() -> None:
+def test_every_task_carries_the_stage_of_its_use() -> None:
     recipe = load_recipe(find_recipe("simlm-msmarco"))
     found = logged(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/c"))))
     assert found == {use.name: (use, recipe.get(use.name, {})) for use in USES}, "divided or not, it has one key"
 
 
-def test_the_tasks_of_other_pipelines_are_reported_the_recipes_words_too() -> None:
+def test_tasks_of_other_pipelines_carry_the_recipe_sections_too() -> None:
     """Otherwise the same step would have another cache key there, because `micro` names settings that are defaults."""
     recipe = load_recipe(find_recipe("micro"))
     cached = table("cpu", "s3://bucket/c")
@@ -71,7 +71,7 @@ WORDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_section_is_reported_word_by_word(name: str) -> None:
+def test_a_section_is_passed_on_verbatim(name: str) -> None:
     """PyYAML reads 2e-5 as text, DVC as a number. Passed on as a number, it would change the cache key."""
     use, section = find_uses()[name], WORDS[name]
     text = as_json({name: describe_use(use, section, build(use.step.config, section, name))})
@@ -79,7 +79,7 @@ def test_a_section_is_reported_word_by_word(name: str) -> None:
     assert (work.use, work.section) == (use, section)
 
 
-def test_the_variable_of_a_table_of_ones_own_does_too() -> None:
+def test_a_custom_table_may_set_the_run_cache_by_variable() -> None:
     shipped = table("cpu", "")
     kinds = {
         kind: dataclasses.replace(placement, environment={**placement.environment, RUN_CACHE: "/store/search"})

@@ -70,16 +70,14 @@ def before(tasks: Plain, name: str) -> set[str]:
     return found
 
 
-def test_everything_waits_for_the_look_at_the_cluster(pipeline: Compiled) -> None:
+def test_every_task_waits_for_the_cluster_check(pipeline: Compiled) -> None:
     tasks = group_of(pipeline)
     assert not tasks[LOOK].get("dependentTasks")
     assert [name for name in tasks if name != LOOK and LOOK not in before(tasks, name)] == []
 
 
 @pytest.mark.parametrize("component", [LOOK, END])
-def test_nothing_that_may_be_missing_keeps_the_first_and_the_last_task_waiting(
-    pipeline: Compiled, component: str
-) -> None:
+def test_optional_resources_never_block_the_first_and_last_task(pipeline: Compiled, component: str) -> None:
     container, pod = pod_of(pipeline, component)
     assert not pod.get("pvcMount") and "accelerator" not in container["resources"]
     assert not [label for label in pod["podMetadata"]["labels"] if label.startswith("kueue")]
@@ -87,21 +85,48 @@ def test_nothing_that_may_be_missing_keeps_the_first_and_the_last_task_waiting(
         assert secret["optional"] is True
 
 
-def test_the_look_is_reported_at_once_and_not_after_retries(pipeline: Compiled) -> None:
+def test_a_failed_cluster_check_is_not_retried(pipeline: Compiled) -> None:
     assert "retryPolicy" not in group_of(pipeline)[LOOK]
 
 
-def test_the_runs_own_values_reach_the_look(pipeline: Compiled) -> None:
+def chosen_for_run(pipeline: Compiled, names: set[str]) -> None:
+    """Check that the cluster check reads these parameters of the run."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
-    wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
-    names = {"accelerator_type", "accelerator_count"} if wanted.accelerator_type else set()
-    objects = {*wanted.claims, *(secret.parameter for secret in wanted.secrets)}
-    assert {"work_claim", "data_secret"} <= objects, "looked for by the names that the table has"
     for name in names:
         assert given[f"pipelinechannel--{name}"] == {"componentInputParameter": f"pipelinechannel--{name}"}
+        assert given[name]["runtimeValue"]["constant"] == f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
 
 
-def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> None:
+def test_the_cluster_check_looks_for_what_the_pods_of_a_shipped_pipeline_use(pipeline: Compiled) -> None:
+    """A run chooses only the accelerators. The names of claims and secrets are those of the table."""
+    wanted = read_wanted(group_of(pipeline)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
+    chosen_for_run(pipeline, {"accelerator_type", "accelerator_count"} if wanted.accelerator_type else set())
+    pods = pipeline.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    mounts = [mount for pod in pods.values() for mount in pod.get("pvcMount", [])]
+    assert "work_claim" in wanted.claims
+    assert set(wanted.claims.values()) == {mount["pvcNameParameter"]["runtimeValue"]["constant"] for mount in mounts}
+    assert [(secret.parameter, secret.name) for secret in wanted.secrets] == [("data_secret", "stillhouse-data")]
+    _, look = pod_of(pipeline, LOOK)
+    [mounted] = look["secretAsEnv"]
+    assert mounted["secretNameParameter"] == {"runtimeValue": {"constant": "stillhouse-data"}}
+
+
+def test_claims_and_secrets_chosen_for_a_run_reach_the_cluster_check(tmp_path: Path) -> None:
+    """Their parameters are in the form of a table of one's own."""
+    (tmp_path / "mine.yaml").write_text(
+        "form: [work_claim, data_secret, hub_secret]\n"
+        "kinds: {default: {claims: [{parameter: work_claim, name: mine, path: /volume}], secrets: ["
+        "{parameter: data_secret, name: ours, path: /data}, {parameter: hub_secret, name: hub, keys: {t: HF_TOKEN}}]}}"
+    )
+    made = compile_small(Request("zero-shot").build(read_table(tmp_path / "mine.yaml")))
+    chosen_for_run(made, {"work_claim", "data_secret", "hub_secret"})
+    _, pod = pod_of(made, LOOK)
+    for kind, name in (("secretAsVolume", "data_secret"), ("secretAsEnv", "hub_secret")):
+        [secret] = pod[kind]
+        assert secret["secretNameParameter"] == {"componentInputParameter": f"pipelinechannel--{name}"}
+
+
+def test_every_kind_of_pod_is_checked(pipeline: Compiled) -> None:
     """The first task checks the resources that each pod of the pipeline requests."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
     wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
@@ -116,7 +141,7 @@ def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> N
     assert found <= asked, "the rest are nodes that tasks start"
 
 
-def test_a_pipeline_without_trainings_asks_for_no_node_of_theirs(tmp_path: Path) -> None:
+def test_a_pipeline_without_trainings_needs_none_of_their_nodes(tmp_path: Path) -> None:
     """A table may have kinds of pods that fit no node of the cluster, for steps that a pipeline does not have."""
     text = "kinds: {default: {}, big: {memory: 900Gi}}\nsteps: {pretrain: big}"
     (tmp_path / "mine.yaml").write_text(text)
@@ -129,7 +154,7 @@ def test_a_pipeline_without_trainings_asks_for_no_node_of_theirs(tmp_path: Path)
     assert sizes == {"zero-shot": {"2Gi"}, "train": {"2Gi", "900Gi"}}
 
 
-def test_scales_from_zero_reaches_the_look(tmp_path: Path) -> None:
+def test_scales_from_zero_reaches_the_cluster_check(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "kinds: {default: {}, gpu: {accelerator: {count: 1}, preflight: true, scales_from_zero: true}}\n"
         "steps: {index: gpu}"
@@ -139,7 +164,7 @@ def test_scales_from_zero_reaches_the_look(tmp_path: Path) -> None:
     assert {kind.tasks: kind.scales_from_zero for kind in wanted.pods if kind.accelerator} == {("zero_shot",): True}
 
 
-def test_which_secrets_the_look_is_given() -> None:
+def test_the_cluster_check_gets_the_secrets_of_the_pods() -> None:
     """It gets the secrets of all pods and the mandatory ones, but not an optional secret of a few pods."""
     shared = Secret(parameter="data_secret", name="data", keys={"id": "ID"})
     more = Secret(parameter="data_secret", name="data", keys={"key": "KEY"}, optional=False)
@@ -153,7 +178,7 @@ def test_which_secrets_the_look_is_given() -> None:
     assert found["hub_secret"].path == "/look/hub_secret" and not found["hub_secret"].optional
 
 
-def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
+def test_a_training_is_checked_as_the_nodes_that_it_runs_on() -> None:
     """Nodes are checked by task. A corpus has 4 shards: where the task's own pod takes one, it needs only 3 nodes."""
     made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(5)))
     wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
@@ -174,7 +199,7 @@ def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
     assert not [kind for kind in wanted.pods if kind.accelerator and set(retrievers) & set(kind.tasks)], "none waits"
 
 
-def test_the_compiled_task_does_it_as_kubeflow_starts_it(tmp_path: Path) -> None:
+def test_the_compiled_task_checks_the_cluster(tmp_path: Path) -> None:
     """Run the task's own command line with all inputs in the compiled pipeline, including those that kfp adds."""
     pipeline = compiled("gpu", "zero-shot")
     values = {"work_claim": "stillhouse-work", "data_secret": "mine", "accelerator_type": "nvidia.com/mig-1g.5gb"}

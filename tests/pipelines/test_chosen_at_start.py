@@ -61,7 +61,7 @@ def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
     return list(tasks(compile_small(Request(request.param, "simlm").build(find_table("gpu")))))
 
 
-def test_every_pod_with_a_preflight_of_gpus_is_reported_the_count_of_its_run(on_gpus: list[Task]) -> None:
+def test_every_pod_that_checks_gpus_gets_the_run_s_accelerator_count(on_gpus: list[Task]) -> None:
     looking = [task for task in on_gpus if json.loads(task.variables.get(REQUIREMENTS, "{}")).get("gpus")]
     assert looking and all("accelerator_count" in task.inputs for task in looking)
     assert {task.name for task in looking} == {
@@ -69,7 +69,7 @@ def test_every_pod_with_a_preflight_of_gpus_is_reported_the_count_of_its_run(on_
     }
 
 
-def test_every_task_of_steps_is_reported_the_run_cache_of_its_run_and_no_other_is(on_gpus: list[Task]) -> None:
+def test_exactly_the_tasks_that_run_steps_get_the_run_cache(on_gpus: list[Task]) -> None:
     of_steps = [task for task in on_gpus if task.inputs & {"steps", "items"} or task.name == "query_trial"]
     assert len(of_steps) > 3
     assert [task.name for task in on_gpus if "run_cache" in task.inputs] == [task.name for task in of_steps]
@@ -100,7 +100,7 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
 
 
 @pytest.mark.parametrize("name", shipped_tables())
-def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_ssh(name: str, tmp_path: Path) -> None:
+def test_one_line_in_a_custom_table_gives_every_pod_the_ssh_key(name: str, tmp_path: Path) -> None:
     """docs/releases.md describes this change."""
     shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
     own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
@@ -112,7 +112,7 @@ def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_s
         assert KEYS["stillhouse-ssh"] in {secret.path for secret in placement.secrets}, kind
 
 
-def test_google_looks_where_its_secret_is_mounted() -> None:
+def test_google_credentials_are_mounted_where_its_library_looks() -> None:
     """tests/releases/test_keys_of_remotes.py checks what Google's library and DVC find there."""
     for name in shipped_tables():
         table = find_table(name)
@@ -130,7 +130,7 @@ def with_own_image(folder: Path, image: str) -> Path:
     return path
 
 
-def test_a_kind_with_an_image_of_its_own_takes_it_from_a_parameter_of_its_own(tmp_path: Path) -> None:
+def test_a_kind_s_own_image_has_its_own_parameter(tmp_path: Path) -> None:
     table = read_table(with_own_image(tmp_path, f'{{parameter: corpus_image, name: "{OWN_IMAGE}"}}'))
     compiled = compile_small(Request("train", "simlm").build(table))
     assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
@@ -150,7 +150,7 @@ BAD_IMAGES = {
 
 
 @pytest.mark.parametrize("case", BAD_IMAGES)
-def test_an_image_of_a_kind_that_is_wrong_is_refused(case: str, tmp_path: Path) -> None:
+def test_an_invalid_image_of_a_kind_is_refused(case: str, tmp_path: Path) -> None:
     text, message = BAD_IMAGES[case]
     with pytest.raises(InputError, match=message):
         read_table(with_own_image(tmp_path, text))

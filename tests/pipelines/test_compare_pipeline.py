@@ -52,7 +52,7 @@ def logged(task: dict[str, Any], argument: str) -> Any:
     return json.loads(given["runtimeValue"]["constant"]) if given else None
 
 
-def test_what_is_shared_is_done_once_before_the_variants(compiled: dict[str, Any]) -> None:
+def test_shared_uses_run_once_before_the_variants(compiled: dict[str, Any]) -> None:
     tasks = tasks_of(compiled)
     before = [use for task in tasks.values() for use in logged(task, "steps") or ()]
     shared = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "bm25"}
@@ -79,7 +79,7 @@ def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, 
             assert work.use == use
 
 
-def test_items_hold_what_differs(compiled: dict[str, Any]) -> None:
+def test_loop_items_hold_the_settings_that_differ(compiled: dict[str, Any]) -> None:
     items = [item for item in logged(tasks_of(compiled)["comparison"], "items") if item["group"] == "variants"]
     assert [(item["pretraining__encoder_mlm_probability"], item["pretraining__seed"]) for item in items] == [
         (0.15, 1),
@@ -90,7 +90,7 @@ def test_items_hold_what_differs(compiled: dict[str, Any]) -> None:
     assert not [name for item in items for name in item if name == "pretraining__batch_size"]
 
 
-def test_an_item_is_of_the_settings_types() -> None:
+def test_loop_items_have_the_types_of_their_settings() -> None:
     pretrained = [job for job in plan().jobs if job.variant != "none"]
     first = loop_items(pretrained)[0]
     assert (
@@ -100,7 +100,7 @@ def test_an_item_is_of_the_settings_types() -> None:
     assert type(first["retriever_1__batch_size"]) is int and first["run"] == "m15, seed 1"
 
 
-def test_one_variant_and_no_unpretrained_one_compile(tmp_path: Path) -> None:
+def test_plans_of_one_variant_compile(tmp_path: Path) -> None:
     for variants in (VARIANTS[:1], VARIANTS[1:2]):
         compile_comparison(plan(variants), tmp_path / "one.yaml")
         compiled = next(yaml.safe_load_all((tmp_path / "one.yaml").read_text()))
@@ -133,7 +133,7 @@ def evaluation(folder: Path, system: str, value: float, title: str, curves: Path
     return folder
 
 
-def test_the_last_task_knows_whose_evaluation_is_whose(tmp_path: Path) -> None:
+def test_the_last_task_matches_evaluations_to_their_variants(tmp_path: Path) -> None:
     """Evaluations and curves arrive in no particular order, and m15 with seed 2 is missing."""
     made = plan(title="T & U")
     evaluations, curves = [], []

@@ -18,13 +18,13 @@ from stillhouse.errors import InputError
 from stillhouse.pipelines.schedules.cluster import Kubeflow
 
 
-def test_kubeflow_is_asked_page_by_page() -> None:
+def test_lists_are_read_page_by_page() -> None:
     cluster = Kubeflow("retraining", client=Client())
     assert [entry.name for entry in cluster.recurring_runs()] == ["r0", "r1", "r2"]
     assert [(run.name, run.in_flight) for run in cluster.runs()] == [("x0", True), ("x1", True), ("x2", False)]
 
 
-def test_kubeflow_is_reported_what_the_file_says() -> None:
+def test_a_schedule_is_created_as_the_file_says() -> None:
     client = Client()
     cluster = Kubeflow("retraining", client=client)
     wanted = schedule(parameters={"revision": "main"}, max_concurrency=2)

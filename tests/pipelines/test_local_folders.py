@@ -40,7 +40,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("pipeline", ["compare-objectives", "zero-shot"])
-def test_shards_of_what_is_not_divided_here_are_refused(pipeline: str, ran: list[str], tmp_path: Path) -> None:
+def test_shards_of_pipelines_that_are_not_divided_are_refused(pipeline: str, ran: list[str], tmp_path: Path) -> None:
     assert cli.main(["pipeline", "run-local", pipeline, "--shards=2", f"--folder={tmp_path}"]) == 2
     assert not ran and not list(tmp_path.iterdir())
 

@@ -72,7 +72,7 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
 
 
-def test_shards_are_done_here_too(
+def test_shards_run_locally_too(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)

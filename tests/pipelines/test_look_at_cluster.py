@@ -85,7 +85,7 @@ def look(monkeypatch: pytest.MonkeyPatch, wanted: Wanted = WANTED, **chosen: str
     return 0
 
 
-def test_a_cluster_that_has_everything_is_taken(
+def test_a_complete_cluster_is_accepted(
     kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 1)  # the list of nodes has several pages
@@ -101,7 +101,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("parameter", CHOSEN)
-def test_what_a_person_chose_is_what_is_looked_for(
+def test_the_check_looks_for_the_values_chosen_for_the_run(
     parameter: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run from the user interface that names missing resources ends with an error and exit code 2."""
@@ -120,7 +120,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("path", MISSING)
-def test_what_is_not_there_ends_the_run(
+def test_a_missing_resource_ends_the_run(
     path: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.objects[path] = []
@@ -143,7 +143,7 @@ def test_a_secret_that_must_be_there_ends_the_run(
 
 
 @pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "resourcequotas", "localqueues", "configmaps"])
-def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
+def test_a_forbidden_check_is_reported_and_skipped(
     resource: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.refused = {resource}
@@ -162,7 +162,7 @@ def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
         ("OnTransientError", ["is not replaced"]),
     ],
 )
-def test_an_argo_that_retries_otherwise_is_reported_with_the_remedy(
+def test_a_different_argo_retry_policy_is_reported_with_the_remedy(
     policy: str,
     words: list[str],
     kubernetes: Kubernetes,
@@ -200,7 +200,7 @@ def test_argos_settings_are_read_from_one_key_or_from_many(data: dict[str, str])
     assert policy_of({}) == policy_of({"data": {"workflowDefaults": "spec: {}"}}) == "OnFailure"
 
 
-def test_a_cluster_without_kueue_is_reported_of_and_taken(
+def test_a_cluster_without_kueue_is_reported_and_accepted(
     kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del kubernetes.objects[f"{KUEUE}/localqueues"]
@@ -208,7 +208,7 @@ def test_a_cluster_without_kueue_is_reported_of_and_taken(
     assert "this cluster has no Kueue" in capsys.readouterr().out
 
 
-def test_an_older_kueue_is_asked_too(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_kueue_api_is_supported(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     older = KUEUE.replace("v1beta2", "v1beta1")
     kubernetes.objects[f"{older}/localqueues"] = kubernetes.objects.pop(f"{KUEUE}/localqueues")
     monkeypatch.setattr(sys, "argv", [])
@@ -218,7 +218,7 @@ def test_an_older_kueue_is_asked_too(kubernetes: Kubernetes, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("how", ["no server", "no kubeconfig", "no namespace"])
-def test_without_an_api_that_is_reported_once_and_the_run_goes_on(
+def test_an_unreachable_api_is_reported_once_and_the_run_continues(
     how: str,
     kubernetes: Kubernetes,
     tmp_path: Path,
@@ -237,7 +237,7 @@ def test_without_an_api_that_is_reported_once_and_the_run_goes_on(
     assert not kubernetes.calls
 
 
-def test_roles_allow_what_is_asked_and_nothing_else(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_allow_exactly_the_requests_made(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(monkeypatch) == 0
     manifests = Path(__file__).resolve().parents[2] / "manifests"
     texts = [manifests / "base" / "roles.yaml", manifests / "components" / "nodes" / "roles.yaml"]

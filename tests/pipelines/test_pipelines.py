@@ -43,7 +43,7 @@ def version(name: str) -> dict[str, Any]:
     return found
 
 
-def test_compiled_pipelines_are_those_of_this_code() -> None:
+def test_compiled_pipelines_are_up_to_date() -> None:
     expected = compiled_files()
     found = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
     assert found == set(expected), "run `make compile`"
@@ -69,7 +69,7 @@ def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.M
         compile_small(Request("zero-shot").build(find_table("cpu")))
 
 
-def test_programs_are_those_of_kfp_without_what_they_tell(tmp_path: Path) -> None:
+def test_programs_equal_those_of_kfp_without_docstrings(tmp_path: Path) -> None:
     pipeline = Request("zero-shot").build(find_table("cpu"))
     kfp.compiler.Compiler().compile(pipeline, str(tmp_path / "whole.yaml"))
     whole, _ = yaml.load_all((tmp_path / "whole.yaml").read_text(encoding="utf-8"), Loader=LOADER)
@@ -78,7 +78,7 @@ def test_programs_are_those_of_kfp_without_what_they_tell(tmp_path: Path) -> Non
     assert len(plain) == len(small) > 3 and plain == small
 
 
-def test_only_what_kfp_writes_twice_is_left_out(tmp_path: Path) -> None:
+def test_only_fields_that_kfp_writes_twice_are_removed(tmp_path: Path) -> None:
     """Without the duplicates, each pod has the same requests, limits, accelerators and secrets."""
     pipeline = Request("refresh", "micro").build(find_table("gpu"))
     kfp.compiler.Compiler().compile(pipeline, str(tmp_path / "whole.yaml"))
@@ -133,14 +133,14 @@ def test_parameters_are_scalars_with_a_default_and_a_description(name: str) -> N
         assert ("defaultValue" in entry) != (parameter in REQUIRED) and entry["description"], parameter
 
 
-def test_names_of_settings_are_no_yaml_booleans() -> None:
+def test_names_of_settings_are_not_yaml_booleans() -> None:
     for step in steps().values():
         names = [port.name for port in (*step.inputs, *step.outputs)] + list(inspect.signature(step.config).parameters)
         assert all(isinstance(yaml.safe_load(name), str) for name in names), step.name
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
+def test_every_group_passes_the_inputs_that_its_tasks_read(name: str) -> None:
     """kfp compiles a task that reads an input that its group never receives, and the run fails on the cluster.
 
     Pods read the names of secrets and volume claims from the inputs of their group.
@@ -190,7 +190,7 @@ def test_every_pod_has_a_placement(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None:
+def test_the_backoff_limit_allows_every_retry_its_full_timeout(name: str) -> None:
     """Argo counts `backoffMaxDuration` from the first pod on. After it, Argo ends the pod and makes no retry."""
     content = version(name)["spec"]
     spec = content["pipelineSpec"]
@@ -212,7 +212,7 @@ def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_refused_is_reported_soon(name: str) -> None:
+def test_checks_refuse_without_long_retries(name: str) -> None:
     """Another try would be refused again, after another pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
     # Tasks that use the network are tried once more. The `plan` of a refresh does the work of a step.
@@ -232,7 +232,7 @@ def test_what_is_refused_is_reported_soon(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])
-def test_nothing_of_a_gpu_is_in_pipelines_without_accelerators(name: str) -> None:
+def test_cpu_pipelines_request_no_accelerators(name: str) -> None:
     spec = version(name)["spec"]
     assert "accelerator" not in json.dumps(spec["pipelineSpec"]["deploymentSpec"])
     assert "nvidia" not in json.dumps(spec["platformSpec"])
@@ -288,7 +288,7 @@ def test_settings_that_a_recipe_could_not_have_are_refused_before_anything_is_co
         request.read({})
 
 
-def test_a_setting_takes_the_place_of_the_recipe_s_and_of_nothing_else() -> None:
+def test_a_setting_replaces_that_of_the_recipe_and_nothing_else() -> None:
     """It acts as if it were in the recipe: for the use that it names, and in the form that DVC's run cache compares."""
     chosen = Request("train", "simlm", settings=("retriever_1.batch_size=7", "pretraining.objective=mlm"))
     before, after = (configs(*request._recipe()) for request in (Request("train", "simlm"), chosen))
@@ -302,7 +302,7 @@ def test_a_pipeline_without_a_recipe_takes_no_settings() -> None:
         Request("zero-shot", settings=("evaluate.seed=3",))
 
 
-def test_good_parameters_are_taken() -> None:
+def test_valid_parameters_are_accepted() -> None:
     request = Request("train")
     values = request.read({"seed": "3", "learning_rate": "1e-4", "settings": " "})
     request.check(values)

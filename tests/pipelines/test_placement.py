@@ -56,7 +56,7 @@ def test_a_wrong_placement_is_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", WRONG_PARTS)
-def test_a_wrong_part_is_refused(case: str) -> None:
+def test_an_invalid_part_of_a_placement_is_refused(case: str) -> None:
     cls, values, message = WRONG_PARTS[case]
     with pytest.raises(InputError, match=message):
         cls(**values)
@@ -67,7 +67,7 @@ def test_quantities() -> None:
 
 
 @pytest.mark.parametrize("image", ["stillhouse:0.1.0", f"registry.example/stillhouse@{DIGEST}", f"a/b:1@{DIGEST}"])
-def test_an_image_by_digest_or_on_the_node_is_taken(image: str) -> None:
+def test_an_image_by_digest_or_on_the_node_is_accepted(image: str) -> None:
     refuse_image(image)
 
 
@@ -105,7 +105,7 @@ def test_a_wrong_table_is_refused_with_its_place(case: str, tmp_path: Path) -> N
         read_table(path)
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_an_unknown_table_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'gpu'"):
         find_table("gpus")
 
@@ -197,7 +197,7 @@ def test_parameters_reach_a_task_inside_a_loop(tmp_path: Path) -> None:
             assert {f"pipelinechannel--{parameter}" for parameter in wanted} <= set(declared), name
 
 
-def test_waiting_pods_cost_no_retry() -> None:
+def test_waiting_time_does_not_count_against_retries() -> None:
     """Besides two tries of an hour and a pause of a minute, a pod may wait for a month: queues hold pods for weeks."""
     placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
     assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
@@ -206,7 +206,7 @@ def test_waiting_pods_cost_no_retry() -> None:
     )
 
 
-def test_without_accelerators_nothing_of_a_gpu_is_in_any_pod(tmp_path: Path) -> None:
+def test_without_accelerators_no_pod_refers_to_a_gpu(tmp_path: Path) -> None:
     for placement in find_table("cpu").kinds.values():
         container, pod = compiled(placement, folder=tmp_path)
         assert "accelerator" not in container["resources"]
@@ -216,7 +216,7 @@ def test_without_accelerators_nothing_of_a_gpu_is_in_any_pod(tmp_path: Path) -> 
     assert "accelerator_type" not in find_table("cpu").parameters
 
 
-def test_a_setter_that_cannot_be_used_still_says_its_name() -> None:
+def test_a_misused_setter_is_still_named_in_its_error() -> None:
     def set_memory() -> str:
         task = object.__new__(pipeline_task.PipelineTask)
         task.container_spec = None

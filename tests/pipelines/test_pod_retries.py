@@ -56,7 +56,7 @@ def wait_for(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("failure", ["sys.exit(1)", "raise OSError", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_crash_is_tried_again_until_it_is_mended(failure: str, tmp_path: Path) -> None:
+def test_a_crash_is_retried_until_it_succeeds(failure: str, tmp_path: Path) -> None:
     code, said = end(start(tmp_path, f"if number < 3:\n    {failure}\n", retries=3))
     assert (code, tries(tmp_path), len(said)) == (0, ["given"] * 3, 2)
     assert "try 1 of 4 ended with" in said[0] and "try 2 of 4 ended with" in said[1]
@@ -71,7 +71,7 @@ def test_the_bound_and_the_pauses_are_the_placement_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 3, 4, 130])
-def test_bad_input_a_refusal_and_an_interrupt_are_not_tried_again(code: int, tmp_path: Path) -> None:
+def test_bad_input_refusals_and_interrupts_are_not_retried(code: int, tmp_path: Path) -> None:
     assert end(start(tmp_path, f"sys.exit({code})", retries=3)) == (code, [])
     assert tries(tmp_path) == ["given"]
 
@@ -104,7 +104,7 @@ def test_a_signal_ends_a_pause(tmp_path: Path) -> None:
     process.stderr.close()
 
 
-def test_what_a_killed_try_left_at_work_is_ended(tmp_path: Path) -> None:
+def test_processes_left_by_a_killed_try_are_ended(tmp_path: Path) -> None:
     """torchrun's workers each have their own session. Left alive, they would hold the GPUs and write checkpoints."""
     program = (
         "if number == 1:\n"
@@ -145,7 +145,7 @@ assert (resumed, calm) == ([5, 6, 7], list(range(8))), (resumed, calm)
 """
 
 
-def test_a_training_that_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_killed_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     process = start(tmp_path, TRAINING, retries=1, OMP_NUM_THREADS="1")
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said

@@ -90,6 +90,21 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
     assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
 
 
+def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes: Kubernetes) -> None:
+    """The scheduler counts the nodes in its message, and a cluster may gain one between two looks."""
+    lines: list[str] = []
+    pods = PodWatch(ClusterApi(connect("tests need"), NAMESPACE), RUN, lines.append)
+    for nodes in (3, 4):
+        words = f"0/{nodes} nodes are available: {nodes} Insufficient nvidia.com/gpu."
+        kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode", words)]
+        pods.look(now=True)
+    [line] = lines
+    assert line.startswith("  encode cannot start: no node has enough nvidia.com/gpu free")
+    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode", "0/4 nodes are available: 4 Too many pods.")]
+    pods.look(now=True)
+    assert len(lines) == 2 and "maximum number of pods" in lines[1], "another reason is reported"
+
+
 def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +130,7 @@ def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     assert "raise the ResourceQuota" in line
 
 
-def test_a_pod_that_a_queue_holds_back_says_what_the_queue_waits_for(
+def test_a_queued_pod_shows_the_reason_of_its_queue(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gated = pod("p1", "pretrain")
@@ -131,7 +146,7 @@ def test_a_pod_that_a_queue_holds_back_says_what_the_queue_waits_for(
     assert "Kueue's queue missing holds it back: Kueue has no LocalQueue missing" in line
 
 
-def test_what_a_failed_step_said_is_shown_once(
+def test_the_message_of_a_failed_step_is_shown_once(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two failed pods logged the same message. Kubeflow itself only reports their exit codes."""
@@ -161,7 +176,7 @@ def never_started(name: str, task: str) -> Plain:
     )
 
 
-def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
+def test_a_pod_that_never_started_does_not_hide_other_logs(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Reading its log gives HTTP 400, which does not mean that the permission is missing."""
@@ -178,7 +193,7 @@ def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
     ]
 
 
-def test_a_node_that_does_not_answer_ends_no_look_at_other_logs(
+def test_an_unreachable_node_does_not_hide_other_logs(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
@@ -190,7 +205,17 @@ def test_a_node_that_does_not_answer_ends_no_look_at_other_logs(
     assert said == "  mine says: there are no questions"
 
 
-def test_logs_that_may_not_be_read_are_asked_for_once(
+def test_a_pod_that_is_deleted_before_its_log_is_read_is_passed_over(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
+    kubernetes.log_trouble = {"p1": 404}
+    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
+    assert wait(api) == 1
+    assert logged(capsys) == ["  mine says: there are no questions"]
+
+
+def test_forbidden_logs_are_requested_once(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
@@ -207,7 +232,7 @@ def test_logs_that_may_not_be_read_are_asked_for_once(
     assert kubernetes.calls.count(("get", "", "pods/log")) == 1
 
 
-def test_what_may_not_be_looked_at_is_reported_once_and_the_rest_goes_on(
+def test_a_forbidden_resource_is_reported_once_and_the_rest_is_watched(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode")]
@@ -218,7 +243,7 @@ def test_what_may_not_be_looked_at_is_reported_once_and_the_rest_goes_on(
     assert lines[1].startswith("  encode cannot start: no node has enough")
 
 
-def test_without_a_kubeconfig_that_is_reported_once_and_the_run_is_watched(
+def test_a_missing_kubeconfig_is_reported_once_and_the_run_is_watched(
     api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert wait(api) == 1
@@ -226,7 +251,7 @@ def test_without_a_kubeconfig_that_is_reported_once_and_the_run_is_watched(
     assert line.startswith("  finding out why pods wait needs a Kubernetes cluster")
 
 
-def test_a_kubernetes_that_does_not_answer_is_reported_once(
+def test_an_unreachable_kubernetes_is_reported_once(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
@@ -251,7 +276,7 @@ def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kuberne
     assert seen == ["kubeflow", "team", "mine"]
 
 
-def test_a_look_is_taken_now_and_then(kubernetes: Kubernetes) -> None:
+def test_pods_are_polled_at_intervals(kubernetes: Kubernetes) -> None:
     now = [0.0]
     pods = PodWatch(ClusterApi(connect("tests need"), NAMESPACE), RUN, print, 15.0, lambda: now[0])
     for moment in (1.0, 2.0, 14.0, 17.0):

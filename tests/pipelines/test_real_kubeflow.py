@@ -44,7 +44,7 @@ def installed() -> list[str]:
     return [word for flag, variable in INSTALLED.items() for word in (flag, os.environ[variable])]
 
 
-def test_a_run_is_submitted_to_what_is_installed_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_submitted_only_to_an_installed_kubeflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_NAMESPACE", "stillhouse")
     monkeypatch.delenv("STILLHOUSE_SERVICE_ACCOUNT", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no STILLHOUSE_SERVICE_ACCOUNT to submit a run with: install"):

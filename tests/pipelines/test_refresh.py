@@ -71,7 +71,7 @@ def steps_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return json.loads(given["runtimeValue"]["constant"]) if given else {}
 
 
-def test_the_check_takes_all_that_was_asked() -> None:
+def test_the_check_takes_every_parameter_of_the_run() -> None:
     taken = check_refresh.python_func.__annotations__
     assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
 
@@ -141,7 +141,7 @@ def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, An
     assert len(rungs) == 4 and all("plan-refresh" in task["dependentTasks"] for task in rungs)
 
 
-def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]) -> None:
+def test_the_promotion_receives_every_output_of_its_rung(compiled: dict[str, Any]) -> None:
     for rung, tasks in groups(compiled).items():
         made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
         given = set(tasks["promote"]["inputs"]["artifacts"]) - {"planned"}
@@ -149,19 +149,19 @@ def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]
 
 
 @pytest.mark.parametrize("rung", ["index", "query_only", "fine_tune", "pretrain"])
-def test_every_folder_of_a_rung_has_a_name_in_the_components(rung: str) -> None:
+def test_components_name_every_folder_of_a_rung(rung: str) -> None:
     made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
     assert made <= set(MADE.values()) and set(taken_from_champion(LADDER, Rung(rung))) <= set(TAKEN)
 
 
-def test_a_rung_takes_no_more_of_the_release_than_it_reads() -> None:
+def test_a_rung_takes_only_what_it_reads_from_the_release() -> None:
     assert taken_from_champion(LADDER, Rung.NOTHING) == () and taken_from_champion(LADDER, Rung.INDEX) == ("retriever",)
     assert taken_from_champion(LADDER, Rung.FINE_TUNE) == ("reranker", "retriever")
     assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == set(TAKEN)
     assert taken_from_champion(LADDER, Rung.QUERY_ONLY) == taken_from_champion(LADDER, Rung.FINE_TUNE)
 
 
-def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> None:
+def test_only_pods_that_need_git_have_its_key(whole: Compiled) -> None:
     pods = whole.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     holders = {label for label, pod in pods.items() if pod.get("secretAsVolume")}
     assert holders == {"exec-prepare", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}

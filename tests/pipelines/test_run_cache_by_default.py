@@ -53,7 +53,7 @@ def a_part_of_a_run(table: PlacementTable) -> BaseComponent:
     return make_pipeline("part", "A part of a run.", [], table, body)
 
 
-def test_a_second_run_takes_what_the_first_did(
+def test_a_second_run_reuses_the_results_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     disk = shutil.disk_usage(tmp_path)

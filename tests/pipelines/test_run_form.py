@@ -37,19 +37,19 @@ def test_train_has_at_most_twelve_fields(train: Compiled) -> None:
     assert {"source", "model", "image", "accelerator_type"} <= fields(train.spec).keys()
 
 
-def test_no_form_asks_for_names_that_a_namespace_has_one_of(train: Compiled) -> None:
+def test_the_form_omits_claims_and_secrets(train: Compiled) -> None:
     assert not [name for name in fields(train.spec) if name.endswith(("_claim", "_secret"))]
     text = str(train.platforms)
     assert "'constant': 'stillhouse-work'" in text and "'constant': 'stillhouse-data'" in text
 
 
-def test_what_must_be_given_has_no_default() -> None:
+def test_required_fields_have_no_default() -> None:
     """Kubeflow accepts an empty default as a value, and would start the run."""
     spec = compile_small(Request("refresh", "simlm").build(find_table("cpu"))).spec
     assert [name for name, default in fields(spec).items() if default is None] == ["releases"]
 
 
-def test_the_version_says_what_every_field_means_those_first_that_are_changed_most(train: Compiled) -> None:
+def test_the_version_describes_every_field_common_ones_first(train: Compiled) -> None:
     logged = re.findall(r"^- `(\w+)`: (.+)\.$", train.description, re.MULTILINE)
     assert [name for name, _ in logged][: len(TRAIN)] == list(TRAIN) and logged[0][0] == "source"
     assert {name for name, _ in logged} == fields(train.spec).keys()
@@ -73,7 +73,7 @@ def test_the_page_has_the_fields_as_kubeflow_sorts_and_labels_them() -> None:
     ]
 
 
-def test_a_table_of_one_s_own_leaves_open_what_it_names(tmp_path: Path) -> None:
+def test_a_custom_table_chooses_the_fields_of_the_form(tmp_path: Path) -> None:
     text = "kinds: {default: {claims: [{parameter: work_claim, name: mine, path: /volume}], "
     text += "secrets: [{parameter: data_secret, name: ours, path: /data}]}}\n"
     for form, open_ones in (

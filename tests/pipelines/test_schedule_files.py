@@ -70,7 +70,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", [Schedule, Watch])
-def test_every_setting_may_stand_in_a_file(kind: type, tmp_path: Path) -> None:
+def test_every_setting_may_be_in_a_file(kind: type, tmp_path: Path) -> None:
     values = {part.name: part.default for part in fields(kind) if part.name not in ("name", "cron", "parameters")}
     values = {name: "x" if value in (MISSING, "") else value for name, value in values.items()} | {"parameters": {}}
     values |= {"cron": "0 0 3 * * *"} if kind is Schedule else {}
@@ -101,12 +101,12 @@ def test_a_cron_line_that_kubeflow_would_refuse_is_refused_here(line: str) -> No
 
 
 @pytest.mark.parametrize("line", ["*/10 0-30/5 3,4 1-15 * ?", "0 5/15 * ? Jan-MAR,12 mon-fri", "59 59 23 31 12 6"])
-def test_a_cron_line_that_kubeflow_takes_is_taken(line: str) -> None:
+def test_a_cron_line_that_kubeflow_accepts_is_accepted(line: str) -> None:
     assert schedule(cron=line).cron == line
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_is_refused_before_the_cluster_is_asked(
+def test_a_bad_file_is_refused_before_any_request(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, message = BAD[case]

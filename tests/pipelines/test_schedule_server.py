@@ -71,9 +71,7 @@ def test_kubeflow_of_several_users_says_how_to_get_a_token(
 
 
 @pytest.mark.parametrize(("version", "logged"), [("", ""), ("v1", "id of v1")])
-def test_a_recurring_run_is_reported_its_account_and_version(
-    version: str, logged: str, api: Api, tmp_path: Path
-) -> None:
+def test_a_recurring_run_has_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
     """Without a version, the request has no version id, and the server takes the newest version at each start."""
     content = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": version}}}
     assert schedule(tmp_path, "apply", content=content) == 0
@@ -82,7 +80,7 @@ def test_a_recurring_run_is_reported_its_account_and_version(
     assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
-def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_runs(
+def test_a_retired_schedule_is_disabled_checked_and_deleted(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recurring run whose run shows up after a moment stays. The other is deleted, but not the runs it started."""
@@ -102,7 +100,7 @@ def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_run
 
 
 @pytest.mark.parametrize(("minutes_ago", "deleted"), [(9, False), (11, True)])
-def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
+def test_a_terminated_run_that_argo_leaves_running_blocks_nothing(
     minutes_ago: int,
     deleted: bool,
     api: Api,
@@ -131,7 +129,7 @@ def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
 
 
 @pytest.mark.parametrize(("version", "logged"), [("", "id of v2"), ("v1", "id of v1")])
-def test_a_watch_s_run_is_reported_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
+def test_a_watch_s_run_has_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
     watches = {"articles": WATCH | {"version": version, "service_account": "trainer"}}
     assert schedule(tmp_path, "watch", content=CONTENT | {"watches": watches}) == 0
     [run] = api.runs
@@ -177,7 +175,7 @@ def test_runs_without_an_image_are_refused_before_they_start(
         assert logged in said.out + said.err
 
 
-def test_the_pipelines_of_others_take_what_they_take(api: Api, tmp_path: Path) -> None:
+def test_other_pipelines_are_started_without_the_image_check(api: Api, tmp_path: Path) -> None:
     api.image = "python:3"
     api.keep("theirs", name="somebody-s")
     watches = {"articles": WATCH | {"pipeline": "somebody-s"}}
@@ -237,7 +235,7 @@ def with_runs(api: Api, path: str, query: dict[str, str], answer: Any = Api.get)
 @pytest.mark.parametrize(
     ("words", "remedy"), [([], "give --namespace, or"), (["--namespace", "one"], "delete all but")]
 )
-def test_two_pipelines_of_a_name_stop_no_other_watch(
+def test_two_pipelines_with_one_name_stop_only_their_watch(
     words: list[str], remedy: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.pipelines.clear()
@@ -252,7 +250,7 @@ def test_two_pipelines_of_a_name_stop_no_other_watch(
     assert "books: started" in said.out and len(api.runs) == 1 and "Traceback" not in said.err
 
 
-def test_two_experiments_of_a_name_stop_no_other_watch(
+def test_two_experiments_with_one_name_stop_only_their_watch(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """kfp raises its own error for this."""

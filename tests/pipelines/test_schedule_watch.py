@@ -63,7 +63,7 @@ def test_a_watcher_starts_one_run_for_a_change(watched: SimpleNamespace) -> None
     assert len(watched.cluster.started) == 1
 
 
-def test_a_watch_s_branch_is_the_run_s(watched: SimpleNamespace) -> None:
+def test_a_watch_s_branch_is_passed_to_the_run(watched: SimpleNamespace) -> None:
     watch = Watch(name="a", pipeline="refresh", releases="r.git", repo="a.git", path="corpus", branch="production")
     seen = look(watch, watched.cluster)
     assert watched.cluster.parameters[seen.run]["branch"] == "production"
@@ -115,7 +115,7 @@ def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: Simp
     assert look(watched.watch, watched.cluster).kind == "started"
 
 
-def test_again_tries_what_was_refused(watched: SimpleNamespace) -> None:
+def test_again_starts_another_run_for_a_known_corpus(watched: SimpleNamespace) -> None:
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
     seen = look(watched.watch, watched.cluster, again=True)
     assert seen.kind == "started" and watched.cluster.parameters[seen.run]["again"] is True
@@ -124,7 +124,7 @@ def test_again_tries_what_was_refused(watched: SimpleNamespace) -> None:
     assert "again" not in watched.cluster.parameters[look(other, watched.cluster, again=True).run]
 
 
-def test_a_watch_that_cannot_be_looked_at_stops_no_other(
+def test_a_failing_watch_stops_no_other(
     watched: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The API refuses the first run."""
@@ -152,7 +152,7 @@ MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 
 
 @pytest.mark.parametrize("text", [(MANIFESTS / "base" / "schedules.yaml").read_text(), "watches: {}", "watches:"])
-def test_a_watcher_that_has_nothing_to_watch_says_so_and_is_content(
+def test_a_watcher_with_nothing_to_watch_succeeds(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new installation watches nothing. Its hourly job must not fail, and it sends no request to the cluster."""
@@ -167,7 +167,7 @@ def test_a_watcher_that_has_nothing_to_watch_says_so_and_is_content(
     assert not said.err
 
 
-def test_a_file_without_watches_is_none_for_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_watches_is_refused_by_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedules.yaml").write_text("schedules: {}")
     assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
     assert "schedules.yaml has no `watches`; docs/releases.md shows one" in capsys.readouterr().err
@@ -195,7 +195,7 @@ def test_a_release_is_fresh_again_once_the_run_for_a_change_has_ended(watched: S
     assert (seen.fresh, seen.in_flight) == (False, False)
 
 
-def test_another_digest_of_the_same_passages_is_no_change(watched: SimpleNamespace) -> None:
+def test_another_digest_of_the_same_passages_is_not_a_change(watched: SimpleNamespace) -> None:
     """The rung is `nothing`, so that no release records the new digest."""
     watched.champion, watched.digest = released("zero.dir"), "one.dir"
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
@@ -203,7 +203,7 @@ def test_another_digest_of_the_same_passages_is_no_change(watched: SimpleNamespa
     assert seen.kind == "known" and seen.fresh and not seen.in_flight
 
 
-def test_a_terminated_run_that_never_ends_is_as_one_that_was_canceled(watched: SimpleNamespace) -> None:
+def test_a_terminated_run_that_never_ends_counts_as_cancelled(watched: SimpleNamespace) -> None:
     watched.champion = released("zero.dir")
     first = look(watched.watch, watched.cluster)
     watched.cluster.terminate(first.run)

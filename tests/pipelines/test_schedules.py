@@ -37,7 +37,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_a_successor(change: str) -> None:
+def test_a_changed_schedule_gets_a_successor(change: str) -> None:
     cluster = Memory()
     apply([schedule()], cluster)
     new = schedule(**CHANGES[change])
@@ -67,7 +67,7 @@ def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_the_end_of_a_terminated_run_is_not_waited_for_forever(dry: bool) -> None:
+def test_waiting_for_a_terminated_run_has_a_limit(dry: bool) -> None:
     """Argo may leave it running: Kubeflow then reports CANCELING forever."""
     cluster = Memory()
     apply([schedule()], cluster)
@@ -87,7 +87,7 @@ def test_the_end_of_a_terminated_run_is_not_waited_for_forever(dry: bool) -> Non
     assert (old in cluster.recurring) is dry and not cluster.ended
 
 
-def test_a_run_in_flight_is_waited_for_beside_one_that_may_never_end() -> None:
+def test_a_run_in_flight_is_awaited_besides_a_terminated_one() -> None:
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
@@ -96,7 +96,7 @@ def test_a_run_in_flight_is_waited_for_beside_one_that_may_never_end() -> None:
     assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
 
 
-def test_a_run_that_starts_while_apply_works_is_seen() -> None:
+def test_a_run_that_starts_during_apply_is_noticed() -> None:
     """The schedule starts a run after `apply` first looks and before it is disabled."""
     cluster = Memory()
     apply([schedule()], cluster)
@@ -111,7 +111,7 @@ def test_a_run_that_starts_while_apply_works_is_seen() -> None:
     assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
 
 
-def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -> None:
+def test_a_run_starting_while_its_schedule_is_disabled_is_noticed() -> None:
     """Kubeflow's controller notices the change a moment later, and the run shows up after that."""
     cluster = Memory()
     apply([schedule()], cluster)
@@ -122,7 +122,7 @@ def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -
     assert old in cluster.recurring and cluster.enabled == [name_of(new)], "never enabled beside its successor"
 
 
-def test_each_deletion_has_a_look_of_its_own() -> None:
+def test_runs_are_checked_again_before_each_deletion() -> None:
     """A run of the second schedule shows up while the first one is being deleted."""
     cluster = Memory()
     apply([schedule(), schedule("weekly")], cluster)
@@ -148,7 +148,7 @@ def test_one_that_somebody_enables_again_is_not_deleted() -> None:
     assert cluster.enabled == [name_of(schedule())]
 
 
-def test_what_has_no_successor_yet_stays_in_use() -> None:
+def test_a_schedule_stays_until_its_successor_exists() -> None:
     """The cluster refuses a new schedule: its predecessor stays, and so does one that the file no longer names."""
     cluster = Memory()
     apply([schedule(), schedule("weekly"), schedule("yearly")], cluster)
@@ -175,7 +175,7 @@ def test_a_version_that_is_not_there_is_refused_before_anything_is_changed(dry: 
 
 
 @pytest.mark.parametrize("in_flight", [None, "1", "2"])
-def test_of_two_of_the_same_name_one_is_left(in_flight: str | None) -> None:
+def test_of_two_schedules_with_the_same_name_one_remains(in_flight: str | None) -> None:
     """Two `apply` commands at the same time created both."""
     cluster = Memory()
     for _ in range(2):
@@ -190,7 +190,7 @@ def test_of_two_of_the_same_name_one_is_left(in_flight: str | None) -> None:
     assert list(cluster.recurring) == ["1"] and actions(apply([schedule()], cluster)) == ["keep"]
 
 
-def test_what_others_made_is_left_alone() -> None:
+def test_schedules_created_by_hand_are_left_alone() -> None:
     cluster = Memory()
     cluster.create(schedule(), "nightly-0123456789", "by hand")
     before = dict(cluster.recurring)

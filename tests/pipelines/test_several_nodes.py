@@ -32,7 +32,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_nodes_that_cannot_be_are_refused(case: str, tmp_path: Path) -> None:
+def test_invalid_node_counts_are_refused(case: str, tmp_path: Path) -> None:
     text, message = WRONG[case]
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=message):
@@ -43,7 +43,7 @@ def test_trainings_are_steps_of_several_processes() -> None:
     assert all(steps()[name].parallel for name in TRAININGS)
 
 
-def test_the_pod_that_waits_is_small() -> None:
+def test_the_launcher_pod_requests_few_resources() -> None:
     placement = launcher_of(find_table("gpu").on_nodes(4).of("pretrain"))
     assert placement == launcher_of(placement) and placement.accelerator is None
     asked = find_table("gpu").of("pretrain")
@@ -95,7 +95,7 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     assert set(logged.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
 
 
-def test_only_steps_that_can_run_on_several_nodes(compiled: Compiled) -> None:
+def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
     container, _ = executor(compiled, "first-retriever")
     logged = nodes_of(container, "train-retriever")
     assert logged is not None and logged.nodes == 4

@@ -45,7 +45,7 @@ def test_a_run_is_started_with_its_parameters(api: Api, capsys: pytest.CaptureFi
     assert f"run {RUN}, version zero-shot-" in capsys.readouterr().out
 
 
-def test_waiting_shows_the_tasks_as_they_go(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_shows_the_progress_of_tasks(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.states = [
         {"state": "RUNNING", "run_details": {"task_details": [task("plan", "RUNNING")]}},
         {"state": "RUNNING", "run_details": {"task_details": [task("plan", "RUNNING"), task("a-driver", "RUNNING")]}},
@@ -73,7 +73,7 @@ def test_kubeflow_s_own_tasks_and_argo_s_tries_are_not_shown(api: Api, capsys: p
     assert sorted(shown) == ["  encode-1: succeeded in 7 s", "  plan: succeeded in 7 s"]
 
 
-def test_the_end_of_a_terminated_run_is_waited_for_ten_minutes(api: Api) -> None:
+def test_a_terminated_run_is_awaited_for_ten_minutes(api: Api) -> None:
     """Argo may leave it running, and Kubeflow then reports CANCELING forever."""
     api.states = [{"state": "RUNNING"}, {"state": "CANCELING"}]
     lines: list[str] = []
@@ -84,7 +84,7 @@ def test_the_end_of_a_terminated_run_is_waited_for_ten_minutes(api: Api) -> None
     assert api.asked == 5, "once while it ran, then at 0, 5 and 10 minutes, and once more"
 
 
-def test_a_terminated_run_that_ends_is_waited_for(api: Api) -> None:
+def test_a_terminated_run_is_awaited_until_it_ends(api: Api) -> None:
     api.states = [{"state": "CANCELING"}, {"state": "CANCELING"}, {"state": "CANCELED"}]
     lines: list[str] = []
     assert not watch(Cluster(host=api.host).connect(), RUN, lines.append, 0.001)
@@ -157,7 +157,7 @@ def test_a_token_that_expires_while_the_run_is_watched_can_be_made_anew(
     assert "the run continues, asking again: it requires a token" in lines[0] and TOKEN in lines[0]
 
 
-def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="does not answer"):
         Cluster(host="http://127.0.0.1:1").connect()
 
@@ -176,10 +176,10 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         ["--placements", "tpu"],
     ],
 )
-def test_nothing_is_sent_that_would_fail(api: Api, words: list[str]) -> None:
+def test_invalid_parameters_are_refused_before_anything_is_sent(api: Api, words: list[str]) -> None:
     assert submit(api, *words) == 2
     assert not api.runs and not api.tokens, "refused before the server is asked"
 
 
-def test_names_in_pods() -> None:
+def test_valid_pod_parameters_are_accepted() -> None:
     check_pod_parameters({"image": IMAGE, "work_claim": "work.a-1", "accelerator_count": "8"}, {"work_claim": "work"})

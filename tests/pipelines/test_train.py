@@ -72,7 +72,7 @@ def test_parameters_name_settings_of_one_type() -> None:
         assert types == {parameter.hint}, name
 
 
-def test_a_whole_number_fits_a_setting_that_is_a_number() -> None:
+def test_an_integer_is_accepted_for_a_float_setting() -> None:
     content = compiled({"distilled": {"temperature": 1}})
     [work] = works_of({"distilled": described(content, "distilled") | {"chosen": {}}}, {})
     assert type(work.config.temperature) is float and work.config.temperature == 1.0
@@ -86,12 +86,12 @@ def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
     assert logged["section"] == {"seed": 5} and "seed" not in logged.get("chosen", {})
 
 
-def test_nothing_is_taken_from_kubeflows_cache() -> None:
+def test_kubeflows_cache_is_disabled() -> None:
     """The cache knows an input only by name: later tasks would not notice that `ingest` read other articles."""
     assert not [task for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")]
 
 
-def test_the_end_is_reported_whatever_happened() -> None:
+def test_the_end_is_reported_after_success_and_failure() -> None:
     [end] = [task for task in compiled({})["root"]["dag"]["tasks"].values() if "triggerPolicy" in task]
     assert end["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
     assert end["componentRef"]["name"] == "comp-report-end"

@@ -60,7 +60,7 @@ def compiled(text: str = "one") -> Compiled:
     return Compiled({"pipelineInfo": {"name": "refresh", "description": text}}, {})
 
 
-def test_a_content_is_uploaded_once() -> None:
+def test_the_same_content_is_uploaded_once() -> None:
     client = Memory()
     assert upload(client, compiled()).endswith("was uploaded") and [entry.name for entry in client.pipelines] == [
         "refresh"
@@ -83,7 +83,7 @@ def test_a_namespace_has_its_own() -> None:
     assert [len(versions) for versions in client.versions.values()] == [3, 3, 3]
 
 
-def test_two_of_a_name_are_reported() -> None:
+def test_two_pipelines_with_one_name_are_reported() -> None:
     client = Memory()
     client.pipelines = [SimpleNamespace(pipeline_id=one, name="refresh", namespace="") for one in ("p1", "p2")]
     with pytest.raises(InputError, match=r"2 pipelines 'refresh' \(p1 in no namespace, p2.*; give --namespace, or"):

@@ -39,7 +39,7 @@ def compiled(folder: Path, environment: dict[str, str]) -> tuple[dict[str, str],
     return variables, platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-work"]
 
 
-def test_a_pod_says_who_it_is_and_where_it_is_scraped(tmp_path: Path) -> None:
+def test_a_pod_carries_its_identity_and_metrics_port(tmp_path: Path) -> None:
     asked = {"STILLHOUSE_METRICS_PORT": "9464", "STILLHOUSE_PUSHGATEWAY": "http://stillhouse-pushgateway:9091"}
     variables, pod = compiled(tmp_path, asked)
     run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
@@ -49,7 +49,7 @@ def test_a_pod_says_who_it_is_and_where_it_is_scraped(tmp_path: Path) -> None:
     assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
 
 
-def test_the_manifests_look_where_pods_listen(tmp_path: Path) -> None:
+def test_the_manifests_scrape_the_port_that_pods_use(tmp_path: Path) -> None:
     """The monitor uses the annotation, the policy allows that port, and the gateway has the name that pods use."""
     _, pod = compiled(tmp_path, {"STILLHOUSE_METRICS_PORT": "9464"})
     [monitor] = [one for one in read("monitors.yaml") if one["metadata"]["name"] == "stillhouse-steps"]
@@ -64,7 +64,7 @@ def test_the_manifests_look_where_pods_listen(tmp_path: Path) -> None:
     assert (service["metadata"]["name"], service["spec"]["ports"][0]["port"]) == ("stillhouse-pushgateway", 9091)
 
 
-def test_nothing_is_added_where_nobody_asks(tmp_path: Path) -> None:
+def test_nothing_is_added_without_monitoring_settings(tmp_path: Path) -> None:
     assert compiled(tmp_path, {"STILLHOUSE_DEVICE": "cpu"}) == ({"STILLHOUSE_DEVICE": "cpu"}, {})
 
 

@@ -71,7 +71,7 @@ def test_nothing_masked_changes_nothing(generator: Generator) -> None:
     torch.testing.assert_close(replaced, ids)
 
 
-def test_ordinary_tokens() -> None:
+def test_ordinary_tokens_exclude_special_tokens() -> None:
     assert ordinary_tokens(8, SPECIALS).tolist() == [5, 6, 7]
 
 

@@ -152,7 +152,7 @@ def test_passage_blocks(offsets: list[int], size: int, expected: list[tuple[int,
     assert passage_blocks(np.array(offsets), size) == expected
 
 
-def test_in_order_passes_errors_on() -> None:
+def test_in_order_propagates_errors() -> None:
     assert list(in_order(lambda number: number * 2, range(7), 3)) == [0, 2, 4, 6, 8, 10, 12]
     with pytest.raises(ZeroDivisionError):
         list(in_order(lambda number: 1 // number, [1, 0], 2))

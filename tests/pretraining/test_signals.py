@@ -89,7 +89,7 @@ def test_ict_ranks_the_rest_of_each_passage(model: BertForMaskedLM) -> None:
     assert value == pytest.approx(total / 12)
 
 
-def test_one_vector_for_all_texts_finds_nothing(model: BertForMaskedLM) -> None:
+def test_identical_vectors_find_nothing(model: BertForMaskedLM) -> None:
     ids = torch.full((12, 3), 7)
     with torch.no_grad():
         assert Signals(model, "cls", True, [batch()], [TextPairs(ids, ids > 0, ids, ids > 0)])()[ICT] == 0

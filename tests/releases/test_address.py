@@ -89,19 +89,19 @@ def test_a_password_or_token_is_refused_and_not_repeated(address: str) -> None:
 
 
 @pytest.mark.parametrize("text", SAID)
-def test_what_is_said_is_shown_without_the_secret_and_with_all_else(text: str) -> None:
+def test_messages_are_redacted_without_losing_anything_else(text: str) -> None:
     assert redact(text) == SAID[text] == redact(redact(text))
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_is_no_secret_is_shown(text: str) -> None:
+def test_text_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.parametrize(
     "part", ["a", "a=", "a:", "//", "//a:", "@a:", "?", "?sig", "token", "-token", "https://", "'a:"]
 )
-def test_a_long_text_is_read_in_a_moment(part: str) -> None:
+def test_a_long_text_is_redacted_in_linear_time(part: str) -> None:
     began = time.process_time()
     redact(part * 20_000)
     assert time.process_time() - began < 2.0
@@ -124,7 +124,7 @@ def test_a_long_text_is_read_in_a_moment(part: str) -> None:
         "abfs://box@account.dfs.core.windows.net/x",
     ],
 )
-def test_other_addresses_are_taken_as_they_are(address: str) -> None:
+def test_other_addresses_are_accepted_unchanged(address: str) -> None:
     refuse_secret(address, "repo")
     assert redact(address) == address
 
@@ -178,14 +178,14 @@ def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "hush" not in str(error.value)
 
 
-def test_what_git_says_is_shown_without_it(tmp_path: Path) -> None:
+def test_messages_of_git_are_redacted(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     with pytest.raises(GitFailed, match=r"https://\*\*\*@localhost:1/x\.git") as error:
         Git(tmp_path)("checkout", URL)
     assert "hush" not in str(error.value)
 
 
-def test_what_dvc_says_is_shown_without_it() -> None:
+def test_messages_of_dvc_are_redacted() -> None:
     assert reason(OSError(f"failed to clone {URL} and ssh://git@localhost/y")) == (
         "failed to clone https://***@localhost:1/x.git and ssh://git@localhost/y"
     )

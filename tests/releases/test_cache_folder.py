@@ -48,7 +48,7 @@ ROOM = {
 
 
 @pytest.mark.parametrize("case", ROOM)
-def test_what_was_used_longest_ago_goes_first(case: str, work: Path) -> None:
+def test_the_least_recently_used_data_is_evicted_first(case: str, work: Path) -> None:
     limit, needed, kept = ROOM[case]
     stored(work, aa1=300, bb2=100, cc3=200)
     CacheFolder(work, limit).make_room(needed)
@@ -56,14 +56,14 @@ def test_what_was_used_longest_ago_goes_first(case: str, work: Path) -> None:
 
 
 @pytest.mark.parametrize(("limit", "needed"), [(100, 101), (GIB, 431)])
-def test_nothing_goes_for_what_never_fits(limit: int, needed: int, work: Path) -> None:
+def test_nothing_is_evicted_for_data_that_never_fits(limit: int, needed: int, work: Path) -> None:
     stored(work, aa1=300, bb2=100, cc3=200)
     with pytest.raises(NoRoom, match="the run cache may use"):
         CacheFolder(work, limit).make_room(needed)
     assert held(work) == {"aa1", "bb2", "cc3"}
 
 
-def test_what_is_taken_stays_for_longer(work: Path) -> None:
+def test_data_that_is_used_stays_longer(work: Path) -> None:
     stored(work, aa1=300, bb2=100, cc3=200)
     CacheFolder(work, 100).use(["bb2", "dd4"])
     CacheFolder(work, 100).make_room(75)
@@ -79,7 +79,7 @@ def test_nothing_but_the_work_areas_own_folder_is_ever_cleared(work: Path, monke
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "nan", "inf"])
-def test_a_limit_that_is_none_is_refused(text: str, work: Path) -> None:
+def test_an_invalid_limit_is_refused(text: str, work: Path) -> None:
     assert own_cache(str(work / FOLDER), {LIMIT: "0.5"}) == CacheFolder(work / FOLDER, GIB // 2)
     with pytest.raises(InputError, match=r"\$STILLHOUSE_RUN_CACHE_GIB is .*number of GiB"):
         own_cache(str(work / FOLDER), {LIMIT: text})

@@ -62,7 +62,7 @@ def pod(laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
     return Pod(laptop, tmp_path, tmp_path / "shelf", monkeypatch)
 
 
-def test_a_component_takes_what_a_laptop_did(
+def test_a_component_reuses_the_results_of_a_laptop(
     laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """kfp's runner starts the task in its own process, where the library that the step computes with is broken."""
@@ -95,7 +95,7 @@ def test_a_component_takes_what_a_laptop_did(
     assert figures == {f"validate/{name}": value for name, value in report.metrics.items()} and figures
 
 
-def test_a_laptop_takes_what_a_component_did(pod: Pod, runs: Runs, tmp_path: Path) -> None:
+def test_a_laptop_reuses_the_results_of_a_component(pod: Pod, runs: Runs, tmp_path: Path) -> None:
     made = pod.run("bm25")
     assert runs == ["bm25"]
     folder = tmp_path / "checkout"
@@ -108,7 +108,7 @@ def test_a_laptop_takes_what_a_component_did(pod: Pod, runs: Runs, tmp_path: Pat
         assert content(folder / ARTIFACTS / "bm25" / output) == content(made[output].path)
 
 
-def test_a_component_takes_what_a_component_did(
+def test_a_component_reuses_the_results_of_a_component(
     pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pod.run("validate"), pod.run("bm25")
@@ -170,7 +170,7 @@ CHANGES: dict[str, Callable[[Pod], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_changed_is_never_taken_for_unchanged(what: str, pod: Pod, runs: Runs) -> None:
+def test_changed_inputs_and_settings_are_always_noticed(what: str, pod: Pod, runs: Runs) -> None:
     pod.run("bm25")
     changed = CHANGES[what](pod)
     pod.run("bm25", **changed)
@@ -202,7 +202,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_remote_that_never_answers_costs_a_line(
+def test_a_remote_that_never_answers_costs_only_a_log_line(
     pod: Pod, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
@@ -219,7 +219,7 @@ def test_a_remote_that_never_answers_costs_a_line(
     assert "[bm25] not saved to the run cache s3://bucket/cache (no answer in " in logged
 
 
-def test_a_remote_that_is_gone_costs_a_line(pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_remote_costs_only_a_log_line(pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     (pod.folder / "file").write_text("no folder")
     for cache in (pod.folder / "file" / "shelf", "nowhere://shelf"):
         pod.cache = cache
@@ -253,7 +253,7 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_found_out_done_again_and_mended(damage: str, pod: Pod, runs: Runs) -> None:
+def test_damaged_entries_are_detected_and_replaced(damage: str, pod: Pod, runs: Runs) -> None:
     made = Path(pod.run("bm25")["negatives"].path)
     DAMAGES[damage](Path(pod.cache), made)
     assert content(pod.run("bm25")["negatives"].path) == content(made)
@@ -262,7 +262,7 @@ def test_what_is_damaged_is_found_out_done_again_and_mended(damage: str, pod: Po
     assert runs == ["bm25"] * 2, "the next one finds it whole"
 
 
-def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, tmp_path: Path) -> None:
+def test_an_entry_saved_under_a_false_key_is_not_used(pod: Pod, runs: Runs, tmp_path: Path) -> None:
     """A manifest records how its folder was made, whatever the run cache says."""
     pod.run("bm25", negatives_depth=5)
     [entry] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 5" in path.read_text()]
@@ -325,7 +325,7 @@ WRONG_POD: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_POD)
-def test_a_pod_that_is_reported_wrongly_works_without(
+def test_a_pod_with_wrong_variables_works_without_the_run_cache(
     what: str,
     pod: Pod,
     runs: Runs,
@@ -355,7 +355,7 @@ class _Fixed:
         self.patch.chdir(place)
 
 
-def test_an_image_without_dvc_works_without(
+def test_an_image_without_dvc_works_without_the_run_cache(
     pod: Pod, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "dvc", None)

@@ -104,7 +104,7 @@ HARMS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
 
 @pytest.mark.parametrize("suffix", ["", ".dir"])
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_was_lost_or_damaged_is_sent_whole(harm: str, suffix: str, workspace: Path) -> None:
+def test_lost_or_damaged_data_is_pushed_again(harm: str, suffix: str, workspace: Path) -> None:
     """DVC trusts the list of a folder on its remote, and the mode of a file in its cache."""
     place, damage = HARMS[harm]
     whole = {path.name: path.read_bytes() for path in in_cache(workspace).rglob("*") if path.is_file()}
@@ -117,7 +117,7 @@ def test_what_was_lost_or_damaged_is_sent_whole(harm: str, suffix: str, workspac
 
 
 @pytest.mark.parametrize("work", [data.record, data.push])
-def test_a_note_of_dvc_that_a_kill_cut_short_stops_nothing(work: Callable[[Path], None], workspace: Path) -> None:
+def test_an_empty_lock_file_of_dvc_does_not_stop_a_push(work: Callable[[Path], None], workspace: Path) -> None:
     note = workspace / ".dvc" / "tmp" / "rwlock"
     assert note.is_file(), "DVC keeps it elsewhere by now"
     note.write_text("")

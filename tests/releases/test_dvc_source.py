@@ -53,7 +53,7 @@ def test_ingest_reads_a_revision_and_records_it(
     assert str(tmp_path) not in (tmp_path / "corpus" / "manifest.json").read_text(), "no place of this machine"
 
 
-def test_the_same_digest_without_reading_data(repository: tuple[Path, str, str], tmp_path: Path) -> None:
+def test_the_digest_is_found_without_reading_data(repository: tuple[Path, str, str], tmp_path: Path) -> None:
     folder, first, _ = repository
     found = look_up(str(folder), first, "articles")
     assert fetch(str(folder), first, "articles", tmp_path / "articles") == found
@@ -69,7 +69,7 @@ def test_what_git_tracks_can_be_read_too(repository: tuple[Path, str, str], tmp_
     assert found.digest == "" and "/artifacts/" in (tmp_path / "ignored").read_text()
 
 
-def test_what_was_fetched_before_stays_until_the_new_is_whole(
+def test_the_earlier_fetch_stays_until_the_new_one_is_complete(
     repository: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     folder, first, _ = repository

@@ -70,7 +70,7 @@ def stored_by_their_names(cache: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["save", "restore"])
-def test_a_killed_task_leaves_nothing_half_in_the_run_cache(
+def test_a_killed_task_leaves_no_partial_entry_in_the_run_cache(
     phase: str, laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_cache, "SECONDS", LONG_ENOUGH)

@@ -116,7 +116,7 @@ def test_every_release_is_a_version_and_the_one_in_use_alone_is_live(server: Reg
     assert found["previous"] == "retriever@v1.1.0" and found["test queries"] == "source"
 
 
-def test_the_labels_are_the_registry_s_ids_of_what_is_in_use(
+def test_the_labels_are_the_registry_ids_of_the_release_in_use(
     server: RegistryServer, work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["release", "register", "--folder", str(work), "--labels"]) == 0
@@ -136,7 +136,7 @@ def test_the_same_again_changes_nothing(server: RegistryServer, work: Path) -> N
     assert (server.models, server.versions, server.artifacts) == before
 
 
-def test_a_rollback_moves_what_is_in_use_and_nothing_else(server: RegistryServer, work: Path) -> None:
+def test_a_rollback_changes_only_which_version_is_live(server: RegistryServer, work: Path) -> None:
     registered(work)
     versions = {version["name"]: plain(version) for version in server.versions.values()}
     server.requests.clear()
@@ -147,7 +147,7 @@ def test_a_rollback_moves_what_is_in_use_and_nothing_else(server: RegistryServer
     assert len(server.artifacts) == 3
 
 
-def test_the_next_release_takes_the_place(server: RegistryServer, work: Path) -> None:
+def test_the_next_release_becomes_the_live_version(server: RegistryServer, work: Path) -> None:
     registered(work)
     release(work, passages=9, verdict=VERDICT)
     assert registered(work) == 0
@@ -208,7 +208,7 @@ def test_the_figures_are_those_of_the_released_system(tmp_path: Path) -> None:
     }
 
 
-def test_there_is_always_a_live_one(server: RegistryServer, work: Path) -> None:
+def test_some_version_is_always_live(server: RegistryServer, work: Path) -> None:
     """While the release in use changes, a reader finds the new one or the old one."""
     registered(work)
     roll_back(Git.of(work))
@@ -219,14 +219,14 @@ def test_there_is_always_a_live_one(server: RegistryServer, work: Path) -> None:
 
 
 @pytest.mark.parametrize("versions", [("v1",), ("v1alpha3",)])
-def test_old_and_new_registries_are_served(versions: tuple[str, ...], server: RegistryServer, work: Path) -> None:
+def test_old_and_new_registry_apis_are_supported(versions: tuple[str, ...], server: RegistryServer, work: Path) -> None:
     """Kubeflow's registry of 2025 has only v1alpha3, which will be removed in 2027."""
     server.api_versions = versions
     assert registered(work) == 0
     assert server.states()["v1.2.0"] == LIVE
 
 
-def test_without_a_registry_nothing_is_asked(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_registry_no_request_is_sent(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = "import sys\nfrom stillhouse import cli\ncli.main(sys.argv[1:])\nassert 'requests' not in sys.modules"
     done = subprocess.run(
         [sys.executable, "-c", code, "release", "rollback", "--folder", str(work)],
@@ -273,7 +273,7 @@ def holds_a_secret(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:
         (holds_a_secret, "holds a password or token"),
     ],
 )
-def test_a_rollback_holds_whatever_the_registry_does(
+def test_a_rollback_succeeds_even_if_the_registry_fails(
     what: Callable[[RegistryServer, pytest.MonkeyPatch], None],
     said: str,
     server: RegistryServer,
@@ -294,7 +294,7 @@ def test_a_rollback_holds_whatever_the_registry_does(
     assert server.states() == {"v1.0.0": ARCHIVED, "v1.1.0": LIVE, "v1.2.0": ARCHIVED}
 
 
-def test_something_else_answers(work: Path, tmp_path: Path) -> None:
+def test_another_server_at_the_address_is_reported(work: Path, tmp_path: Path) -> None:
     """An example is a login page in front of the server, which comes with the status 200."""
     (tmp_path / "api/model_registry/v1").mkdir(parents=True)
     (tmp_path / "api/model_registry/v1/registered_models").write_text("<html>log in</html>")
@@ -327,14 +327,14 @@ def test_a_token_is_read_from_its_file(
     assert "open-sesame" not in repr(registry_settings())
 
 
-def test_a_pod_s_own_token_goes_nowhere_in_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_s_own_token_is_sent_over_https_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("of-the-pod")
     monkeypatch.setattr("stillhouse.releases.model_registry.settings.POD_TOKEN", tmp_path / "token")
     assert RegistrySettings("https://registry.example").token() == "of-the-pod"
     assert RegistrySettings("http://registry.example").token() == ""
 
 
-def test_of_two_that_register_at_once_both_do(server: RegistryServer, work: Path) -> None:
+def test_two_concurrent_registrations_both_succeed(server: RegistryServer, work: Path) -> None:
     """Both find nothing and make the same model: one gets 409 and continues with the existing model."""
     together, waited = threading.Barrier(2), threading.local()
 
@@ -355,7 +355,7 @@ def test_of_two_that_register_at_once_both_do(server: RegistryServer, work: Path
 
 
 @pytest.mark.parametrize("at", ["POST model_versions", "POST model_versions/2/artifacts", "PATCH model_versions/3"])
-def test_one_that_was_killed_is_made_whole(at: str, server: RegistryServer, work: Path) -> None:
+def test_an_interrupted_registration_is_completed(at: str, server: RegistryServer, work: Path) -> None:
     """It is killed after the model, after a version without its artifact, or before unused versions are archived."""
     reached, go_on = threading.Event(), threading.Event()
 
@@ -379,7 +379,7 @@ def test_one_that_was_killed_is_made_whole(at: str, server: RegistryServer, work
     assert sorted(one["of"] for one in server.artifacts.values()) == sorted(server.versions)
 
 
-def test_a_version_of_something_else_is_left_alone(
+def test_a_version_created_by_others_is_left_alone(
     server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = {"name": "place/work", "description": "somebody's"}

@@ -29,7 +29,7 @@ USE = Use(
 )
 
 
-def test_what_one_pod_chose_another_takes(
+def test_a_choice_made_in_one_pod_is_read_in_another(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
     tiny_model: Path,
     small_corpus: Path,

@@ -47,7 +47,7 @@ def test_a_release_json_that_no_promotion_wrote_stays(content: str, place: Path)
     assert release(place / "work").kind == "released"
 
 
-def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> None:
+def test_the_first_release_can_be_pulled_into_another_clone(place: Path, tmp_path: Path) -> None:
     """Anyone who knows only the repository's address gets the tag, dvc.lock, release.json and data."""
     outcome = release(place / "work")
     assert (outcome.kind, outcome.release.name) == ("released", "v1.0.0")
@@ -109,7 +109,7 @@ def test_the_same_again_does_nothing(place: Path) -> None:
     assert again.kind == "already released" and refs(place) == before
 
 
-def test_what_is_worse_is_refused_and_leaves_no_trace(place: Path) -> None:
+def test_a_worse_challenger_is_refused_and_leaves_no_trace(place: Path) -> None:
     release(place / "work")
     before, shelf = refs(place), sorted((place.parent / "shelf").rglob("*"))
     outcome = release(place / "work", 4, "two", REFUSED)
@@ -127,7 +127,7 @@ def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> 
 
 
 @pytest.mark.usefixtures("git_alone")
-def test_rollbacks_go_back_and_back(place: Path) -> None:
+def test_repeated_rollbacks_go_further_back(place: Path) -> None:
     """From release 3, rollbacks go to 2, then to 1, and then fail; a new release continues from there."""
     folder = place / "work"
     for number in range(1, 4):
@@ -159,7 +159,7 @@ def test_an_unknown_release_is_refused_with_those_there_are(place: Path) -> None
 
 
 @pytest.mark.usefixtures("git_alone")
-def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_racing_promotions_one_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both compare with v1 before the first one pushes. The second one fails, and compares with v1.1 if repeated."""
     release(place / "work")
     slow = candidate(clone(place, "slow"), 5, "slow")
@@ -179,7 +179,7 @@ def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("git_alone")
-def test_two_that_push_at_the_same_moment_do_not_both_win(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_simultaneous_pushes_one_wins(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two promotions push the same tags at the same moment: git rejects every ref of the second one."""
     release(place / "work")
     before = len(refs(place))

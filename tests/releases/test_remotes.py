@@ -41,7 +41,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["ssh", "s3", "gs"])
-def test_a_release_travels(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_release_can_be_pulled_from_its_remote(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Another clone pulls the release with only the repository's address and its own credentials."""
     pytest.importorskip(f"dvc_{kind}", reason=f"the extra `{kind}` is not installed")
     remote = request.getfixturevalue(kind)

@@ -32,7 +32,7 @@ def test_an_empty_checkout_restores_a_step(laptop: Path, tmp_path: Path) -> None
     assert (folder / name / "manifest.json").read_bytes() == (laptop / name / "manifest.json").read_bytes()
 
 
-def test_a_changed_parameter_is_never_taken_for_unchanged(laptop: Path, tmp_path: Path) -> None:
+def test_a_changed_parameter_is_always_noticed(laptop: Path, tmp_path: Path) -> None:
     folder = checkout(laptop, tmp_path / "second")
     content = yaml.safe_load((folder / "params.yaml").read_text())
     content["ingest"]["seed"] = 7
@@ -40,7 +40,7 @@ def test_a_changed_parameter_is_never_taken_for_unchanged(laptop: Path, tmp_path
     assert repro(folder, "ingest") == (["ingest"], [])
 
 
-def test_a_changed_library_is_never_taken_for_unchanged(laptop: Path, tmp_path: Path) -> None:
+def test_a_changed_library_is_always_noticed(laptop: Path, tmp_path: Path) -> None:
     """The package metadata of another NumPy version is found before the real one."""
     record = tmp_path / "packages" / "numpy-99.0.0.dist-info"
     record.mkdir(parents=True)

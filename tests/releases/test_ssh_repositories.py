@@ -72,7 +72,7 @@ def test_steps_reach_git_as_the_watcher_does() -> None:
     assert ssh_of_the_steps() == ssh_of_the_watcher()
 
 
-def test_the_command_goes_before_the_user_s_own_whose_other_settings_hold(
+def test_the_ssh_command_overrides_the_user_s_and_keeps_other_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is git's own rule: the test checks git itself and dulwich."""
@@ -116,7 +116,7 @@ def stranger(folder: Path, name: str) -> str:
     return (folder / f"{name}.pub").read_text()
 
 
-def test_a_server_that_hangs_up_stops_no_other_watch(
+def test_a_server_that_hangs_up_stops_only_its_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DVC passes on dulwich's error unchanged when a server hangs up after the clone."""

@@ -21,7 +21,7 @@ INGEST = USES["ingest"].step
 COMMIT = "0123456789" * 4
 
 
-def test_stages_have_the_keys_that_they_have_in_a_workspace(tmp_path: Path) -> None:
+def test_stage_keys_equal_those_that_dvc_computes(tmp_path: Path) -> None:
     """DVC itself computes the expected keys, with one file per folder. YAML readers differ on a number of a recipe."""
     from dvc.repo import Repo
     from dvc.stage.cache import _get_stage_hash
@@ -73,12 +73,12 @@ PLACES = {
 
 
 @pytest.mark.parametrize("case", PLACES)
-def test_what_may_hold_something_else_tomorrow_is_read_anew(case: str) -> None:
+def test_only_sources_that_cannot_change_are_pinned(case: str) -> None:
     settings, pinned = PLACES[case]
     assert pinned_down(INGEST, dataclasses.replace(INGEST.config(), **settings)) is pinned
 
 
-def test_a_name_of_a_model_says_nothing_of_its_content() -> None:
+def test_a_model_name_is_not_pinned_to_its_content() -> None:
     step = USES["fetch_model"].step
     assert not pinned_down(step, step.config())
     assert pinned_down(USES["tokenize"].step, USES["tokenize"].step.config())

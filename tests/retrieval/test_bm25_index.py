@@ -73,6 +73,6 @@ def test_pairs_are_scored_as_the_search_scores_them(tmp_path: Path) -> None:
     assert made.score_pairs(queries, query_P, row_P).tolist() == slow
 
 
-def test_another_folder_is_no_index(tmp_path: Path) -> None:
+def test_a_folder_without_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no BM25 index"):
         BM25.load(tmp_path)

@@ -80,7 +80,7 @@ def test_a_vector_is_the_same_to_the_bit_in_any_company(
             assert np.array_equal(apart, together[chosen])
 
 
-def test_batches_on_a_gpu_would_all_be_full(
+def test_gpu_batches_of_one_length_are_equally_large(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The GPU branch, run on the CPU: batches of a length have equally many texts, and vectors stay the same."""
@@ -125,9 +125,7 @@ def test_blocks_cost_as_much_memory_as_one(
     assert np.array_equal(done.embeddings.rows(np.arange(50)), expected)
 
 
-def test_a_run_that_ends_early_is_taken_up_where_it_ended(
-    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_is_resumed(encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_encoding, "BLOCK", 16)
     texts = sorted(set(random_texts(60)))
     whole = encoded(encoder, texts, Context(context.work / "whole", "cpu", True)).embeddings.rows(np.arange(len(texts)))
@@ -163,7 +161,7 @@ def test_damaged_vectors_are_encoded_again(
     assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
 
 
-def test_vectors_that_are_damaged_as_soon_as_they_are_written_are_reported(
+def test_vectors_damaged_right_after_writing_are_reported(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = corpus_encoding.write_segment
@@ -230,9 +228,7 @@ def test_another_model_has_another_key(tiny_model: Path, encoder: BiEncoder, con
     assert model_key(STALE[what](encoder, tiny_model), FP32, context) != before
 
 
-def test_what_a_vector_does_not_depend_on_leaves_the_key(
-    tiny_model: Path, encoder: BiEncoder, context: Context
-) -> None:
+def test_the_key_ignores_settings_that_change_no_vector(tiny_model: Path, encoder: BiEncoder, context: Context) -> None:
     before = model_key(encoder, FP32, context)
     encoder.queries(["a fish"])  # sets the tokenizer's own truncation
     encoder.passages(["a fish"])
@@ -243,7 +239,7 @@ def test_what_a_vector_does_not_depend_on_leaves_the_key(
     assert cache_folder(before, FP32, context, "code") != cache_folder(before, FP32, context, "other code")
 
 
-def test_a_vector_that_is_no_number_names_its_passage(encoder: BiEncoder, context: Context) -> None:
+def test_a_nan_vector_names_its_passage(encoder: BiEncoder, context: Context) -> None:
     fish = encoder.tokenizer.convert_tokens_to_ids("fish")
     with torch.no_grad():
         encoder.tower("passage").encoder.get_input_embeddings().weight[fish] = float("nan")  # type: ignore[union-attr, operator]

@@ -206,7 +206,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("damage", ["weights cut short", "weights that are NaN", "a layer too many", "no tokenizer"])
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OTHERS.items() for name in names])
-def test_every_command_refuses_it(
+def test_every_command_refuses_a_damaged_model(
     kind: str,
     name: str,
     damage: str,
@@ -242,7 +242,7 @@ def test_the_whole_folders_are_read(made: dict[str, Path], tmp_path: Path) -> No
     assert fetch(str(made["hub"]), None, None, 16, 24, tmp_path)["lm_head"] == "trained"
 
 
-def test_parts_that_others_leave_out_or_add_are_no_damage(tiny_model: Path, tmp_path: Path) -> None:
+def test_parts_that_other_tools_omit_or_add_are_accepted(tiny_model: Path, tmp_path: Path) -> None:
     """BERT as its authors saved it: with two heads and old parameter names, and without a pooler in one case."""
     from safetensors.torch import load_file, save_file
 
@@ -289,7 +289,7 @@ def test_a_scoring_layer_of_other_labels_is_drawn_anew(tiny_model: Path, tmp_pat
         CrossEncoder.load(folder)
 
 
-def test_a_text_may_be_cut_in_parts_that_its_length_is_no_multiple_of(tiny_model: Path, tmp_path: Path) -> None:
+def test_feed_forward_chunks_need_not_divide_the_length(tiny_model: Path, tmp_path: Path) -> None:
     """`chunk_size_feed_forward` saves memory and changes no vector; transformers fails at other lengths."""
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     content = json.loads((folder / "config.json").read_text())
@@ -305,7 +305,7 @@ def test_a_length_that_nobody_set_is_what_the_model_reads(tiny_model: Path) -> N
     assert (settings.pooling, settings.query_length, settings.passage_length) == ("cls", 32, 64)
 
 
-def test_a_machine_without_memory_is_no_bad_input(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_not_bad_input(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
@@ -315,7 +315,7 @@ def test_a_machine_without_memory_is_no_bad_input(tiny_model: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("config", "asked"), [({"hidden_size": 30_000}, "hidden_size"), ({}, "a model of")])
-def test_nothing_is_made_of_a_config_that_asks_for_more_than_the_weights_hold(
+def test_a_config_larger_than_its_weights_is_refused_before_loading(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, int], asked: str
 ) -> None:
     """The refusal comes before loading, even where the memory would suffice."""

@@ -243,7 +243,7 @@ def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus:
     assert best_row(rows, "dev_RR@10") is kept
 
 
-def test_a_training_that_is_no_better_keeps_its_start() -> None:
+def test_a_training_that_never_improves_keeps_its_start() -> None:
     """Later steps rank lower, or rank equally with a loss that is no lower."""
     points = [(0, 0.8, 0.7), (5, 0.7, 0.1), (10, 0.8, 0.9), (15, 0.8, 0.7)]
     rows = [CurveRow(step, 0.5, loss, {"dev_RR@10": ranking}) for step, ranking, loss in points]
@@ -311,7 +311,7 @@ RANKED = {"metric_for_best_model": "ndcg10", "eval_depth": 4, "eval_queries": 4}
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_killed_training_goes_on_to_the_same_bytes(
+def test_a_killed_training_resumes_to_the_same_bytes(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The kill comes as the fourth dev ranking begins. The checkpoint holds the curves up to there."""

@@ -124,7 +124,7 @@ def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: 
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_what_is_found_stays_when_another_run_makes_room(tmp_path: Path) -> None:
+def test_found_vectors_survive_the_eviction_by_another_run(tmp_path: Path) -> None:
     old, new = segment(tmp_path / "kept", ["a", "b"]), tmp_path / "new"
     found = Embeddings([tmp_path / "kept"], text_digests(["c", "a", "b", "c"]), 4)
     assert found.known == 2 and found.missing.tolist() == [0]
@@ -167,7 +167,7 @@ def as_shard(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
-def test_a_damaged_segment_is_reported_and_makes_place_for_a_new_one(
+def test_a_damaged_segment_is_reported_and_replaced(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody can remove it by hand in a pod, so every retry would fail like the first."""
@@ -217,7 +217,7 @@ def test_no_bit_of_a_header_changes_unnoticed(
                 assert f"{path} is damaged" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+def test_the_least_recently_used_segments_are_evicted(tmp_path: Path) -> None:
     for age, name in ((50, "one"), (30, "two"), (10, "two")):
         segment(tmp_path / name, [f"{name} {age}"])
         for path in segments_of(tmp_path / name):
@@ -248,7 +248,7 @@ def part_of_a_segment(folder: Path, part: str) -> Path:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_a_kill_left_takes_room_and_goes_first_when_it_is_a_day_old(tmp_path: Path, part: str) -> None:
+def test_leftovers_of_a_kill_count_and_are_removed_after_a_day(tmp_path: Path, part: str) -> None:
     folder = tmp_path / "model"
     segment(folder, ["kept"])
     left = part_of_a_segment(folder, part)
@@ -266,7 +266,7 @@ def test_what_a_kill_left_takes_room_and_goes_first_when_it_is_a_day_old(tmp_pat
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_another_run_is_writing_counts_and_stays(tmp_path: Path, part: str) -> None:
+def test_files_that_another_run_is_writing_count_and_stay(tmp_path: Path, part: str) -> None:
     folder = tmp_path / "model"
     segment(folder, ["kept"])
     left = part_of_a_segment(folder, part)

@@ -83,7 +83,7 @@ def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
     assert np.allclose(ours, theirs, atol=1e-5) and len(set(ours.round(6))) > 1
 
 
-def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path, tmp_path: Path) -> None:
+def test_an_encoder_is_not_read_as_a_cross_encoder_or_vice_versa(tiny_model: Path, tmp_path: Path) -> None:
     CrossEncoder.start(tiny_model, max_length=24).save(tmp_path / "reranker")
     fetch(str(tiny_model), None, "mean", 16, 48, _made(tmp_path / "encoder"))
     with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):
@@ -189,7 +189,7 @@ def test_a_query_longer_than_a_pair_leaves_room_for_the_passage(tiny_model: Path
     assert len(pair) == 12 and words.count("red") == 6 and words[8:11] == ["blue", "fish", "swims"]
 
 
-def test_a_tokenizers_files_do_not_tell_how_it_was_loaded(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_tokenizers_files_do_not_depend_on_how_it_was_loaded(tiny_model: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     written = []

@@ -80,7 +80,7 @@ def test_a_folder_written_again_has_the_same_bytes(tiny_model: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(("role", "place", "length"), [("query", "query", 6), ("passage", ".", 9)])
-def test_a_role_is_read_by_its_own_transformer(
+def test_a_role_is_encoded_by_its_own_transformer(
     tiny_model: Path, tmp_path: Path, role: Role, place: str, length: int
 ) -> None:
     """Computes the expected vector by hand: truncation, hidden states, their mean and the layer in `2_Dense`."""
@@ -99,7 +99,9 @@ def test_a_role_is_read_by_its_own_transformer(
 
 
 @pytest.mark.parametrize(("role", "place", "words"), [("query", "query", 4), ("passage", "document", 7)])
-def test_a_role_is_read_by_its_own_bag(tiny_model: Path, tmp_path: Path, role: Role, place: str, words: int) -> None:
+def test_a_role_is_encoded_by_its_own_bag_of_words(
+    tiny_model: Path, tmp_path: Path, role: Role, place: str, words: int
+) -> None:
     from safetensors.numpy import load_file
 
     folder = written(tiny_model, tmp_path / "one", "separate bags of words", normalize=False)
@@ -117,7 +119,7 @@ def test_a_role_is_read_by_its_own_bag(tiny_model: Path, tmp_path: Path, role: R
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_reach_the_tower_of_the_role_alone(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+def test_gradients_reach_only_the_tower_of_the_role(tiny_model: Path, tmp_path: Path, kind: str) -> None:
     encoder = BiEncoder.load(written(tiny_model, tmp_path / "one", kind))
     for role in ROLES:
         encoder.zero_grad(set_to_none=True)

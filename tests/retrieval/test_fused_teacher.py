@@ -27,7 +27,7 @@ def test_reciprocal_ranks_by_hand() -> None:
     assert found.queries == 3
 
 
-def test_two_halves_of_the_truth_make_the_fusion_the_teacher() -> None:
+def test_complementary_scores_make_the_fusion_the_teacher() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(60, 12))
     positives = truth.argmax(axis=1).tolist()
@@ -40,7 +40,7 @@ def test_two_halves_of_the_truth_make_the_fusion_the_teacher() -> None:
     assert 10 * found.weights[BM25] == pytest.approx(0.1 * found.weights[RETRIEVER], rel=0.3)
 
 
-def test_noise_teaches_nothing() -> None:
+def test_a_noisy_teacher_is_not_ahead() -> None:
     rng = np.random.default_rng(1)
     positives = rng.integers(8, size=50).tolist()
     student = rng.normal(size=(50, 8))

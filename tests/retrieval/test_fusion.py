@@ -50,13 +50,13 @@ def test_the_weights_are_the_likeliest(seed: int) -> None:
         assert found_F == pytest.approx(slow.x, rel=2e-2, abs=2e-2)
 
 
-def test_a_score_that_says_the_opposite_gets_no_weight() -> None:
+def test_an_anticorrelated_score_gets_no_weight() -> None:
     scores_QKF, candidate_QK, positive_QK = made(1)
     scores_QKF[:, :, 1] = np.random.default_rng(5).normal(size=positive_QK.shape) - 2.0 * positive_QK
     assert fit_weights(scores_QKF, candidate_QK, positive_QK)[1] == 0
 
 
-def test_weights_turn_with_the_scale_of_a_score() -> None:
+def test_weights_adapt_to_the_scale_of_a_score() -> None:
     """A score in other units gives the same ranking."""
     scores_QKF, candidate_QK, positive_QK = made(2)
     one_F = fit_weights(scores_QKF, candidate_QK, positive_QK)
@@ -70,7 +70,7 @@ def test_a_perfect_score_keeps_its_weight_finite() -> None:
     assert np.isfinite(weights_F).all() and weights_F[0] > 0
 
 
-def test_queries_that_say_nothing_change_nothing() -> None:
+def test_uninformative_queries_do_not_change_the_weights() -> None:
     scores_QKF, candidate_QK, positive_QK = made(3)
     before_F = fit_weights(scores_QKF, candidate_QK, positive_QK)
     silent_QK = np.ones((4, positive_QK.shape[1]), dtype=bool)

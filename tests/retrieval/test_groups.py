@@ -171,7 +171,7 @@ def test_wrong_negatives_are_refused(small_corpus: Path, spoil: Callable[[np.nda
         GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)
 
 
-def test_a_right_answer_below_the_depth_is_never_drawn_and_no_matter(small_corpus: Path) -> None:
+def test_a_positive_below_the_depth_among_negatives_is_harmless(small_corpus: Path) -> None:
     negatives = make(small_corpus)
     negatives.rows_QD[5, 5] = 5
     GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)

@@ -32,7 +32,7 @@ def snapshot(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return folder
 
 
-def test_a_name_is_the_model_that_its_files_are(snapshot: Path, tmp_path: Path) -> None:
+def test_a_hub_name_gives_the_same_model_as_its_files(snapshot: Path, tmp_path: Path) -> None:
     found = []
     for number, name in enumerate(["somebody/tiny", str(snapshot)]):
         folder = tmp_path / str(number)
@@ -43,12 +43,12 @@ def test_a_name_is_the_model_that_its_files_are(snapshot: Path, tmp_path: Path) 
     assert found[0] == found[1]
 
 
-def test_what_is_damaged_there_is_named(snapshot: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_hub_cache_is_named(snapshot: Path, tmp_path: Path) -> None:
     (snapshot / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(InputError, match=r"model\.safetensors"):
         fetch("somebody/tiny", None, None, 16, 48, tmp_path)
 
 
-def test_a_name_that_is_not_there_is_named(tmp_path: Path, snapshot: Path) -> None:
+def test_an_unknown_hub_name_is_named(tmp_path: Path, snapshot: Path) -> None:
     with pytest.raises(InputError, match="the model 'somebody/else' cannot be loaded"):
         fetch("somebody/else", None, None, 16, 48, tmp_path)

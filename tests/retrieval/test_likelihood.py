@@ -34,7 +34,7 @@ def slow(scores: np.ndarray, judged: np.ndarray, right: np.ndarray, factor: floa
     return found
 
 
-def test_it_is_the_log_of_a_softmax_under_the_likeliest_factor() -> None:
+def test_the_likelihood_is_a_log_softmax_with_the_best_single_scale() -> None:
     scores, judged, right = drawn(1)
     found = log_likelihoods(scores, judged, right)
     # A single factor explains the values of all queries.
@@ -53,7 +53,7 @@ def test_the_scale_of_scores_does_not_matter(factor: float) -> None:
     )
 
 
-def test_queries_that_say_nothing_have_none() -> None:
+def test_uninformative_queries_have_a_likelihood_of_zero() -> None:
     scores, judged, right = drawn(3, queries=30)
     right[0], judged[1] = False, right[1]
     found = log_likelihoods(scores, judged, right)

@@ -47,7 +47,7 @@ def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:
     assert interleaved([first, other[:, :0], chance[:, :0]]).tolist() == first.tolist()
 
 
-def test_of_any_first_part_every_source_has_its_share() -> None:
+def test_every_prefix_has_the_share_of_every_source() -> None:
     sources = [np.arange(start, start + size, dtype=np.int32)[None] for start, size in ((0, 200), (1000, 50))]
     made = interleaved(sources)[0]
     for depth in range(1, 251):
@@ -185,7 +185,7 @@ def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
         ("both", [0.5 - 0.1, -0.4 - 0.1]),
     ],
 )
-def test_limits_by_hand(kind: str, expected: list[float]) -> None:
+def test_score_limits_by_hand(kind: str, expected: list[float]) -> None:
     """Query 0 has positives of 0.9 and 0.5, and the lower one counts. Query 1 has one below 0."""
     scores = np.array([0.9, 0.5, -0.4], dtype=np.float32)
     assert limits(kind, 0.1, 0.2, scores, np.array([0, 2, 3])) == pytest.approx(expected)

@@ -42,7 +42,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_text_of_the_greatest_length_is_read_and_no_longer_one(name: str) -> None:
+def test_the_longest_text_is_read_and_one_token_more_is_not(name: str) -> None:
     kind, config, expected = MODELS[name]
     model: PreTrainedModel = kind(config).eval()
     longest = longest_text(model)

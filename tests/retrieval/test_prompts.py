@@ -94,7 +94,7 @@ def test_without_prompts_the_file_of_sentence_transformers_names_none(plain: Pat
 
 
 @pytest.mark.parametrize("name", ["document", "passage"])
-def test_a_models_own_prompts_are_taken(tiny_model: Path, tmp_path: Path, name: str) -> None:
+def test_a_models_own_prompts_are_used(tiny_model: Path, tmp_path: Path, name: str) -> None:
     transformer = Transformer(str(tiny_model), max_seq_length=12)
     pooling = Pooling(32, "mean")
     source = SentenceTransformer(modules=[transformer, pooling], prompts={"query": QUERY, name: PASSAGE}, device="cpu")
@@ -133,7 +133,7 @@ def test_a_prompt_must_leave_room_for_a_text(plain: Path, tmp_path: Path, role: 
         fetched(plain, tmp_path / "full", **{f"{role}_prompt": "red " * 10})
 
 
-def test_pre_training_keeps_them(plain: Path, tmp_path: Path) -> None:
+def test_pre_training_keeps_the_prompts(plain: Path, tmp_path: Path) -> None:
     source = fetched(plain, tmp_path / "source", **PROMPTS)
     load_masked_lm(source, seed=1).save(tmp_path / "saved")
     assert read_settings(tmp_path / "saved") == read_settings(source)

@@ -13,7 +13,7 @@ from stillhouse.acceleration import packed_linears
 from stillhouse.artifacts import read_manifest
 
 
-def test_a_run_tells_the_index_size_and_no_time_unless_asked(
+def test_a_run_reports_the_index_size_and_times_only_on_request(
     run_step: Callable[..., dict[str, Path]], tiny_model: Path, small_corpus: Path
 ) -> None:
     model = {"model": str(tiny_model), "query_length": 16, "passage_length": 24}

@@ -29,7 +29,7 @@ def fetched(model: str | Path, folder: Path, seed: int | None, layers: int = 0) 
     return folder
 
 
-def test_a_seed_decides_the_bytes(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_seed_determines_the_bytes(tiny_model: Path, tmp_path: Path) -> None:
     folders = []
     for number, seed in enumerate([7, 7, 8]):
         torch.manual_seed(number)  # earlier draws do not matter
@@ -107,7 +107,7 @@ def test_the_step_says_so_in_its_manifest(tiny_model: Path, run_step: Callable[.
     assert torch.equal(weights[0][name], weights[1][name]) and not torch.equal(weights[0][name], weights[2][name])
 
 
-def test_what_makes_no_sense_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="model: none has no configuration for weights: random"):
         build(Config, {"model": "none", "weights": "random"}, "fetch_model")
     with pytest.raises(InputError, match="has 2 layers, so 3 cannot be kept"):

@@ -187,7 +187,7 @@ def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
     assert numbers.shape == (7, 3) and np.isin(numbers, np.arange(len(drawn.pairs))).all()
 
 
-def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
+def test_a_killed_training_with_every_option_resumes_to_the_same_weights(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
@@ -228,7 +228,9 @@ def test_a_reranker_trains_by_binary_cross_entropy(
         run_step("train-reranker", inputs, **settings, r_drop=1.0)
 
 
-def test_fewer_drawn_than_trained_on_is_refused(run_step: Run, small_corpus: Path, negatives: Path) -> None:
+def test_forward_per_query_below_negatives_per_query_is_refused(
+    run_step: Run, small_corpus: Path, negatives: Path
+) -> None:
     with pytest.raises(InputError, match="forward_per_query 1 is below negatives_per_query 2"):
         run_step("train-reranker", {}, **SHORT, forward_per_query=1)
 

@@ -237,7 +237,7 @@ def test_a_step_has_the_gradient_of_the_whole_loss(folder: Path, name: str, way:
     assert_same(of_case(folder, name, dropout=False, **way), slow_gradients(folder, CASES[name]))
 
 
-def test_an_old_index_moves_queries_alone(folder: Path) -> None:
+def test_the_compatibility_loss_trains_only_the_query_tower(folder: Path) -> None:
     """With separate towers, the term only changes the gradient of the query tower."""
     case = {"towers": "separate", "precision": "fp32"}
     without, with_old = (
@@ -249,7 +249,7 @@ def test_an_old_index_moves_queries_alone(folder: Path) -> None:
     assert not any(torch.allclose(without[name], with_old[name]) for name in query)
 
 
-def test_the_weight_needs_an_index(folder: Path, run_step: Callable[..., dict[str, Path]]) -> None:
+def test_compatibility_weight_needs_an_index(folder: Path, run_step: Callable[..., dict[str, Path]]) -> None:
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     with pytest.raises(InputError, match="compatibility_weight needs the index"):
         run_step("train-retriever", inputs, max_steps=1, negatives_per_query=3, compatibility_weight=1.0)
@@ -303,7 +303,7 @@ def start(processes: int, *command: str) -> str:
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_several_processes_have_the_gradient_of_one(folder: Path, processes: int) -> None:
+def test_several_processes_have_the_same_gradient_as_one(folder: Path, processes: int) -> None:
     """5 queries, or one, are split among 2 or 4 processes: parts differ in size, and some processes get none."""
     log = start(processes, __file__, str(folder))
     for number, (name, more, dropout) in enumerate(shared_cases()):
@@ -318,7 +318,7 @@ def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
     return whole + [(name, way, True) for way in (PARTS, CACHED) for name in ("widths, teacher, separate towers",)]
 
 
-def test_two_processes_train_the_retriever_of_one(
+def test_two_processes_train_the_same_retriever_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
     """Compares the curves and the final parameters after several steps with dropout."""
@@ -388,7 +388,7 @@ def test_batches_that_processes_share_are_those_of_one(
         dev_scores.score_by_retriever(encoder.eval(), candidates, texts, Context(Path(), "cpu", quiet=True))
 
 
-def test_a_vector_that_is_no_number_ends_the_training(folder: Path, tmp_path: Path) -> None:
+def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:
     _, encoder = open_loss(folder, {})
     forward = encoder.forward
     encoder.forward = lambda *inputs: forward(*inputs) * (float("nan") if encoder.training else 1.0)  # type: ignore[method-assign]
@@ -413,14 +413,12 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
         ({"batch_size": 1, "negatives_per_query": 0}, "a batch of one query without negatives teaches nothing"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(
-    folder: Path, tmp_path: Path, settings: dict[str, Any], message: str
-) -> None:
+def test_invalid_settings_are_refused(folder: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(folder, open_loss(folder, {})[1], tmp_path, **settings)
 
 
-def test_the_whole_width_counts_once(folder: Path) -> None:
+def test_naming_the_full_width_counts_it_once(folder: Path) -> None:
     """It makes no difference whether it is named."""
     named, left_out = (open_loss(folder, {"matryoshka_dims": widths})[0] for widths in ([8, 32], [8]))
     values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]

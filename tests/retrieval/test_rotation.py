@@ -10,7 +10,7 @@ from stillhouse.retrieval.mining.rotation import NEGATIVES, POSITIVES, first_tur
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(1, 8))
-def test_turns_are_slices_of_one_endless_round(allowed: list[list[bool]], count: int) -> None:
+def test_turns_are_consecutive_slices_of_a_repeated_order(allowed: list[list[bool]], count: int) -> None:
     """Compares with a loop: the turns of a query, laid end to end, repeat one order of its allowed columns."""
     allowed_BC = np.array(allowed)
     queries_B = np.arange(len(allowed)) + 7
@@ -30,7 +30,7 @@ def test_turns_are_slices_of_one_endless_round(allowed: list[list[bool]], count:
         assert laid == [first_round[n % len(available)] for n in range(len(laid))]
 
 
-def test_a_turn_knows_neither_its_batch_nor_the_turns_before() -> None:
+def test_a_turn_does_not_depend_on_its_batch_or_earlier_turns() -> None:
     allowed_BC = np.ones((5, 9), dtype=bool)
     queries_B, times_B = np.array([4, 0, 7, 2, 9]), np.array([0, 3, 1, 1, 12])
     together, _ = turn(allowed_BC, queries_B, times_B, 4, seed=1, stream=NEGATIVES)
@@ -53,7 +53,7 @@ def test_orders_differ_by_seed_stream_and_query_and_are_uniform() -> None:
     assert abs(np.corrcoef(places[:-1].ravel(), places[1:].ravel())[0, 1]) < 0.02
 
 
-def test_what_a_training_draws_first_stays_the_round_of_a_training_that_may_draw_no_more() -> None:
+def test_first_turn_allows_exactly_what_a_first_round_draws() -> None:
     allowed_QC = np.random.default_rng(0).random((50, 12)) < 0.8
     queries_Q = np.arange(50)
     chosen_QC = first_turn(allowed_QC, queries_Q, 6, seed=5)
@@ -69,6 +69,6 @@ def test_what_a_training_draws_first_stays_the_round_of_a_training_that_may_draw
     assert np.array_equal(read_QC, chosen_QC)
 
 
-def test_no_candidates_and_none_asked_for() -> None:
+def test_without_candidates_nothing_is_drawn() -> None:
     columns, filled = turn(np.zeros((2, 0), dtype=bool), np.arange(2), np.zeros(2, np.int64), 3, 1, NEGATIVES)
     assert columns.shape == filled.shape == (2, 3) and not filled.any()

@@ -74,7 +74,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def test_a_killed_scoring_goes_on_to_the_same_bytes(
+def test_a_killed_scoring_resumes_to_the_same_bytes(
     run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
@@ -268,7 +268,7 @@ def test_scores_are_those_of_sentence_transformers_whatever_the_batch(
     assert lengths.tolist() == [32]
 
 
-def test_a_score_that_is_no_number_is_refused(reranker: Path, tmp_path: Path) -> None:
+def test_a_nan_score_is_refused(reranker: Path, tmp_path: Path) -> None:
     model = CrossEncoder.load(reranker)
     with torch.no_grad():
         next(model.parameters())[5] = torch.nan

@@ -77,7 +77,7 @@ def test_bad_requests_have_a_code_and_a_sentence(small: Running, case: str) -> N
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff", b"[" * 1900, b"null", b'{"query": NaN}', b'{"query": "a", "top": 1e999}']
 )
-def test_what_is_no_json_is_refused(small: Running, body: bytes) -> None:
+def test_invalid_json_is_refused(small: Running, body: bytes) -> None:
     answer = small.client.post("/search", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert sentence(answer, "/search")[1]
@@ -142,7 +142,7 @@ def test_no_body_makes_the_service_fail(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=300), path=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
-def test_no_bytes_and_no_path_make_it_fail(small: Running, body: bytes, path: str) -> None:
+def test_no_bytes_and_no_path_make_the_service_fail(small: Running, body: bytes, path: str) -> None:
     assert small.client.post("/", content=body).status_code < 500
     assert small.client.post("/search", content=body).status_code < 500
     from urllib.parse import quote
@@ -150,7 +150,7 @@ def test_no_bytes_and_no_path_make_it_fail(small: Running, body: bytes, path: st
     assert small.client.get(f"/v2/models/{quote(path, safe='')}").status_code < 500
 
 
-def test_a_full_queue_says_when_to_come_again_and_late_answers_are_none(
+def test_a_full_queue_sends_retry_after_and_late_answers_are_dropped(
     two_releases: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold, held = threading.Event(), threading.Event()
@@ -212,7 +212,9 @@ def test_a_long_body_that_is_wrong_everywhere_is_refused_for_one_reason(served: 
     assert answer.status_code == 422 and time.monotonic() - began < 1.5
 
 
-def test_nobody_waits_for_what_nobody_waits_for(two_releases: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_timed_out_are_not_computed_to_the_end(
+    two_releases: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A large request that has run out of time is not computed to the end."""
     encode = Release.encode
 
@@ -227,7 +229,7 @@ def test_nobody_waits_for_what_nobody_waits_for(two_releases: list[Path], monkey
         assert service.client.post("/search", json={"query": "tree"}).status_code == 200
 
 
-def test_a_token_is_wanted_where_one_is_set(two_releases: list[Path]) -> None:
+def test_a_token_is_required_if_one_is_set(two_releases: list[Path]) -> None:
     with running(two_releases[0], token="sesame") as service:
         body = {"query": "tree"}
         assert service.client.get("/health").status_code == service.client.get("/ready").status_code == 200
@@ -250,7 +252,7 @@ def test_a_token_is_wanted_where_one_is_set(two_releases: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("texts", [False, True])
-def test_what_is_asked_is_logged_only_where_that_is_wanted(two_releases: list[Path], texts: bool) -> None:
+def test_questions_are_logged_only_on_request(two_releases: list[Path], texts: bool) -> None:
     lines: list[str] = []
     with running(two_releases[0], lines=lines, log_requests=True, log_texts=texts) as service:
         service.search(query="secretword")
@@ -262,7 +264,7 @@ def test_what_is_asked_is_logged_only_where_that_is_wanted(two_releases: list[Pa
     assert any("secretword" in line for line in lines) == texts
 
 
-def test_what_a_client_sends_is_one_harmless_line_wherever_it_is_shown(two_releases: list[Path]) -> None:
+def test_text_from_clients_is_logged_as_one_harmless_line(two_releases: list[Path]) -> None:
     lines: list[str] = []
     with running(two_releases[0], lines=lines, log_texts=True) as service:
         service.search(query="tree\nrelease 0 answers now\x1b[2J\u202e")
@@ -272,6 +274,6 @@ def test_what_a_client_sends_is_one_harmless_line_wherever_it_is_shown(two_relea
     assert any("tree" in line for line in lines) and "x" in shown
 
 
-def test_the_first_passage_waits_for_nothing_that_is_done_once(two_releases: list[Path]) -> None:
+def test_one_time_work_is_done_before_the_first_request(two_releases: list[Path]) -> None:
     with running(two_releases[0]) as service:
         assert "_passage_encoder" in vars(service.service.shelf.current)

@@ -50,7 +50,7 @@ def test_a_text_alone_and_among_others_has_one_vector(plain: PlainBert) -> None:
     assert np.array_equal(encoder.vectors(some_ids()), alone_QD)
 
 
-def test_in_bf16_others_change_a_vector_by_rounding_alone(plain: PlainBert) -> None:
+def test_in_bf16_a_batch_changes_a_vector_only_by_rounding(plain: PlainBert) -> None:
     """A processor with AMX adds up the products of a few rows in a different order than those of many."""
     encoder = PackedBert(plain, torch.bfloat16)
     alone_QD = np.concatenate([encoder.vectors([each]) for each in some_ids()])

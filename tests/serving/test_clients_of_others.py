@@ -93,7 +93,7 @@ def test_lengths_that_do_not_fit_are_bad_requests(
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(head=st.binary(max_size=80), data=st.binary(max_size=40), size=st.integers(-2, 60), length=st.integers(-1, 200))
-def test_no_lengths_make_it_fail(served: Running, head: bytes, data: bytes, size: int, length: int) -> None:
+def test_no_lengths_make_the_service_fail(served: Running, head: bytes, data: bytes, size: int, length: int) -> None:
     good, _ = binary([b"tree"], size=size)
     for first in (head, good):
         for said in (str(length), str(len(first))):
@@ -126,5 +126,5 @@ def test_the_example_runs_by_itself(served: Running) -> None:
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [hit["passage_id"] for hit in answer["hits"]]
 
 
-def test_what_images_are_tried_with_takes_the_answer(served: Running) -> None:
+def test_the_check_of_the_images_accepts_the_answer(served: Running) -> None:
     runpy.run_path(str(ROOT / "images" / "checks" / "service.py"))["check"](served.url)

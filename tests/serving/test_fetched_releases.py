@@ -64,7 +64,7 @@ def about(service: Running) -> Any:
 
 
 @pytest.mark.usefixtures("fetched_here")
-def test_what_is_in_use_answers_and_going_back_fetches_nothing(
+def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     repository: Repository, service: Running, two_releases: list[Path], tmp_path: Path
 ) -> None:
     names = [open_release(FolderSource(folder)).name for folder in two_releases]
@@ -106,7 +106,7 @@ def test_a_failed_fetch_leaves_the_old_one_answering_until_it_can_be_fetched(
 
 
 @pytest.mark.usefixtures("fetched_here")
-def test_a_server_of_git_that_is_away_changes_nothing(repository: Repository, service: Running, tmp_path: Path) -> None:
+def test_an_unreachable_git_server_changes_nothing(repository: Repository, service: Running, tmp_path: Path) -> None:
     shelf = service.service.shelf
     before, looked = service.search(query=QUERY), shelf.looked
     repository.origin.rename(tmp_path / "away.git")
@@ -214,12 +214,12 @@ def test_a_re_ranker_of_another_corpus_is_left_out(repository: Repository, tmp_p
         found.end()
 
 
-def test_a_git_that_does_not_answer_is_waited_for_no_longer(tmp_path: Path) -> None:
+def test_a_git_that_does_not_answer_times_out(tmp_path: Path) -> None:
     with pytest.raises(GitFailed, match=r"no answer in 0.2 s"):
         Git(tmp_path, 0.2)("-c", "alias.wait=!sleep 3", "wait")
 
 
-def test_a_version_that_is_named_stays(repository: Repository, tmp_path: Path) -> None:
+def test_a_named_version_stays_in_use(repository: Repository, tmp_path: Path) -> None:
     found = source(repository, tmp_path / "fetched", version="v1.1.0")
     state = found.state()
     repository.use("v1.1.0")
@@ -232,7 +232,7 @@ def test_a_version_that_is_named_stays(repository: Repository, tmp_path: Path) -
     absent.end()
 
 
-def test_the_end_does_not_wait_for_a_fetch(
+def test_shutdown_does_not_wait_for_a_fetch(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = source(repository, tmp_path / "fetched")

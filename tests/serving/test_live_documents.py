@@ -188,7 +188,7 @@ def contents(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 507), (errno.EROFS, 503)])
-def test_a_disk_that_takes_no_more_changes_nothing(
+def test_a_full_disk_changes_nothing(
     two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
 ) -> None:
     write = os.pwrite
@@ -209,7 +209,7 @@ def test_a_disk_that_takes_no_more_changes_nothing(
         assert post(service, NEW | {"id": "b"}).status_code == 200 and "b" in found(service)
 
 
-def test_bounds_tokens_and_services_that_take_none(two_releases: list[Path], tmp_path: Path) -> None:
+def test_limits_tokens_and_services_without_documents(two_releases: list[Path], tmp_path: Path) -> None:
     with running(two_releases[0]) as service:
         for answer in (post(service, NEW), service.client.delete("/documents/x/p0")):
             assert answer.status_code == 404 and "--documents" in answer.json()["error"]["message"]
@@ -228,7 +228,7 @@ def test_bounds_tokens_and_services_that_take_none(two_releases: list[Path], tmp
             LiveDocuments(tmp_path / "log", limits)
 
 
-def test_what_documents_replaced_does_not_stay_in_memory(two_releases: list[Path], tmp_path: Path) -> None:
+def test_replaced_documents_do_not_stay_in_memory(two_releases: list[Path], tmp_path: Path) -> None:
     with taking(two_releases[0], tmp_path / "log") as service:
         views: list[weakref.ref[Release]] = []
         for number in range(4):

@@ -99,7 +99,7 @@ def until_rows(log: Path, count: int) -> None:
     raise AssertionError(f"{len(rows_of(log))} rows")
 
 
-def test_a_sample_is_of_the_share_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_sample_has_the_requested_share(tmp_path: Path) -> None:
     log = QueryLog(tmp_path, LogChoices(sample=0.1), Limits())
     ids = [log.note("r", "c", f"query {number}", [("p", 1.0)]) for number in range(4000)]
     log.end()
@@ -172,7 +172,7 @@ def test_one_client_has_one_id_by_one_key(tmp_path: Path) -> None:
     assert ids["one"] != client_id(of["one"], b"another key")
 
 
-def test_nobody_is_several_clients_by_naming_other_addresses(two_releases: list[Path], tmp_path: Path) -> None:
+def test_naming_other_addresses_does_not_make_several_clients(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path) as service:
         for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
             service.client.headers["X-Forwarded-For"] = address
@@ -182,7 +182,7 @@ def test_nobody_is_several_clients_by_naming_other_addresses(two_releases: list[
     assert len({row["client"] for row in rows_of(tmp_path)}) == 1
 
 
-def test_old_and_large_go_and_what_others_made_stays(tmp_path: Path) -> None:
+def test_old_and_large_logs_are_deleted_and_other_files_stay(tmp_path: Path) -> None:
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     log = QueryLog(tmp_path, LogChoices(rows=1, days=36_500), Limits())
     for number in range(4):
@@ -278,7 +278,7 @@ def test_a_damaged_file_of_queries_stops_no_service(tmp_path: Path) -> None:
     assert first.name in " ".join(lines) and first.exists()
 
 
-def test_a_key_that_a_kill_left_empty_is_no_key(tmp_path: Path) -> None:
+def test_an_empty_key_left_by_a_kill_is_replaced(tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).touch()
     key = read_key(tmp_path, "")
     assert len(key) == 64 and read_key(tmp_path, "") == key
@@ -305,7 +305,7 @@ def test_a_new_file_of_feedback_has_its_name_on_the_disk_before_it_is_acknowledg
     log.end()
 
 
-def test_feedback_is_taken_while_old_feedback_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feedback_is_accepted_while_old_feedback_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = QueryLog(tmp_path, LogChoices(), Limits())
     asked = log.find(log.note("r", "c", QUERY, [("p", 1.0)]) or "")
     assert asked
@@ -325,7 +325,7 @@ def test_feedback_is_taken_while_old_feedback_goes(tmp_path: Path, monkeypatch: 
     assert [each.kind for each in read_feedback(tmp_path)] == ["click"]
 
 
-def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:
+def test_feedback_is_bounded_and_a_truncated_line_is_dropped(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path, Limits(feedback_bytes=700)) as service:
         answer = ask(service)
         hit = answer["hits"][0]["passage_id"]

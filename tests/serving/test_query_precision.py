@@ -99,7 +99,7 @@ def faster(monkeypatch: pytest.MonkeyPatch, times: tuple[float, float]) -> None:
     monkeypatch.setattr(precision, "least_milliseconds", lambda vectors, ids: left.pop(0))
 
 
-def test_int8_that_ranks_as_well_and_faster_is_taken(
+def test_int8_is_used_if_it_ranks_as_well_and_faster(
     parts: tuple[PlainBert, VectorIndex, Corpus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faster(monkeypatch, (6.0, 2.0))
@@ -109,7 +109,7 @@ def test_int8_that_ranks_as_well_and_faster_is_taken(
     assert chosen.dev is not None and chosen.dev.queries == 6 and chosen.dev.ndcg10_fp32 > 0
 
 
-def test_int8_that_ranks_dev_queries_worse_is_not_taken(
+def test_int8_is_not_used_if_it_ranks_dev_queries_worse(
     parts: tuple[PlainBert, VectorIndex, Corpus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faster(monkeypatch, (6.0, 2.0))
@@ -119,7 +119,7 @@ def test_int8_that_ranks_dev_queries_worse_is_not_taken(
     assert chosen.dev.ndcg10_int8 < (1 - precision.LOSS) * chosen.dev.ndcg10_fp32
 
 
-def test_int8_that_is_no_faster_is_not_taken(
+def test_int8_is_not_used_if_it_is_no_faster(
     parts: tuple[PlainBert, VectorIndex, Corpus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faster(monkeypatch, (2.0, 2.0))

@@ -36,7 +36,7 @@ class Elements(HTMLParser):
             self.marks.append(data)
 
 
-def test_what_a_passage_or_a_client_writes_runs_nowhere(served: Running) -> None:
+def test_text_of_passages_and_clients_is_never_executed(served: Running) -> None:
     answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""})
     page = Elements(answer.text)
     assert page.runs == [] and "b" not in page.tags

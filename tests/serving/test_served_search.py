@@ -69,7 +69,7 @@ def slow_ranking(folder: Path, query: str, rows: np.ndarray) -> list[str]:
     return [str(ids[place]) for place in np.lexsort((rows, -scores.round(6)))]
 
 
-def test_filters_leave_the_others_out_and_rank_the_rest_alike(served: Running, two_releases: list[Path]) -> None:
+def test_filters_leave_passages_out_and_keep_the_ranking(served: Running, two_releases: list[Path]) -> None:
     folder = two_releases[0]
     passages = Corpus.open(folder / "corpus").passages
     for asked, keep in (
@@ -88,7 +88,7 @@ def test_filters_leave_the_others_out_and_rank_the_rest_alike(served: Running, t
         assert {hit["passage_id"] for hit in both} == set(passages["passage_id"][rows])
 
 
-def test_the_share_of_bm25_moves_the_ranking_from_one_to_the_other(served: Running, two_releases: list[Path]) -> None:
+def test_the_share_of_bm25_blends_the_two_rankings(served: Running, two_releases: list[Path]) -> None:
     query = "where does the blue tree two sing"
     dense = served.search(query=query, top=24, bm25=0)["answers"][0]["hits"]
     assert [hit["passage_id"] for hit in dense] == slow_ranking(two_releases[0], query, np.arange(24))

@@ -119,7 +119,7 @@ def test_a_manifest_cannot_name_files_elsewhere(shelf: Path, tmp_path: Path) -> 
     assert not list(tmp_path.rglob("outside")) and not (tmp_path / "index").exists()
 
 
-def test_what_is_not_a_release_is_said(shelf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_release_is_reported(shelf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(shelf / "corpus")
     empty = source(shelf, tmp_path / "fetched")
     with pytest.raises(InputError, match="holds no corpus"):

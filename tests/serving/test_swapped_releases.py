@@ -155,9 +155,7 @@ class Flipped(FolderSource):
 
 
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_a_link_that_leads_elsewhere_while_it_is_read_and_back_is_followed(
-    when: str, two_releases: list[Path], tmp_path: Path
-) -> None:
+def test_a_link_that_changes_while_it_is_read_is_followed(when: str, two_releases: list[Path], tmp_path: Path) -> None:
     """The opened release comes from the other folder. It must not pass for the release of the first one."""
     link, source = tmp_path / "in-use", Flipped(tmp_path / "in-use")
     again = tmp_path / "again"
@@ -179,7 +177,7 @@ def test_a_link_that_leads_elsewhere_while_it_is_read_and_back_is_followed(
         assert service.search(query=QUERIES[0])["release"] == names[1]
 
 
-def test_an_open_release_that_was_overwritten_is_not_gone_back_to(two_releases: list[Path], tmp_path: Path) -> None:
+def test_a_rollback_does_not_reuse_an_overwritten_open_release(two_releases: list[Path], tmp_path: Path) -> None:
     link, first = tmp_path / "in-use", tmp_path / "first"
     shutil.copytree(two_releases[0], first)
     point(link, first)
@@ -279,7 +277,7 @@ def test_an_open_release_is_found_at_every_moment_of_a_swap(two_releases: list[P
     assert len(names) == 2 and not missed
 
 
-def test_how_far_it_is_behind_can_be_asked_while_it_catches_up(
+def test_the_delay_can_be_read_while_a_release_opens(
     two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = tmp_path / "in-use"
@@ -319,7 +317,7 @@ def test_parts_of_two_releases_do_not_start(
     assert "was made from another" in said and "run `stillhouse" in said and said.count("\n") == 1
 
 
-def test_what_was_overwritten_in_place_answers_no_more(two_releases: list[Path], tmp_path: Path) -> None:
+def test_a_release_overwritten_in_place_stops_answering(two_releases: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "release"
     shutil.copytree(two_releases[0], folder)
     with running(folder) as service:
@@ -344,7 +342,7 @@ def start(folder: Path, work: Path, more: Sequence[str] = (), **environment: str
     return process, "http" + line.strip().rpartition("http")[2]
 
 
-def test_sigterm_ends_it_once_what_is_in_flight_is_answered(two_releases: list[Path], tmp_path: Path) -> None:
+def test_sigterm_ends_the_service_after_requests_in_flight(two_releases: list[Path], tmp_path: Path) -> None:
     process, url = start(two_releases[0], tmp_path)
     try:
         sent, statuses = threading.Event(), []
@@ -368,7 +366,7 @@ def test_sigterm_ends_it_once_what_is_in_flight_is_answered(two_releases: list[P
         process.communicate()
 
 
-def test_ctrl_c_ends_it_quietly(two_releases: list[Path], tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_service_quietly(two_releases: list[Path], tmp_path: Path) -> None:
     process, url = start(two_releases[0], tmp_path)
     assert httpx2.post(f"{url}search", json={"query": "tree"}, trust_env=False).status_code == 200
     process.send_signal(signal.SIGINT)

@@ -34,7 +34,7 @@ def offline(folder: Path, work: Path) -> dict[str, Any]:
     return {query: [(hit.passage_id, hit.score) for hit in searcher.search(query, 8)] for query in QUERIES}
 
 
-def test_an_index_is_upgraded_while_clients_ask(
+def test_an_index_is_upgraded_while_clients_search(
     two_releases: list[Path], runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]], tmp_path: Path
 ) -> None:
     import torch

@@ -36,7 +36,7 @@ def upgraded(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path)
     return corpus | {"retriever": turned, "old_index": old, "old_retriever": retriever, "own_index": own}
 
 
-def test_a_pair_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
+def test_a_retriever_that_finds_less_in_the_old_index_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
     """In the old index every cosine has the wrong sign, although each of the models is good in its own index."""
     for left_out in ((), ("own_index",)):
         inputs = {name: folder for name, folder in upgraded.items() if name not in left_out}
@@ -104,7 +104,7 @@ def test_an_index_is_upgraded_part_by_part(
     assert (mixed / "index.json").read_bytes() == (own / "index.json").read_bytes()
 
 
-def test_a_mixture_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
+def test_a_mixed_index_that_finds_less_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
     """Half of the vectors have the wrong sign, so dev queries rank their passages last if they are in that half."""
     with pytest.raises(InputError, match=r"new vectors is .* less than least_ratio"):
         run_step("adopt-index", upgraded, share=0.5, precision="fp32")
@@ -119,7 +119,7 @@ def test_only_exact_vectors_are_mixed(run_step: Run, upgraded: dict[str, Path], 
         run_step("adopt-index", upgraded | {"old_index": old}, share=0.5)
 
 
-def test_what_it_measures_by_is_of_the_models_given(run_step: Run, upgraded: dict[str, Path]) -> None:
+def test_indexes_of_other_models_are_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="--old-index was made by another model than --old-retriever"):
         run_step("adopt-index", upgraded | {"old_retriever": upgraded["retriever"]})
     with pytest.raises(InputError, match="--own-index was made by another model than --retriever"):

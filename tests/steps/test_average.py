@@ -198,7 +198,7 @@ def changed(folder: Path, into: Path, **settings: Any) -> Path:
     return into
 
 
-def test_models_that_are_unlike_are_refused(run_step: Run, made: dict[str, Path], tmp_path: Path) -> None:
+def test_models_that_differ_are_refused(run_step: Run, made: dict[str, Path], tmp_path: Path) -> None:
     refused = {
         "differ in their towers \\('separate' and 'shared'\\)": changed(
             made["start"], tmp_path / "towers", towers="separate"
@@ -238,6 +238,6 @@ def test_a_start_with_a_language_model_head_is_averaged_without_it(
 
 
 @pytest.mark.parametrize("shares", [[], [-0.1], [1.1], [0.5, 0.5], ["half"], [float("nan")], "0.5+1", 0.5])
-def test_shares_that_cannot_be_are_refused(shares: object) -> None:
+def test_invalid_shares_are_refused(shares: object) -> None:
     with pytest.raises(InputError, match="alphas"):
         build(Config, {"alphas": shares}, "here")

@@ -194,7 +194,7 @@ def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path:
     assert "A &amp; B" in text and "found nothing" in text
 
 
-def test_a_measure_that_looks_deeper_than_a_run_goes_is_reported(
+def test_a_measure_deeper_than_a_run_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R@100 looks at all 12 passages: the run of depth 5 is cut short, but not the full run or one that ends early."""
@@ -311,7 +311,7 @@ def test_a_corpus_with_answers_alone_has_answer_recall_alone(tmp_path: Path) -> 
         ("q0 Q0 p0 1 2 s\nq0 Q0 p0 2 1 s\n", ("q0", "p0"), "lists passage 'p0' twice for query 'q0'"),
     ],
 )
-def test_what_is_another_corpus_s_or_damaged_is_refused(
+def test_damaged_inputs_and_those_of_another_corpus_are_refused(
     tmp_path: Path, lines: str, qrel: tuple[str, str], message: str
 ) -> None:
     qrels = {"query_id": [qrel[0]], "passage_id": [qrel[1]], "relevance": [1], "split": ["test"]}

@@ -107,7 +107,7 @@ def work_of(tmp_path: Path, settings: Precision | None = None) -> str:
 
 
 @pytest.mark.parametrize("what", ["a library", "Python", "the device", "bf16 in hardware"])
-def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
+def test_unfinished_work_is_not_resumed_if_results_would_differ(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the run cache could serve results that two devices or two sets of libraries computed in part."""
@@ -128,7 +128,7 @@ def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
     assert work_of(tmp_path) != before
 
 
-def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_gpu_number_resumes_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes of one training must share their work, although each has its own GPU."""
     found = set()
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)

@@ -21,7 +21,7 @@ def none(run_step: Run) -> Path:
     return run_step("fetch-model", {}, into="none", model="none")["encoder"]
 
 
-def test_the_model_to_start_from_replaces_tokens(
+def test_pre_training_uses_the_start_model_if_the_generator_is_none(
     run_step: Run, small_corpus: Path, tiny_model: Path, none: Path
 ) -> None:
     tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]

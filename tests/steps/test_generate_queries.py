@@ -127,7 +127,7 @@ def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corp
         assert (third["queries"] / name).read_bytes() == (first["queries"] / name).read_bytes()
 
 
-def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: RunStep, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(small_corpus: Path, run_step: RunStep, tmp_path: Path) -> None:
     """The server refuses the key after ten answers. At most the answers on their way at that moment are asked again."""
     answered = 0
 
@@ -151,7 +151,7 @@ def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: Run
         assert (resumed["queries"] / name).read_bytes() == (calm["queries"] / name).read_bytes()
 
 
-def test_half_a_kept_answer_is_asked_for_again(small_corpus: Path, run_step: RunStep) -> None:
+def test_truncated_cached_answers_are_requested_again(small_corpus: Path, run_step: RunStep) -> None:
     with serving(by_number) as server:
         run_step("generate-queries", {"corpus": small_corpus}, "one", base_url=server.address, model="m")
         files = sorted(Path(os.environ["STILLHOUSE_WORK"], "answers").rglob("*.json"))
@@ -163,7 +163,7 @@ def test_half_a_kept_answer_is_asked_for_again(small_corpus: Path, run_step: Run
         assert len(server.requests) == 2 and len(table(made["queries"])) == 24
 
 
-def test_a_rate_limit_holds_up_every_request(small_corpus: Path, run_step: RunStep) -> None:
+def test_a_rate_limit_delays_every_request(small_corpus: Path, run_step: RunStep) -> None:
     """While the server asks to wait, none of the parallel requests is sent."""
     seen: list[float] = []
 
@@ -302,7 +302,7 @@ def test_inputs_that_do_not_go_together_are_refused(small_corpus: Path, run_step
             run_step("generate-queries", {"corpus": small_corpus}, model="m", **settings)
 
 
-def test_passages_that_are_no_prose_and_repeated_ones_are_not_asked_about(tmp_path: Path, run_step: RunStep) -> None:
+def test_passages_without_prose_and_repeats_get_no_questions(tmp_path: Path, run_step: RunStep) -> None:
     path = tmp_path / "articles" / "a.md"
     path.parent.mkdir()
     path.write_text(

@@ -73,7 +73,7 @@ def test_two_shards_score_as_one_corpus(unit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["pieces", "words"])
-def test_what_others_never_counted_is_of_no_importance(unit: str, tmp_path: Path) -> None:
+def test_tokens_missing_from_the_counts_have_no_importance(unit: str, tmp_path: Path) -> None:
     counts = importance(tmp_path / "i_one", write_tokens(tmp_path / "one", ONE), unit=unit)
     unknown = write_tokens(tmp_path / "unknown", [[2, 4, 40], [2, 30, 2, 4]])
     ami = np.load(importance(tmp_path / "i", unknown, counts=counts, unit=unit, own=False) / "ami.npy")

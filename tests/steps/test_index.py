@@ -91,7 +91,7 @@ def encoded_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return noted
 
 
-def test_nothing_is_kept_where_nothing_may_be(
+def test_no_vectors_are_cached_without_a_cache_allowance(
     run_step: Run, small_corpus: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"corpus": small_corpus, "retriever": retriever}
@@ -106,7 +106,7 @@ def test_nothing_is_kept_where_nothing_may_be(
     assert len(computed) == 4 * 24
 
 
-def test_what_was_kept_is_said(
+def test_cached_vectors_are_reported(
     run_step: Run,
     small_corpus: Path,
     retriever: Path,
@@ -205,7 +205,7 @@ def test_shards_that_do_not_make_a_whole_are_refused(
         run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": shards}, **FP32)
 
 
-def test_shards_of_something_else_are_refused(
+def test_shards_of_another_corpus_or_model_are_refused(
     run_step: Run, small_corpus: Path, retriever: Path, tiny_model: Path, shards: Path, tmp_path: Path
 ) -> None:
     other = corpus_of(small_corpus, tmp_path / "other", Corpus.open(small_corpus).passages.iloc[:20])
@@ -220,12 +220,12 @@ def test_shards_of_something_else_are_refused(
         run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": index}, "again", **FP32)
 
 
-def test_there_is_no_shard_beyond_the_last(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+def test_a_shard_beyond_the_last_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
     with pytest.raises(InputError, match="no shard 3 of 2"):
         run_step("encode", {"corpus": small_corpus, "retriever": retriever}, shard=3, shards=2)
 
 
-def test_two_processes_write_the_index_of_one(
+def test_two_processes_write_the_same_index_as_one(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
 ) -> None:
     inputs = {"corpus": small_corpus, "retriever": retriever}

@@ -117,12 +117,12 @@ def test_a_setting_without_effect_is_refused(
         run_step("mine", dense, **settings)
 
 
-def test_others_without_a_folder_are_asked_for(run_step: Run, dense: dict[str, Path]) -> None:
+def test_others_depth_needs_a_folder(run_step: Run, dense: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="name their folder with --others"):
         run_step("mine", dense, others_depth=2)
 
 
-def test_negatives_that_another_retriever_mined_may_be_mixed_in_but_not_those_of_another_corpus(
+def test_negatives_of_other_retrievers_may_be_mixed_in_but_not_of_other_corpora(
     run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], lexical: Path, tmp_path: Path
 ) -> None:
     import shutil
@@ -191,7 +191,7 @@ def test_bm25_leaves_out_its_best_and_counts_queries_without_negatives(run_step:
     assert read_manifest(none).facts["queries_without_negatives"] == 18
 
 
-def test_deeper_than_the_corpus(run_step: Run, dense: dict[str, Path]) -> None:
+def test_a_depth_beyond_the_corpus_works(run_step: Run, dense: dict[str, Path]) -> None:
     made = rows(run_step("mine", dense, negatives_depth=100, random_negatives=5))
     for number, row in enumerate(made):
         assert sorted(row[:23]) == [passage for passage in range(24) if passage != number]

@@ -66,7 +66,7 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
     check_search(run_step, uneven_corpus, retriever, model, passages_ND, tmp_path)
 
 
-def test_padding_that_is_not_computed_trains_the_same_retriever(
+def test_skipping_padding_trains_the_same_retriever(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first ones may be the best
@@ -157,7 +157,7 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     np.testing.assert_allclose(TheirCrossEncoder(str(reranker), device="cpu").predict(pairs), own, atol=1e-5)
 
 
-def test_pairs_of_a_model_of_others_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
+def test_pairs_of_a_foreign_model_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
     """Such a model only states its limit of 8,192 tokens, which often needs too much memory."""
     AutoModelForSequenceClassification.from_pretrained(tiny_modernbert, num_labels=1).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_modernbert).save_pretrained(tmp_path)
@@ -166,7 +166,7 @@ def test_pairs_of_a_model_of_others_are_cut_at_512_tokens(tiny_modernbert: Path,
     assert model.pairs(["bird"], ["fish " * 2000]).ids.lengths().tolist() == [512]
 
 
-def test_a_killed_training_goes_on_to_the_same_retriever(
+def test_a_killed_training_resumes_to_the_same_retriever(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)

@@ -17,7 +17,7 @@ PROSE = (1, 5, 9, 13)
 """The rows of passages in first sections that are neither a table nor code."""
 
 
-def test_code_and_tables_ask_nothing_in_pair_tasks(
+def test_code_and_tables_become_no_pair_queries(
     run_step: Callable[..., dict[str, Path]], tiny_model: Path, tmp_path: Path
 ) -> None:
     """Their sentences are never queries of ict, bfs or wlp, but they can be found as passages."""

@@ -167,7 +167,7 @@ def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("objective", ["simlm_joint", "enhanced_decoding", "cdmae_bow"])
-def test_a_killed_run_goes_on_to_the_same_parameters(
+def test_a_killed_run_resumes_to_the_same_parameters(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str
 ) -> None:
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
@@ -200,7 +200,7 @@ def test_a_killed_run_goes_on_to_the_same_parameters(
     assert resumed_steps == 2
 
 
-def test_the_seed_decides(prepared: Prepared, tmp_path: Path) -> None:
+def test_the_seed_determines_the_encoder(prepared: Prepared, tmp_path: Path) -> None:
     first = digest_files(pretrain(prepared.inputs(), tmp_path / "first", seed=1))
     assert digest_files(pretrain(prepared.inputs(), tmp_path / "again", seed=1)) == first
     assert digest_files(pretrain(prepared.inputs(), tmp_path / "other", seed=2)) != first

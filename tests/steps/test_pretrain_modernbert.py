@@ -121,7 +121,7 @@ def test_pair_tasks_train_towers(inputs: dict[str, Path], tmp_path: Path, towers
 
 
 @pytest.mark.parametrize("objective", ["simlm_joint", "enhanced_decoding", "cdmae_bow"])
-def test_a_killed_run_goes_on_to_the_same_parameters(
+def test_a_killed_run_resumes_to_the_same_parameters(
     inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str
 ) -> None:
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)

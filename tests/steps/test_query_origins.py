@@ -83,7 +83,7 @@ def test_the_same_tree_gives_the_same_bytes_and_ict_its_own_sentences(tree: Path
     assert both["query_id"].tolist() == own["query_id"].tolist()
 
 
-def test_what_is_about_the_name_is_no_negative(tree: Path, run_step: Run) -> None:
+def test_passages_about_the_name_are_not_negatives(tree: Path, run_step: Run) -> None:
     made = run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=ORIGINS, titles="left_out")["corpus"]
     corpus = Corpus.open(made)
     table = not_negatives(corpus).merge(corpus.queries[["query_id", "origin", "text", "taken_from"]], on="query_id")
@@ -97,13 +97,13 @@ def test_what_is_about_the_name_is_no_negative(tree: Path, run_step: Run) -> Non
     assert {len(rows) for rows in found["span"].values()} == {1}
 
 
-def test_a_title_that_every_passage_begins_with_is_no_query(tree: Path, run_step: Run) -> None:
+def test_a_title_that_begins_every_passage_is_not_a_query(tree: Path, run_step: Run) -> None:
     with pytest.raises(InputError, match=r"title makes no query if every passage begins with its title.*left_out"):
         run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading", "title"])
     made = run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading"])["corpus"]
     assert set(Corpus.open(made).queries["origin"]) == {"heading"}
 
 
-def test_lengths_of_spans_the_wrong_way_round(tree: Path, run_step: Run) -> None:
+def test_a_minimum_span_above_the_maximum_is_refused(tree: Path, run_step: Run) -> None:
     with pytest.raises(InputError, match="pair_span_min_words is 30 and pair_span_max_words 20"):
         run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["span"], pair_span_min_words=30)

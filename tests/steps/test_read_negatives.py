@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_file_that_cannot_be_read_is_said_in_a_sentence(
+def test_an_invalid_file_is_reported_in_a_sentence(
     name: str, small_corpus: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
     content, said = WRONG[name]
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_read_is_said_in_a_sentence(
         run_step("read-negatives", {"corpus": small_corpus}, file=str(tmp_path / "negatives"))
 
 
-def test_a_missing_file_and_none(small_corpus: Path, run_step: Callable[..., dict[str, Path]]) -> None:
+def test_a_missing_or_unnamed_file_is_reported(small_corpus: Path, run_step: Callable[..., dict[str, Path]]) -> None:
     with pytest.raises(InputError, match="does not exist"):
         run_step("read-negatives", {"corpus": small_corpus}, file="nowhere.tsv")
     with pytest.raises(InputError, match="name the file"):

@@ -165,7 +165,7 @@ def test_negatives_of_another_corpus_are_refused(
         train(run_step, other, base, lexical["negatives"], "refused")
 
 
-def test_a_failed_validation_bars_the_way(run_step: Run, small_corpus: Path, tmp_path: Path) -> None:
+def test_a_corpus_that_failed_validation_is_refused(run_step: Run, small_corpus: Path, tmp_path: Path) -> None:
     from stillhouse.errors import ValidationFailed
 
     with pytest.raises(ValidationFailed):

@@ -47,7 +47,7 @@ def test_every_kind_is_searched_by_every_step(
     assert best.score <= (1.01 if kind.endswith("sq8") else 1.00001)
 
 
-def test_an_index_tells_the_same_whatever_the_clock_says(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+def test_an_index_does_not_depend_on_the_clock(run_step: Run, small_corpus: Path, retriever: Path) -> None:
     inputs = {"corpus": small_corpus, "retriever": retriever}
     one, two = (run_step("index", inputs, name, kind="hnsw", **FP32)["index"] for name in ("one", "two"))
     assert contents(one) == contents(two)
@@ -80,9 +80,7 @@ def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path,
         run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")
 
 
-def test_questions_of_nothing_and_of_ten_thousand_words(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
+def test_empty_and_very_long_questions(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> None:
     index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
     searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
     for empty in ("", " \n"):
@@ -124,7 +122,7 @@ def test_a_model_of_another_width_is_refused_before_the_search(
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivfsq8", "sq8", "hnsw", "binary_rescored"])
-def test_a_query_tower_of_no_numbers_is_refused(
+def test_a_query_tower_that_computes_nan_is_refused(
     run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
 ) -> None:
     """Otherwise the recall of such an index would be 0, which looks like a valid figure."""

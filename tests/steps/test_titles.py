@@ -63,7 +63,7 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     assert lengths.tolist() == [{"colon": 2, "sep": 2, "left_out": 0}.get(titles, 1), 0, 0]
 
 
-def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_titles_setting_is_refused(tmp_path: Path) -> None:
     folder = ingested(tmp_path, "space")
     made = read_manifest(folder)
     write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"titles": "glued"})
@@ -84,7 +84,7 @@ ALLOWED = {
 }
 
 
-def test_no_one_else_joins_titles_to_texts() -> None:
+def test_titles_are_joined_to_texts_in_one_place() -> None:
     """Code outside the source readers takes texts from `passage_texts`, never from the column `title`."""
     found = set()
     for path in (ROOT / "stillhouse").rglob("*.py"):

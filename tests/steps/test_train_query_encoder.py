@@ -27,7 +27,7 @@ def released(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Pa
     return {"corpus": small_corpus, "encoder": retriever, "old_index": old}
 
 
-def test_only_the_query_tower_changes_and_the_old_index_is_asked(
+def test_only_the_query_tower_changes_and_the_old_index_is_searched(
     run_step: Run, released: dict[str, Path], small_corpus: Path
 ) -> None:
     made = run_step("train-query-encoder", released, **TUNING)
@@ -56,7 +56,7 @@ def test_only_the_query_tower_changes_and_the_old_index_is_asked(
         np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
 
 
-def test_a_training_that_makes_nothing_better_keeps_the_start(run_step: Run, released: dict[str, Path]) -> None:
+def test_a_training_without_improvement_keeps_the_start(run_step: Run, released: dict[str, Path]) -> None:
     made = run_step("train-query-encoder", released, **TUNING | {"learning_rate": 0.0})
     manifest = read_manifest(made["retriever"])
     assert manifest.facts["kept_step"] == 0 and not manifest.facts["helps"]
@@ -64,7 +64,7 @@ def test_a_training_that_makes_nothing_better_keeps_the_start(run_step: Run, rel
     assert not (made["retriever"] / "query").exists(), "it is the start, with one tower"
 
 
-def test_a_sample_of_the_index_and_a_teacher(
+def test_training_works_with_an_index_sample_and_a_teacher(
     run_step: Run, released: dict[str, Path], small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hard negatives are used whatever the sample; with a teacher that knows the answers, dev improves too."""

@@ -128,7 +128,7 @@ def test_towers_are_divided_and_joined_on_demand(
     assert bool(same) == (towers == "shared")
 
 
-def test_a_bag_of_words_is_no_language_model(
+def test_a_bag_of_words_is_not_a_language_model(
     run_step: Run, two_sentences: Path, tiny_model: Path, pretrained: Callable[[str], Path], tmp_path: Path
 ) -> None:
     bag = pretrained("shared bag of words")

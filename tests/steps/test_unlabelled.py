@@ -175,7 +175,7 @@ def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_
     assert theirs == pytest.approx({query: value for query, value in values.items() if query != "labelled"})
 
 
-def test_one_passage_an_article_is_called_verbatim(
+def test_one_passage_per_article_is_reported_as_verbatim(
     tmp_path: Path, run_step: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
@@ -192,7 +192,7 @@ def test_one_passage_an_article_is_called_verbatim(
     assert "word for word" in (result / "report.html").read_text()
 
 
-def test_what_cannot_be_done_is_refused_or_said(
+def test_impossible_settings_are_refused_or_reported(
     tmp_path: Path, run_step: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")

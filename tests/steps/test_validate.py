@@ -133,7 +133,7 @@ def test_same_corpus_same_bytes(corpus: Path) -> None:
     assert not any(str(corpus.parent).encode() in content for content in outputs[0].values())
 
 
-def test_tables_that_ingest_did_not_make_are_found_out(tmp_path: Path) -> None:
+def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
     bad = "<script>x</script> y"
     write_tables(
         tmp_path,

@@ -71,7 +71,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_or_none(
     assert "new" in path.read_text() and not list(path.parent.glob(".*"))
 
 
-def test_what_is_no_plain_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_links_and_pipes_are_written_to_and_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")

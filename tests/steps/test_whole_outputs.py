@@ -150,7 +150,7 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize("kind", PROGRESS)
-def test_a_disk_that_fills_up_in_the_middle_of_the_work_costs_neither_the_old_output_nor_what_was_done(
+def test_a_disk_that_fills_up_keeps_the_old_output_and_the_work(
     kind: str,
     small_corpus: Path,
     tiny_model: Path,
@@ -272,7 +272,7 @@ def test_a_changed_output_is_refused_by_name(name: str, damage: Any, tmp_path: P
     execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
 
 
-def test_a_file_that_came_to_an_output_is_neither_read_nor_lost(tmp_path: Path) -> None:
+def test_a_foreign_file_in_an_output_is_neither_read_nor_lost(tmp_path: Path) -> None:
     source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
     run(source, output)
     (output / "extra.parquet").write_bytes(b"x")

@@ -220,7 +220,7 @@ def test_every_step_is_tried() -> None:
 
 @pytest.mark.parametrize("moments", ["one", pytest.param("all", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RUNS)
-def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Disk, tmp_path: Path) -> None:
+def test_a_full_disk_for_outputs_is_reported(name: str, moments: str, made: Path, disk: Disk, tmp_path: Path) -> None:
     """The disk lacks one page for the largest file or, when all moments are tried, for each file in turn."""
     outputs, log = disk.folder / "artifacts", tmp_path / "log"
     words = RUNS[name].words(made, outputs)
@@ -240,7 +240,9 @@ def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Di
 
 @pytest.mark.parametrize("growth", [4, pytest.param(1.3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", KEEPS_WORK)
-def test_work_that_finds_no_room(name: str, growth: float, made: Path, disk: Disk, tmp_path: Path) -> None:
+def test_a_full_disk_for_work_is_reported_and_resumed(
+    name: str, growth: float, made: Path, disk: Disk, tmp_path: Path
+) -> None:
     """The disk grows until there is enough room, and each run uses the work that the last one kept."""
     outputs, work, log = tmp_path / "artifacts", disk.folder / "work", tmp_path / "log"
     words = RUNS[name].words(made, outputs)

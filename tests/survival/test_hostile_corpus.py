@@ -126,7 +126,7 @@ def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, P
 
 
 @pytest.mark.parametrize("page", SHOWING)
-def test_the_trap_is_shown(page: str, pages: dict[str, Path]) -> None:
+def test_the_hostile_text_is_shown_as_text(page: str, pages: dict[str, Path]) -> None:
     assert "<script>document.title" in Elements(pages[page].read_text(encoding="utf-8")).shown
 
 
@@ -203,11 +203,11 @@ def test_a_summary_shows_a_text_as_it_is(summary: str, text: str, tmp_path: Path
         ("", ""),
     ],
 )
-def test_a_text_in_markdown(text: str, expected: str) -> None:
+def test_text_is_escaped_in_markdown(text: str, expected: str) -> None:
     assert as_text(text) == expected
 
 
-def test_the_end_of_a_run_tells_no_password(tmp_path: Path) -> None:
+def test_the_end_of_a_run_shows_no_password(tmp_path: Path) -> None:
     said = "clone of https://bob:hush@localhost/x?token=hush failed"
     report_end("train", "run-1", "FAILED", said, str(tmp_path / "summary"), str(tmp_path / "metrics"))
     text = (tmp_path / "summary").read_text(encoding="utf-8")

@@ -113,7 +113,7 @@ def uses() -> Iterator[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use", uses())
-def test_a_step_ends_soon_and_goes_on_to_the_same_bytes(
+def test_an_interrupted_step_ends_soon_and_resumes_to_the_same_bytes(
     use: Use, calm: tuple[Path, dict[str, float]], tmp_path: Path
 ) -> None:
     root, seconds = calm
@@ -218,7 +218,7 @@ def at_work(work: Any, folder: Path, grace: float) -> BaseProcess:
 @pytest.mark.parametrize(
     "work", [hang_in_c, hang_in_a_pool, hang_at_the_end, hang_in_a_library, hang_with_a_child, fail_in_other_words]
 )
-def test_what_holds_it_up_is_ended(work: Any, tmp_path: Path) -> None:
+def test_work_that_ignores_the_interrupt_is_ended(work: Any, tmp_path: Path) -> None:
     process = at_work(work, tmp_path, grace=1.0)
     assert press(process) < MOST
     assert process.exitcode == interrupt.INTERRUPTED
@@ -264,7 +264,7 @@ def test_the_grace_is_below_ten_seconds() -> None:
     assert interrupt.GRACE <= MOST / 2
 
 
-def test_a_second_press_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process = at_work(hang_in_c, tmp_path, grace=600)
     assert process.pid
     os.kill(process.pid, signal.SIGINT)
@@ -277,7 +277,7 @@ def test_a_second_press_ends_at_once(tmp_path: Path) -> None:
     sentence(tmp_path / "log")
 
 
-def test_an_end_in_time_is_not_disturbed(tmp_path: Path) -> None:
+def test_a_step_that_finishes_within_the_grace_succeeds(tmp_path: Path) -> None:
     """A step that ignores the signal and finishes in time has finished."""
     process = at_work(take_no_notice, tmp_path, grace=600)
     press(process)

@@ -31,14 +31,14 @@ def every_use() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("name", TOO_FAST)
-def test_a_training_passes_its_best(name: str, calm: tuple[Path, dict[str, float]]) -> None:
+def test_a_training_goes_past_its_lowest_loss(name: str, calm: tuple[Path, dict[str, float]]) -> None:
     root, _ = calm
     loss = pd.read_csv(root / name / "curves" / "curves.csv")["heldout_loss"]
     assert loss.idxmin() < len(loss) - 1, loss
 
 
 @pytest.mark.parametrize("use", every_use())
-def test_a_killed_step_goes_on_to_the_same_bytes(use: Use, calm: tuple[Path, dict[str, float]], tmp_path: Path) -> None:
+def test_a_killed_step_resumes_to_the_same_bytes(use: Use, calm: tuple[Path, dict[str, float]], tmp_path: Path) -> None:
     root, seconds = calm
     outputs, work = tmp_path / "artifacts", tmp_path / "work"
 

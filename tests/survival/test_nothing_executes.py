@@ -168,7 +168,7 @@ def test_the_search_finds_what_it_looks_for(line: str) -> None:
         "columns.extract(pattern)",
     ],
 )
-def test_the_search_lets_pass_what_is_safe(line: str) -> None:
+def test_the_search_accepts_safe_code(line: str) -> None:
     assert not list(dangers(ast.parse(line)))
 
 

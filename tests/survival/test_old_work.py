@@ -66,7 +66,7 @@ def refuse_to_lock(file: int, how: int) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-def test_old_work_of_the_same_step_goes_and_is_reported(
+def test_old_work_of_the_same_step_is_removed_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = unfinished(f"write-{'a' * 20}")
@@ -84,7 +84,7 @@ def test_old_work_of_the_same_step_goes_and_is_reported(
     assert "removed" not in capsys.readouterr().err
 
 
-def test_what_a_kill_at_the_end_left_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_kill_at_the_end_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The outputs exist, so nobody would continue this work."""
     with monkeypatch.context() as patch:
         patch.setattr("stillhouse.steps.execute.shutil.rmtree", lambda *words, **named: None)
@@ -115,9 +115,7 @@ def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_work_that_is_taken_up_between_the_look_and_the_lock_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_resumed_between_the_check_and_the_lock_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, hold_it = unfinished(f"write-{'a' * 20}"), old_work.only_process
 
     def after_another(path: Path) -> object:
@@ -142,7 +140,7 @@ def test_work_that_cannot_be_removed_ends_no_step(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_own_work_is_gone_on_with_however_old(locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_resumes_its_own_work_however_old(locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds where the file system cannot lock, so that nothing else protects the work."""
     found = []
     if not locks:

@@ -42,7 +42,7 @@ def add_one(folder: Path, counter: Path, times: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["ends", "is killed"])
-def test_the_second_process_says_so_until_the_first_one(end: str, tmp_path: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_one_finishes(end: str, tmp_path: Path) -> None:
     folder, (mine, its) = tmp_path / "corpus", SPAWN.Pipe()
     process = SPAWN.Process(target=hold, args=(folder, its))
     process.start()

@@ -30,7 +30,7 @@ class Slow:
         return number * number
 
 
-def test_the_next_one_is_begun_while_one_is_used_and_none_behind_the_end() -> None:
+def test_the_next_item_is_prepared_ahead_but_none_past_the_end() -> None:
     made = Slow()
     with Ahead(made, 5) as ahead:
         for number in range(2, 5):
@@ -46,7 +46,7 @@ def test_any_number_may_be_asked_for() -> None:
         assert [ahead(number) for number in (3, 4, 1, 1, 9, 0)] == [-3, -4, -1, -1, -9, 0]
 
 
-def test_what_fails_is_raised_where_it_is_asked_for() -> None:
+def test_an_error_is_raised_when_its_item_is_requested() -> None:
     def make(number: int) -> int:
         if number == 1:
             raise ValueError("the second")
@@ -71,7 +71,7 @@ def test_no_thread_stays(leave: Callable[[], object]) -> None:
     assert threading.active_count() == before
 
 
-def test_two_threads_cut_texts_at_lengths_of_their_own(tiny_model: Path) -> None:
+def test_two_threads_truncate_texts_at_different_lengths(tiny_model: Path) -> None:
     """A tokenizer is not thread-safe: it could fail, or truncate one thread's texts at the other's length."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     texts = ["the red bird sings in the house " * 20] * 64

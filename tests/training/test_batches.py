@@ -46,7 +46,7 @@ def test_every_epoch_has_an_order_of_its_own_and_a_seed_always_the_same(count: i
     assert found == orders(seed)
 
 
-def test_every_order_of_few_examples_comes_as_often() -> None:
+def test_every_order_of_four_examples_is_equally_frequent() -> None:
     """This is a chi-squared test of the 24 orders of 4 examples over 4800 epochs, at the level of 1 in a million."""
     batch = epoch_batches(4, 4, 3)
     counts = Counter(tuple(batch(epoch).tolist()) for epoch in range(4800))
@@ -54,7 +54,7 @@ def test_every_order_of_few_examples_comes_as_often() -> None:
 
 
 @given(count=sizes, size=sizes, steps=st.lists(st.integers(0, 60), min_size=1, max_size=5))
-def test_a_step_has_the_same_batch_whenever_it_is_asked_for(count: int, size: int, steps: list[int]) -> None:
+def test_a_step_s_batch_does_not_depend_on_the_steps_before(count: int, size: int, steps: list[int]) -> None:
     in_order, jumping = epoch_batches(count, size, 1), epoch_batches(count, size, 1)
     ordered = [in_order(step) for step in range(61)]
     for step in steps:
@@ -106,7 +106,7 @@ def test_buckets_come_in_random_order_and_save_padding() -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [(10, [7]), (7, [7]), (6, [4, 3]), (3, [3, 2, 2]), (1, [1] * 7)])
-def test_length_parts_hold_every_text_once_and_like_with_like(size: int, expected: list[int]) -> None:
+def test_length_parts_hold_every_text_once_grouped_by_length(size: int, expected: list[int]) -> None:
     lengths = np.array([3, 9, 1, 9, 4, 2, 7])
     parts = length_parts(lengths, size)
     assert [len(part) for part in parts] == expected

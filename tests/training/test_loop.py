@@ -58,7 +58,7 @@ def checkpoints_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.0, 60), (0.9, 60), (1.0, 60), (2.5, 150), (30.0, 1800)])
-def test_checkpoints_are_a_minute_apart_or_sixty_times_what_one_takes(
+def test_checkpoints_are_at_least_a_minute_or_60_times_their_cost_apart(
     took: float, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_named_and_never_used(
             left.unlink()
 
 
-def test_of_two_checkpoints_the_older_serves_when_the_newer_is_damaged(tmp_path: Path) -> None:
+def test_the_older_checkpoint_is_used_if_the_newer_one_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     expected, _ = run(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -202,14 +202,14 @@ def test_clipping_and_decay_written_out(tmp_path: Path, clip: float, decay: floa
     assert [model.one.item(), model.two.item()] == pytest.approx(weights, abs=1e-5)
 
 
-def test_the_schedule_rises_and_falls_to_zero() -> None:
+def test_the_schedule_warms_up_and_decays_to_zero() -> None:
     factors = [learning_rate_factor(step, 10, 2) for step in range(11)]
     assert factors[:3] == [0.5, 1.0, 1.0] and factors[10] == 0.0
     assert factors[2:] == sorted(factors[2:], reverse=True)
     assert learning_rate_factor(0, 10, 0) == 1.0
 
 
-def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path) -> None:
+def test_warmup_steps_and_last_step_keep_the_whole_schedule(tmp_path: Path) -> None:
     """Stopping early gives the same parameters as the whole schedule at that step.
 
     `warmup_steps` = n equals `warmup_ratio` = n / steps.
@@ -233,7 +233,7 @@ def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path
 
 
 @pytest.mark.parametrize(("rise", "logged"), [(STEPS - 1, ""), (4 * STEPS, "rises to the end, up to 0.025; lower it")])
-def test_a_rise_longer_than_the_training_is_reported(
+def test_a_warmup_longer_than_the_training_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, logged: str
 ) -> None:
     model, config = Regression(), replace(CONFIG, warmup_steps=rise)
@@ -259,7 +259,7 @@ def test_curves_are_written_for_plots(tmp_path: Path) -> None:
     assert [float(row["heldout_loss"]) for row in read] == pytest.approx([row.heldout_loss for row in rows], abs=1e-6)
 
 
-def test_a_batch_in_parts_is_the_batch(tmp_path: Path) -> None:
+def test_a_batch_in_parts_makes_the_same_step(tmp_path: Path) -> None:
     """Without dropout, the losses of two halves make the same step as their sum, up to float32 rounding."""
     trained = []
     for parts in (1, 2):

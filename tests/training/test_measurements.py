@@ -41,7 +41,7 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
         assert made.count(steps) <= 11
 
 
-def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None:
+def test_measuring_a_reranker_stays_within_its_share_of_the_training() -> None:
     """31 measurements read 221,000 pairs while training read 34,000: now they may read at most 34,000 x 3 / 10.
 
     Five measurements after the start leave room for 26 queries, which are too few to choose by; two leave room for 53.
@@ -61,12 +61,12 @@ def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None
         (200, Measurements(100, 60)),  # 2 x 60 of 120; with two measurements after the start, it would be 40
     ],
 )
-def test_moments_go_before_queries(queries: int, expected: Measurements) -> None:
+def test_the_number_of_measurements_takes_priority_over_queries(queries: int, expected: Measurements) -> None:
     assert within(0.1, 1200, 100, queries, lambda count: count) == expected
 
 
 @pytest.mark.parametrize("steps", [1, 4, 5, 7, 10, 11, 19, 20, 99])
-def test_a_training_has_as_many_measurements_as_are_counted(tmp_path: Path, steps: int) -> None:
+def test_a_training_makes_exactly_the_counted_measurements(tmp_path: Path, steps: int) -> None:
     made = within(1.0, 1e9, steps, 1, lambda count: count)
     model, measured = nn.Linear(1, 1), []
 

@@ -55,7 +55,7 @@ def start(tokens: Path, model: Path, folder: Path, processes: int, step: str = "
     return done.stdout + done.stderr
 
 
-def test_two_processes_make_the_model_of_one(tokens: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_two_processes_train_the_same_model_as_one(tokens: Path, tiny_model: Path, tmp_path: Path) -> None:
     logs = [start(tokens, tiny_model, tmp_path / str(count), count) for count in (1, 2)]
     alone, both = (tmp_path / str(count) / "encoder" for count in (1, 2))
     assert alone.is_dir() and both.is_dir(), logs

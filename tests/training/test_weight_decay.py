@@ -84,7 +84,7 @@ def trained(folder: Path, weight_decay: float, slope: float) -> EveryKind:
     return model
 
 
-def test_where_nothing_is_learned_weights_alone_shrink(tmp_path: Path) -> None:
+def test_with_zero_gradients_only_decayed_weights_shrink(tmp_path: Path) -> None:
     """If gradients are 0, AdamW only multiplies each weight by 1 - learning rate * decay in every step."""
     before, after = EveryKind(), trained(tmp_path, weight_decay=0.3, slope=0.0)
     shrunk = math.prod(1 - 0.1 * learning_rate_factor(step, STEPS, 2) * 0.3 for step in range(STEPS))

@@ -62,7 +62,7 @@ def workspace(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch)
     return folder
 
 
-def test_a_trial_reads_no_question_of_test(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_reads_no_test_questions(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     for name in ("queries_of", "qrels_of", "answers_of", "relevant"):
         whole = getattr(Corpus, name)

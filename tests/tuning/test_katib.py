@@ -62,7 +62,7 @@ def test_katibs_own_models_know_every_field(made: dict[str, Any]) -> None:
     assert again is not None and again.to_dict() != wrong, "the models would show an unknown field"
 
 
-def test_what_katibs_webhook_asks_for_is_there(made: dict[str, Any]) -> None:
+def test_katibs_webhook_would_accept_the_experiment(made: dict[str, Any]) -> None:
     """The webhook checks the objective, counts, feasible spaces, use of all parameters, and format of the source."""
     spec, template = made["spec"], made["spec"]["trialTemplate"]
     assert spec["objective"]["type"] == "maximize" and spec["objective"]["objectiveMetricName"] == OBJECTIVE
@@ -90,7 +90,7 @@ def test_what_katibs_webhook_asks_for_is_there(made: dict[str, Any]) -> None:
     assert containers[0]["command"], "without one Katib asks the image's registry"
 
 
-def test_its_job_is_taken_by_kubernetes(made: dict[str, Any]) -> None:
+def test_the_trial_job_is_valid_for_kubernetes(made: dict[str, Any]) -> None:
     job = substituted(made, some_values(made)) | {"metadata": {"name": "trial"}}
     for version in ("1.30", "1.36"):
         kubernetes_validate.validate(job, version, strict=True)
@@ -103,7 +103,7 @@ def test_its_job_is_taken_by_kubernetes(made: dict[str, Any]) -> None:
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-def test_a_trials_command_says_the_same_behind_katibs_shell(made: dict[str, Any], graph: TrialGraph) -> None:
+def test_a_trials_command_survives_katibs_shell(made: dict[str, Any], graph: TrialGraph) -> None:
     """Katib joins command and arguments with spaces and hands them to `sh -c`."""
     values = some_values(made)
     [container] = substituted(made, values)["spec"]["template"]["spec"]["containers"]
@@ -146,7 +146,7 @@ def test_katibs_filter_reads_the_metrics_file(tmp_path: Path) -> None:
         pass
 
 
-def test_a_trial_of_a_pod_reports_what_the_search_here_would(steps: Steps, tmp_path: Path) -> None:
+def test_a_trial_in_a_pod_reports_the_same_value_as_a_local_search(steps: Steps, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(dict(RECIPE)))
     words = ["tune", "--trial", "retriever_1.learning_rate=4.9999e-05", "--trial", "retriever_1.temperature=0.04"]
     assert cli.main([*words, "--metrics", "log/metrics.log", "--quiet"]) == 0

@@ -24,14 +24,16 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "settings", "after"), CASES)
-def test_a_value_is_put_in_and_all_else_stays(before: str, settings: dict[str, object], after: str) -> None:
+def test_a_value_is_replaced_and_the_rest_of_the_file_stays(
+    before: str, settings: dict[str, object], after: str
+) -> None:
     assert with_settings(before, settings, "params.yaml") == (after, settings)  # type: ignore[arg-type]
     for key, value in settings.items():
         section, field = key.split(".")
         assert yaml.safe_load(after)[section][field] == value
 
 
-def test_what_another_section_takes_over_by_a_merge_key_stays_as_it_was() -> None:
+def test_settings_inherited_by_a_merge_key_stay_unchanged() -> None:
     """`distilled` takes over the settings of `retriever_1` by `<<: *retriever`."""
     settings = {"retriever_1.learning_rate": 5e-5, "mine_1.relative_margin": 0.02, "averaged.alphas": [0.5]}
     after, edits = with_settings(LABELLED, settings, "labelled.yaml")  # type: ignore[arg-type]
@@ -46,7 +48,7 @@ def test_what_another_section_takes_over_by_a_merge_key_stays_as_it_was() -> Non
     assert [line.split(":")[0].strip("- ") for line in removed] == ["learning_rate", "alphas"], "comments are kept"
 
 
-def test_a_file_that_cannot_be_changed_is_left_to_its_writer() -> None:
+def test_a_file_that_cannot_be_edited_is_refused() -> None:
     with pytest.raises(InputError, match=r"set a\.b: 2 by hand"):
         with_settings("a: &x {b: 1}\nc: *x\n", {"a.b": 2}, "params.yaml")
 

@@ -24,7 +24,7 @@ def tried(search: Search) -> list[dict[str, object]]:
     return [trial.user_attrs["settings"] for trial in search.study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
 
 
-def test_the_best_of_a_small_grid_is_what_trying_all_of_it_finds(search_in: Open, steps: Steps) -> None:
+def test_a_search_finds_the_best_of_a_small_grid(search_in: Open, steps: Steps) -> None:
     search = search_in(GRID)
     search.run()
     everything = {
@@ -50,14 +50,14 @@ def test_the_default_comes_first_and_is_trial_0(search_in: Open, steps: Steps) -
     assert len(tried(search)) == 3 and all(one.settings for one in others)
 
 
-def test_what_no_setting_changes_is_made_once(search_in: Open, steps: Steps) -> None:
+def test_uses_that_no_setting_changes_run_once(search_in: Open, steps: Steps) -> None:
     search_in(RANGES).run(4)
     for name in ("fetch-model", "ingest", "validate", "bm25", "mine"):
         assert steps.ran.count(name) == 1, name
     assert steps.ran.count("train-retriever") == 5
 
 
-def test_a_workspace_gives_what_it_has_and_stays_as_it_was(search_in: Open, steps: Steps, tmp_path: Path) -> None:
+def test_a_workspace_s_artifacts_are_reused_and_left_unchanged(search_in: Open, steps: Steps, tmp_path: Path) -> None:
     uses = needed(graph_of(RECIPE), ["retriever_1_index"])
     run_uses(uses, configs(RECIPE, "params.yaml"), tmp_path / "artifacts")
     before = {path: path.read_bytes() for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
@@ -84,7 +84,7 @@ def test_a_hopeless_trial_is_given_up_early_and_leaves_nothing(search_in: Open, 
     ]
 
 
-def test_a_killed_search_goes_on_to_what_an_unbroken_one_finds(search_in: Open, steps: Steps) -> None:
+def test_a_killed_search_resumes_to_the_same_result(search_in: Open, steps: Steps) -> None:
     unbroken = search_in(RANGES, "unbroken")
     unbroken.run(5)
     for moment in (4, 23):  # within the default's trial, and within a later one
@@ -108,7 +108,7 @@ def kill_at(moment: int, work: Callable[[], None], steps: Steps) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-def test_a_search_ends_with_its_time_and_goes_on_with_more(search_in: Open, steps: Steps) -> None:
+def test_a_search_ends_with_its_time_and_resumes_with_more(search_in: Open, steps: Steps) -> None:
     better = "settings: {retriever_1.learning_rate: {choices: [3.0e-5, 4.0e-5, 5.0e-5]}}"
     search = search_in(better, seconds=POINTS + 4.0)
     search.run()
@@ -120,7 +120,7 @@ def test_a_search_ends_with_its_time_and_goes_on_with_more(search_in: Open, step
     assert tried(longer)[1] == stopped.user_attrs["settings"], "what was stopped is taken up first"
 
 
-def test_a_folder_is_of_one_search(tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_search(tmp_path: Path) -> None:
     claim(tmp_path / "tune", {"space": "a", "recipe": "b"})
     claim(tmp_path / "tune", {"space": "a", "recipe": "b", "data": "c"})
     for about, message in (({"space": "z"}, "another space"), ({"space": "a", "data": "z"}, "another data")):
@@ -144,7 +144,7 @@ def test_a_folder_is_of_one_search(tmp_path: Path) -> None:
         ({100: -0.1}, [{50: 0.0, 90: 0.0}], True),
     ],
 )
-def test_a_trial_is_behind_where_it_gained_less_than_the_median(
+def test_a_trial_is_behind_if_it_gained_less_than_the_median(
     curve: dict[int, float], finished: list[dict[int, float]], behind: bool
 ) -> None:
     assert is_behind(curve, finished) == behind
@@ -187,7 +187,7 @@ def test_a_crash_of_the_code_ends_the_search(search_in: Open, steps: Steps) -> N
         "retriever_1.matryoshka_dims: {choices: [[32, 64], [16]]}\nalways: {retriever_1.patience: 2}",
     ),
 )
-def test_a_recipe_may_leave_out_what_is_searched(search_in: Open, steps: Steps, settings: str) -> None:
+def test_a_recipe_may_omit_the_searched_settings(search_in: Open, steps: Steps, settings: str) -> None:
     search = search_in(f"settings:\n  {settings}\n")
     search.run(2)
     assert search.finished()[0].settings == {}

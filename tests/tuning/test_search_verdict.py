@@ -29,7 +29,7 @@ def test_p_counts_that_the_best_of_several_was_chosen() -> None:
     assert best_of_p(alone, 40_000, 1) < best_of_p(differences_QC, 40_000, 1)
 
 
-def test_the_sentence_says_by_how_much_and_of_how_many() -> None:
+def test_the_verdict_names_the_gain_and_the_number_of_trials() -> None:
     default = finished(0, [0.5, 0.5, 1.0, 0.2, 0.5, 1.0, 0.5, 0.25])
     better = finished(3, [1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 0.5])
     same = finished(2, [0.5, 0.5, 1.0, 0.2, 0.5, 1.0, 0.5, 0.2])
@@ -42,7 +42,7 @@ def test_the_sentence_says_by_how_much_and_of_how_many() -> None:
         assert part in said
 
 
-def test_a_default_that_is_not_beaten_is_said_to_be() -> None:
+def test_the_verdict_says_when_nothing_beats_the_default() -> None:
     default = finished(0, [1.0, 0.5])
     said = sentence(default, judge(default, [finished(1, [0.5, 0.5])]), tried=1, given_up=0)
     assert said.startswith("Nothing better was found in 1 trial besides the default") and "leave params.yaml" in said

@@ -28,7 +28,7 @@ def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_run_times, "speed", lambda: 1e9 / first_run_times.SHARE_OF_SPEED)
 
 
-def test_by_hand() -> None:
+def test_times_computed_by_hand() -> None:
     """1,000 passages of 30 tokens and 10^6 weights take 6 x 10^10 operations. Training reads queries of 20 tokens."""
     assert predicted_seconds("index", Index(), SCALE) == pytest.approx(OVERHEAD + 60)
     training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1)
@@ -37,7 +37,7 @@ def test_by_hand() -> None:
     assert predicted_seconds("validate", object(), SCALE) == OVERHEAD
 
 
-def test_weights_are_those_of_the_layers() -> None:
+def test_parameter_counts_equal_those_of_the_layers() -> None:
     config = BertConfig(hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, vocab_size=50)
     with torch.device("meta"):
         layers = BertModel(config).encoder
@@ -60,7 +60,7 @@ def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
         assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
 
 
-def test_a_first_run_is_reckoned_once_corpus_and_model_are_there(
+def test_a_first_run_is_estimated_once_corpus_and_model_exist(
     tiny_model: Path,
     run_step: Callable[..., dict[str, Path]],
     tmp_path: Path,

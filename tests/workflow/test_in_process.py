@@ -75,7 +75,7 @@ def test_damaged_and_missing_outputs_are_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["the manifest is gone", "a file of others came"])
-def test_an_output_that_may_be_somebodys_is_neither_removed_nor_replaced(lost: str, tmp_path: Path) -> None:
+def test_a_user_s_output_is_neither_removed_nor_replaced(lost: str, tmp_path: Path) -> None:
     executed(tmp_path, {})
     folder = tmp_path / "artifacts/evaluate/evaluation"
     if lost == "the manifest is gone":

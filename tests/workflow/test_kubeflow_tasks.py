@@ -35,7 +35,7 @@ def test_every_use_runs_once_and_after_what_it_reads(recipe: str) -> None:
     assert len(tasks) <= 9, "with the check and the end at most 12, as the documents say"
 
 
-def test_the_papers_run() -> None:
+def test_tasks_of_the_papers_run() -> None:
     tasks = tasks_of(USES)
     assert list(names(tasks)) == [
         "prepare",
@@ -92,7 +92,7 @@ def test_two_tasks_never_wait_for_each_other() -> None:
     assert names(tasks) == {"first": ["ingest"], "one": ["a"], "two": ["b", "b_2"], "c": ["c"]}
 
 
-def test_who_waits_for_the_corpus_alone_is_given_the_verdict() -> None:
+def test_tasks_that_only_wait_for_the_corpus_get_the_verdict() -> None:
     uses = graph_of(load_recipe(SHIPPED / "labelled.yaml"))
     tasks = tasks_of(uses)
     after_it = [task for task in tasks if {used(source) for source in task.inputs} <= {u.name for u in tasks[0].uses}]

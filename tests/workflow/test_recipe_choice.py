@@ -49,17 +49,17 @@ def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
     assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 160
 
 
-def test_the_sample_gets_that_of_labelled_questions(here: Path) -> None:
+def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:
     assert made("sample")["teacher"]["kind"] == "best"
 
 
-def test_a_recipe_that_is_named_is_taken_as_it_is(here: Path) -> None:
+def test_a_named_recipe_is_used_unchanged(here: Path) -> None:
     source = beir(here / "corpus", 100, ("train", "test"))
     assert cli.main(["new", "work", "--source", str(source), "--recipe", "labelled"]) == 0
     assert load_recipe(Path("work/params.yaml"))["fetch_model"]["passage_length"] == 256
 
 
-def test_the_look_ends_soon(here: Path) -> None:
+def test_inspecting_a_source_takes_little_time(here: Path) -> None:
     """It counts passages until its time is over."""
     seen = look_at(str(beir(here / "one", 5, ("train", "test"))))
     assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 1, "test": 1}
@@ -76,7 +76,7 @@ def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFix
     assert made("one")["ingest"]["queries"] == "pairs"
 
 
-def test_lengths_stay_within_what_the_start_reads() -> None:
+def test_lengths_stay_within_the_limit_of_the_start_model() -> None:
     for words in range(0, 2000, 7):
         length = passage_length(FirstLook("beir", 1, (words,), {"train": 1}, True))
         assert 64 <= length <= 256 and length % 32 == 0

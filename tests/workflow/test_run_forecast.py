@@ -46,7 +46,7 @@ def source(folder: Path, train: int, dev: int = 0) -> Path:
 
 
 @pytest.mark.parametrize(("train", "dev", "most"), [(30, 0, None), (20, 10, None), (20, 10, 8), (30, 5, 3)])
-def test_queries_are_those_that_ingest_makes(
+def test_forecast_queries_equal_those_of_ingest(
     train: int, dev: int, most: int | None, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     corpus = source(tmp_path / "corpus", train, dev)
@@ -71,7 +71,7 @@ def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     assert {name: fitted.seconds[name] for name in others} == {name: whole.seconds[name] for name in others}
 
 
-def test_hours_that_are_plenty_change_nothing_and_too_few_are_refused() -> None:
+def test_ample_hours_change_nothing_and_too_few_are_refused() -> None:
     assert fit_into(100, LABELLED, LARGE) == {}
     with pytest.raises(InputError, match="however little it trains; give --hours") as refused:
         fit_into(0.02, LABELLED, LARGE)

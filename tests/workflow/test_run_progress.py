@@ -67,7 +67,7 @@ def corpus_of(passages: int, root: Path) -> Path:
     return root
 
 
-def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
+def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
     """By hand: the last time counts. Twice the passages take twice the time, but a fixed number of steps does not."""
     root, uses = corpus_of(100, tmp_path / "one"), find_uses()
     own = settings(retriever_1={"max_steps": 50})
@@ -87,7 +87,7 @@ def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
     assert expected_seconds(uses["retriever_1_index"], other, root) is None
 
 
-def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+def test_unknown_times_are_named(tmp_path: Path) -> None:
     own, use = settings(), find_uses()["bm25"]
     assert estimate([use], own, tmp_path) == "no estimate yet, because nothing like it has run here"
     note_seconds(use, own["bm25"], tmp_path, 600)
@@ -97,7 +97,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"bm25": {"x": 3}}', '{"bm25": [1]}', '{"bm25": {"x": ["a", 1]}}'])
-def test_damaged_times_are_no_times(content: str, tmp_path: Path) -> None:
+def test_damaged_times_are_ignored(content: str, tmp_path: Path) -> None:
     use, own = find_uses()["bm25"], settings()["bm25"]
     path = tmp_path / "work" / "times" / "bm25.json"
     path.parent.mkdir(parents=True)
@@ -145,13 +145,13 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s left"
 
 
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     Path("params.yaml").write_text("")
     assert cli.main(["run", "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_one_use_alone_has_no_place(tmp_path: Path) -> None:
+def test_a_single_use_is_not_numbered(tmp_path: Path) -> None:
     lines: list[str] = []
     run_uses([find_uses()["ingest"]], settings(), tmp_path / "artifacts", lines.append)
     assert lines == []
@@ -174,7 +174,7 @@ def stage(
     return [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
 
 
-def test_a_stage_of_dvc_knows_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dvc_stage_shows_its_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A full run, a run of a changed stage, and a run with other code, in which everything runs again."""
     Path("params.yaml").write_text("")
     ENVIRONMENT.parent.mkdir()
@@ -196,7 +196,9 @@ def test_a_stage_of_dvc_knows_its_place(monkeypatch: pytest.MonkeyPatch, capsys:
     assert said.startswith(f"step 1 of {NUMBER}: ingest ")
 
 
-def test_a_step_by_itself_has_no_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_run_by_itself_is_not_numbered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("params.yaml").write_text("")
     assert cli.main(["ingest", "--corpus", "corpus"]) == 0
     monkeypatch.setenv("DVC_STAGE", "somebody_elses")

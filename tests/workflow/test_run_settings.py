@@ -32,7 +32,7 @@ def works(settings: str, **values: Any) -> dict[str, Any]:
     return {work.use.name: work for work in works_of(logged, {"settings": settings, **values})}
 
 
-def test_what_the_field_names_goes_before_recipe_and_form() -> None:
+def test_the_settings_field_overrides_recipe_and_form() -> None:
     found = works('{"retriever_1": {"learning_rate": 1e-3, "temperature": 1}}', learning_rate=5e-5)
     first, second = found["retriever_1"], found["retriever_2"]
     assert (first.config.learning_rate, first.config.temperature, first.config.epochs) == (1e-3, 1.0, 3)
@@ -61,7 +61,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_no_step_takes_is_refused_before_and_by_the_first_task(
+def test_unknown_settings_are_refused_before_and_by_the_first_task(
     case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings, message = BAD[case]

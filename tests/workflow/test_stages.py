@@ -51,7 +51,7 @@ def test_without_stages_the_graph_is_the_papers() -> None:
     assert graph_of({}) == graph_of({"stages": {}}) == graph_of({"ingest": {}, "stages": None}) == USES
 
 
-def test_what_read_the_pre_trained_encoder_reads_the_start() -> None:
+def test_without_pre_training_its_readers_read_the_start() -> None:
     found = graph(pretraining="none")
     for name in ("retriever_1", "retriever_2", "distilled"):
         assert found[name].inputs["encoder"] == "fetch_model/encoder"
@@ -63,7 +63,7 @@ def test_what_read_the_pre_trained_encoder_reads_the_start() -> None:
     assert graph(lm_head="none")["pretraining"].inputs["init"] == "fetch_model/encoder"
 
 
-def test_what_cannot_do_without_a_stage_goes_with_it() -> None:
+def test_stages_that_depend_on_a_removed_stage_are_removed() -> None:
     found = graph(reranker="none")
     assert set(NAMES) - set(found) == {"reranker", "teacher", "reranked_run", "fetch_reranker"}
     assert "teacher" not in found["distilled"].inputs, "it can do without"
@@ -83,7 +83,7 @@ def test_without_an_evaluation_everything_else_is_run() -> None:
     assert list(graph(evaluate="none")) == NAMES[:-1]
 
 
-def test_inputs_are_changed_and_taken_away_and_the_order_follows() -> None:
+def test_inputs_can_be_replaced_or_removed_and_uses_are_reordered() -> None:
     found = graph(
         retriever_1={"encoder": "retriever_1_unpretrained/retriever"},
         retriever_1_unpretrained={"settings_of": "retriever_2"},
@@ -118,7 +118,7 @@ def test_a_new_system_is_one_row() -> None:
     }
 
 
-def test_a_model_or_a_run_that_is_there_may_be_a_system_too() -> None:
+def test_existing_models_and_runs_may_be_systems_too() -> None:
     rerank = {"step": "rerank", "corpus": "ingest/corpus", "reranker": "reranker/reranker"}
     found = graph(
         head={"system": "lm_head/encoder"},
@@ -181,14 +181,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("stages", "message"), WRONG, ids=[str(case[0])[:60] for case in WRONG])
-def test_what_cannot_be_is_reported_in_a_sentence_that_names_the_recipe(stages: Any, message: str) -> None:
+def test_an_impossible_graph_is_refused_and_the_recipe_is_named(stages: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as raised:
         graph_of({"stages": stages}, "params.yaml")
     assert str(raised.value).startswith("params.yaml: stages")
 
 
 @given(st.sets(st.sampled_from(NAMES[:-1]), max_size=6), st.booleans())
-def test_whatever_is_left_out_a_graph_is_left_that_can_be_run(names: set[str], added: bool) -> None:
+def test_any_choice_of_left_out_stages_leaves_a_runnable_graph(names: set[str], added: bool) -> None:
     """Or an error says what is missing, if the recipe itself asks for a stage that needs it."""
     recipe = load_recipe(find_recipe("micro"))
     stages: dict[str, Any] = dict.fromkeys(sorted(names), "none")
@@ -215,7 +215,7 @@ def test_whatever_is_left_out_a_graph_is_left_that_can_be_run(names: set[str], a
         assert set(parameter.uses) <= left and parameter.kind is TRAIN[name].kind
 
 
-def test_parameters_of_a_run_fill_the_stages_that_there_are() -> None:
+def test_run_parameters_apply_to_the_stages_present() -> None:
     assert {name: parameter.fills for name, parameter in train_parameters(USES).items()} == {
         name: parameter.fills for name, parameter in TRAIN.items()
     }

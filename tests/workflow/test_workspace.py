@@ -49,7 +49,7 @@ def test_source_is_usable_from_the_folder(capsys: pytest.CaptureFixture[str]) ->
     assert {path.name for path in folder.iterdir()} == {".dvc", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml"}
 
 
-def test_a_name_is_no_dependency() -> None:
+def test_a_source_name_is_not_a_dvc_dependency() -> None:
     assert cli.main(["new", "folder", "--source", "sample", "--recipe", "recipe.yaml"]) == 0
     assert load_recipe(Path("folder/params.yaml"))["ingest"]["source"] == "sample"
     deps = yaml.safe_load(Path("folder/dvc.yaml").read_text())["stages"]["ingest"]["deps"]
@@ -124,7 +124,7 @@ def test_dvcs_own_list_is_what_dvc_writes_where_it_finds_git(here: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["\n", "", "\r\n"])
-def test_what_was_ignored_stays_ignored(end: str, here: Path) -> None:
+def test_existing_ignore_rules_are_kept(end: str, here: Path) -> None:
     folder = here / "folder"
     subprocess.run(["git", "init", "--quiet", folder], check=True)
     had = {
@@ -166,7 +166,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_a_folder_that_cannot_be_is_refused_in_a_sentence(
+def test_an_impossible_folder_is_refused_in_a_sentence(
     case: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, message = NAMES[case]
@@ -178,7 +178,7 @@ def test_a_folder_that_cannot_be_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("source", ["", " ", "artciles", "https://example.org/articles", "x" * 300, "~nobody-here/x"])
-def test_a_source_that_there_is_not_is_refused(source: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_source_is_refused(source: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", "folder", "--source", source, "--recipe", "recipe.yaml"]) == 2
     logged = capsys.readouterr().err
     assert ("does not exist" if source.strip() else "is empty") in logged and not (here / "folder").exists()

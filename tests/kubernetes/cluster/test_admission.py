@@ -52,7 +52,7 @@ GOOD = Readings(
 )
 
 
-def test_a_cluster_that_has_everything_is_taken() -> None:
+def test_a_complete_cluster_is_accepted() -> None:
     assert check(WANTED, GOOD) == []
 
 
@@ -102,7 +102,7 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_what_is_missing_refuses_the_run_with_a_remedy(case: str) -> None:
+def test_a_missing_resource_refuses_the_run_with_a_remedy(case: str) -> None:
     changes, logged = MISSING[case]
     with pytest.raises(InputError) as refusal:
         check(WANTED, replace(GOOD, **changes))
@@ -121,7 +121,7 @@ PASSABLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", PASSABLE)
-def test_what_comes_by_itself_is_passed_over(case: str) -> None:
+def test_temporary_shortages_are_ignored(case: str) -> None:
     assert check(WANTED, replace(GOOD, **PASSABLE[case])) == []
 
 
@@ -140,7 +140,7 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", NOTICED)
-def test_what_may_do_is_reported_and_refuses_nothing(case: str) -> None:
+def test_possible_problems_are_reported_but_not_refused(case: str) -> None:
     changes, logged = NOTICED[case]
     notices = check(WANTED, replace(GOOD, **changes))
     assert len(notices) == 1 and logged in notices[0]
@@ -153,25 +153,25 @@ def test_a_mandatory_secret_refuses_the_run() -> None:
 
 
 @pytest.mark.parametrize("case", ["no nodes", "no GPU", "too few in one node", "little memory", "taint"])
-def test_nodes_that_come_when_they_are_asked_for_may_be_missing(case: str) -> None:
+def test_autoscaled_nodes_may_be_missing(case: str) -> None:
     wanted = replace(WANTED, pods=(SMALL, replace(TRAINING, scales_from_zero=True)))
     [notice] = check(wanted, replace(GOOD, **MISSING[case][0]))
     assert GPU in notice
 
 
-def test_a_quota_is_never_passed_over_for_nodes_that_come() -> None:
+def test_autoscaling_does_not_override_a_quota() -> None:
     wanted = replace(WANTED, pods=(replace(TRAINING, scales_from_zero=True),))
     assert find(wanted, replace(GOOD, quotas=(Quota(name="q", hard={f"requests.{GPU}": 1}),))).problems
 
 
-def test_labels_of_nodes_are_looked_at() -> None:
+def test_node_labels_are_checked() -> None:
     picky = replace(WANTED, pods=(replace(TRAINING, node_selector={"gpu": "h200"}),))
     with pytest.raises(InputError, match=r"no node with 2 nvidia.com/gpu has the labels gpu=h200"):
         check(picky, GOOD)
     assert check(picky, replace(GOOD, nodes=(node(labels={"gpu": "h200"}),))) == []
 
 
-def test_a_training_on_several_nodes_asks_a_quota_for_all_of_them() -> None:
+def test_a_training_on_several_nodes_needs_quota_for_all_of_them() -> None:
     """The quota allows 8 GPUs: 4 nodes with 2 GPUs each fit, 5 do not."""
     assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
     [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
@@ -187,12 +187,12 @@ def test_everything_is_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("count", ["0", "two", "-1", "1.5", ""])
-def test_a_count_that_is_none_is_refused(count: str) -> None:
+def test_an_invalid_count_is_refused(count: str) -> None:
     with pytest.raises(InputError, match="use a whole number of at least 1"):
         check(replace(WANTED, accelerator_count=count), GOOD)
 
 
-def test_what_is_wanted_survives_as_text_and_takes_the_runs_own_values() -> None:
+def test_requirements_round_trip_as_json_and_take_the_run_s_values() -> None:
     chosen = {"work_claim": "mine", "accelerator_type": "amd.com/gpu", "accelerator_count": "8", "data_secret": "ours"}
     read = read_wanted(WANTED.to_json())
     assert read == WANTED
@@ -208,7 +208,7 @@ def test_what_is_wanted_survives_as_text_and_takes_the_runs_own_values() -> None
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"pods": [], "secrets": [], "more": 1}', '{"pods": [1], "secrets": []}']
 )
-def test_what_another_version_asked_for_is_refused(text: str) -> None:
+def test_requirements_of_another_version_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="compile the pipeline again"):
         read_wanted(text)
 
@@ -226,7 +226,7 @@ AMOUNTS = {
 """Quantities, by the rules of https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
 
 
-def test_amounts() -> None:
+def test_amounts_are_parsed_as_kubernetes_quantities() -> None:
     assert {text: amount(text) for text in AMOUNTS} == AMOUNTS
     for text in ("", "Gi", "1 Gi", "1gb", "0x1"):
         with pytest.raises(ValueError, match="not a quantity"):

@@ -74,7 +74,7 @@ def test_why_a_pod_failed(case: str) -> None:
     assert found == expected or (expected.endswith("with") and found.startswith(expected))
 
 
-def test_events_say_it_where_the_status_does_not() -> None:
+def test_events_explain_a_failure_that_the_status_does_not() -> None:
     """If the status gives no reason, the latest event of this pod does."""
 
     def event(uid: str, words: str, moment: str) -> Plain:

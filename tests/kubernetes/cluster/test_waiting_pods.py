@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
+from string import Formatter
 from typing import Any
 
 import pytest
@@ -201,7 +203,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("words", REFUSED)
 @pytest.mark.parametrize("packed", [False, True])
-def test_why_a_pod_is_not_even_created(words: str, packed: bool) -> None:
+def test_why_a_pod_is_not_created(words: str, packed: bool) -> None:
     nodes = {
         "n1": {"type": "Pod", "phase": "Pending", "message": words},
         "n2": {"type": "Pod", "phase": "Running"},
@@ -213,7 +215,7 @@ def test_why_a_pod_is_not_even_created(words: str, packed: bool) -> None:
     check_one(refusals({"status": status}), *REFUSED[words])
 
 
-def test_what_a_step_said_for_a_person_is_found() -> None:
+def test_a_step_s_message_is_found_in_its_log() -> None:
     lines = [
         "stillhouse: an earlier word",
         "Traceback",
@@ -231,8 +233,17 @@ def test_a_message_of_a_train_job_gets_its_remedy() -> None:
     assert with_remedy("odd") == "odd"
 
 
-def test_every_row_can_be_filled() -> None:
-    """Every cause can be formatted, and no remedy has surrounding spaces or a final full stop."""
-    for pattern, cause, remedy in (*ROWS, *IMAGE_ROWS):
-        assert cause.format(*["x"] * 9, key="x") and remedy.strip() == remedy and not remedy.endswith("."), pattern
+EVERY_ROW = (*ROWS, *IMAGE_ROWS)
+
+
+@pytest.mark.parametrize(("pattern", "cause", "remedy"), EVERY_ROW, ids=[cause for _, cause, _ in EVERY_ROW])
+def test_every_cause_fits_the_groups_of_its_pattern(pattern: str, cause: str, remedy: str) -> None:
+    """A message that matches never fails to format, and no remedy has surrounding spaces or a final full stop."""
+    named = {name for _, name, _, _ in Formatter().parse(cause) if name is not None}
+    assert named <= {"key", *map(str, range(re.compile(pattern).groups))}
+    assert "key" not in named or re.compile(pattern).groups, "without a group, the key is empty"
+    assert remedy and remedy.strip() == remedy and not remedy.endswith(".")
+
+
+def test_an_unknown_message_has_no_cause() -> None:
     assert explain("nothing that is known") == ("", "")

@@ -22,7 +22,7 @@ from stillhouse.kubernetes.trainjob.settings import NodeSettings
 ROLES = Path(__file__).resolve().parents[3] / "manifests" / "components" / "trainer" / "roles.yaml"
 
 
-def test_a_job_is_started_followed_and_its_outputs_are_collected(
+def test_a_job_is_started_and_followed_and_its_outputs_collected(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = good_course(fake)
@@ -99,7 +99,7 @@ def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster
     assert (tmp_path / "again" / "encoder" / "model.bin").read_bytes() == b"0.5"
 
 
-def test_a_retry_after_a_failure_starts_anew_when_the_old_job_is_gone(
+def test_a_retry_after_a_failure_starts_a_new_job_once_the_old_is_gone(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
@@ -239,7 +239,7 @@ def test_the_name_is_that_of_the_task_of_the_run(
     assert (names[0] == names[1]) is same
 
 
-def test_what_deleted_runs_have_left_is_removed(
+def test_leftovers_of_deleted_runs_are_removed(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = good_course(fake)
@@ -282,7 +282,7 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
     assert set(fake.calls) == given
 
 
-def test_a_carriage_return_ends_no_line_of_a_log(fake: FakeCluster, cluster: Cluster) -> None:
+def test_a_carriage_return_does_not_end_a_log_line(fake: FakeCluster, cluster: Cluster) -> None:
     """Progress bars write carriage returns. The text after one has no timestamp, and would hide all later lines."""
     fake.pods["j-0"] = {"status": {"phase": "Running"}}
     fake.said["j-0"] = [

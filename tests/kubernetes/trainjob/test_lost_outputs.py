@@ -36,7 +36,7 @@ LOSSES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("case", LOSSES)
-def test_what_was_lost_is_made_again(
+def test_lost_outputs_are_made_again(
     case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = good_course(fake)
@@ -53,7 +53,7 @@ def test_what_was_lost_is_made_again(
     )
 
 
-def test_what_never_came_is_not_made_again(
+def test_outputs_that_never_arrived_are_not_made_again(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """Nodes that mount another volume would only repeat all the work for nothing."""
@@ -64,7 +64,7 @@ def test_what_never_came_is_not_made_again(
     assert [verb for verb, _, resource in fake.calls if resource == "trainjobs" and verb != "get"] == ["create"]
 
 
-def test_outputs_that_are_seen_late_are_collected(
+def test_outputs_that_appear_late_are_collected(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
     """Some shared file systems show new files only after a moment."""

@@ -57,7 +57,7 @@ def test_a_node_looks_for_the_gpus_of_its_run(words: list[str], gpus: int) -> No
     assert json.loads(read.preflight) == {"gpus": gpus, "shared_memory_gib": 16.0, "free_gib": 20.0}
 
 
-def test_nodes_without_accelerators_stay_without() -> None:
+def test_nodes_without_accelerators_get_none() -> None:
     plain = replace(SETTINGS, accelerator_type="", accelerator_count=0)
     read = read_node_settings({NODES: nodes_text({"pretrain": plain})}, "pretrain", executor(accelerator_count="4"))
     assert read == plain and read.processes_per_node == 1
@@ -71,7 +71,7 @@ def test_each_step_has_its_own_and_what_it_shares_with_others() -> None:
     assert read_node_settings({NODES: text}, "index") is None, "it stays in the task's own pod"
 
 
-def test_one_node_asks_for_nothing() -> None:
+def test_one_node_has_no_node_settings() -> None:
     assert read_node_settings({}, "pretrain") is None and read_node_settings({NODES: ""}, "pretrain") is None
 
 
@@ -92,7 +92,7 @@ def test_settings_of_another_version_are_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("count", ["0", "two", "-1"])
-def test_a_count_that_is_none_is_refused(count: str) -> None:
+def test_an_invalid_count_is_refused(count: str) -> None:
     with pytest.raises(InputError, match=r"accelerator_count is .*whole number of at least 1"):
         read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", executor(accelerator_count=count))
 
@@ -120,7 +120,7 @@ def test_the_owner_is_that_of_the_pod() -> None:
     assert describe(own_pod(ownerReferences=[], labels={})).run == "p-1"
 
 
-def test_another_pod_than_a_tasks_is_refused() -> None:
+def test_a_pod_that_is_not_a_task_s_is_refused() -> None:
     pod = own_pod()
     pod["spec"]["containers"] = pod["spec"]["containers"][:1]
     with pytest.raises(InputError, match="only a Kubeflow task"):
@@ -130,5 +130,5 @@ def test_another_pod_than_a_tasks_is_refused() -> None:
 @pytest.mark.parametrize(
     ("codes", "expected"), [([2], 2), ([1, 2], 2), ([1], 1), ([-9, 1], 137), ([-15], 143), ([], 1)]
 )
-def test_bad_input_goes_before_what_follows_from_it(codes: list[int], expected: int) -> None:
+def test_bad_input_is_reported_before_errors_that_follow_from_it(codes: list[int], expected: int) -> None:
     assert exit_code(codes) == expected

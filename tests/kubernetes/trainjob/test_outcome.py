@@ -71,7 +71,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_failure_is_named(case: str) -> None:
+def test_every_kind_of_failure_gets_its_message(case: str) -> None:
     given, pods, kind, message = CASES[case]
     with pytest.raises(kind, match=message):
         raise failure(given, ends(pods), {})
@@ -118,7 +118,7 @@ def test_a_failure_is_named_by_the_last_lines_of_pods_that_are_gone(case: str) -
         raise failure(job(), [], said)
 
 
-def test_a_pod_that_is_left_says_how_it_ended_and_its_lines_why() -> None:
+def test_the_remaining_pod_gives_the_exit_code_and_its_log_the_reason() -> None:
     said = {"pod-1": Said("1", SOONER, deque(CRASH.splitlines()))}
     with pytest.raises(CrashElsewhere, match=r"node 1 crashed \(exit code 1, Error\): torch.OutOfMemoryError: CUDA"):
         raise failure(job(), ends([pod(1, 1)]), said)

@@ -50,7 +50,7 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_the_job_goes_on_unless_the_run_is_over(
+def test_the_job_continues_unless_the_run_is_over(
     case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     workflow, over = RUNS[case]
@@ -74,7 +74,7 @@ def test_the_job_of_a_run_that_is_gone_is_deleted(
 
 
 @pytest.mark.parametrize("bad", [500, "reset", 403])
-def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remedy_is_reported(
+def test_the_job_continues_if_the_state_of_the_run_is_unknown(
     bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     pauses: list[float] = []
@@ -94,7 +94,7 @@ def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remed
     assert sum(pauses) + BRIEF_TRIES * sum(BRIEF_TIMEOUT) < GRACE_SECONDS
 
 
-def test_what_is_answered_badly_now_and_then_counts_in_all(
+def test_occasional_request_failures_count_together(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """Deleting a job takes three requests. Each one fails once, and the failures are counted together."""
@@ -117,7 +117,7 @@ def test_what_is_answered_badly_now_and_then_counts_in_all(
     assert "deletionTimestamp" not in fake.only_job()["metadata"]
 
 
-def test_a_pod_that_is_reported_to_end_before_it_has_found_its_job_deletes_it_too(
+def test_a_pod_stopped_before_finding_its_job_deletes_it_too(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job was started by an earlier try. This try is still preparing."""

@@ -105,7 +105,7 @@ def counting(
     return build(find_step("importance").config, {}, "test"), {"tokens": tokens}
 
 
-def test_a_step_of_one_process_has_a_node_of_its_own(
+def test_a_step_of_one_process_gets_a_node_for_itself(
     counting: tuple[Any, dict[str, Path]],
     nodes: LocalNodes,  # noqa: F811
     cluster: Cluster,
@@ -122,7 +122,7 @@ def test_a_step_of_one_process_has_a_node_of_its_own(
     assert report.summary.endswith("on a node of its own") and "distinct n-grams" in report.summary
 
 
-def test_a_try_does_its_own_part_again_and_no_other(
+def test_a_retry_repeats_only_its_own_part(
     counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster
 ) -> None:
     """The pod's own shard fails while the nodes succeed: the next try repeats only this shard, and starts no job."""
@@ -211,7 +211,7 @@ def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
         wait(started[0])
 
 
-def test_what_is_marked_as_done_is_not_done_again(tmp_path: Path) -> None:
+def test_parts_marked_as_done_are_not_repeated(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "job")
     assert not parts.done()
     parts.write([Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")])

@@ -63,7 +63,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again(
     assert any("asking again" in line for line in logged)
 
 
-def test_the_pauses_grow_and_end_nothing(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
+def test_pauses_grow_without_ending_the_wait(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
     pauses: list[float] = []
     cluster.sleep = pauses.append
     fake.weather = [503] * 12
@@ -111,7 +111,7 @@ def test_why_nodes_do_not_begin_is_reported(
     assert "raise the ResourceQuota" in line, "and what to do about it"
 
 
-def test_nodes_with_another_volume_are_found_out(
+def test_nodes_with_another_volume_are_detected(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = [lambda: begin(fake), lambda: end_well(fake)]

@@ -137,7 +137,7 @@ def nodes(fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) 
     nodes.stop()
 
 
-def test_two_nodes_train_the_model_of_one_process(
+def test_two_nodes_train_the_same_model_as_one_process(
     nodes: LocalNodes,
     cluster: Cluster,
     logged: list[str],
@@ -166,7 +166,7 @@ def test_two_nodes_train_the_model_of_one_process(
     assert work == [], "the checkpoints go when the outputs are whole"
 
 
-def test_what_a_step_refuses_on_a_node_is_refused_here(
+def test_a_refusal_on_a_node_is_reported_by_the_launcher(
     nodes: LocalNodes,
     cluster: Cluster,
     logged: list[str],

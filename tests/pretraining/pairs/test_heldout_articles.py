@@ -27,7 +27,7 @@ def test_whole_articles_are_held_out_up_to_the_limit(fraction: float, limit: int
         assert int((held & USABLE).sum()) <= max(limit, 2)
 
 
-def test_the_seed_alone_decides() -> None:
+def test_the_split_depends_only_on_the_seed() -> None:
     splits = [heldout_passages(ARTICLE, USABLE, 0.2, 1000, seed).tolist() for seed in (1, 1, 2)]
     assert splits[0] == splits[1] != splits[2]
 

@@ -261,7 +261,7 @@ def test_texts_are_cut_and_joined(
     assert batch.query_ids_BL.shape[1] <= query_length and batch.passage_ids_BL.shape[1] <= passage_length
 
 
-def test_candidates_that_are_no_negatives(cache: TokenCache) -> None:
+def test_candidates_that_share_a_target_are_not_negatives(cache: TokenCache) -> None:
     maker = make(cache, "ict+bfs+wlp", seed=SEED)
     batch = maker(np.repeat(maker.training, 3), np.random.default_rng(0))
     source, target = batch.source_B.tolist(), batch.target_B.tolist()
@@ -302,7 +302,7 @@ def test_a_corpus_that_lacks_what_a_task_needs_is_refused(
         make(write(tmp_path, *without(*frame(), lacking)), tasks)
 
 
-def test_other_refusals(cache: TokenCache, tmp_path: Path) -> None:
+def test_other_invalid_settings_are_refused(cache: TokenCache, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run `stillhouse tokenize` again"):
         make(replace(cache, structure=None), "ict")
     with pytest.raises(InputError, match="raise heldout_fraction from 0"):
@@ -320,6 +320,6 @@ def test_names_of_mixtures(objective: str, tasks: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("objective", "message"), [("itc", "did you mean 'ict'"), ("ict+ict", "twice")])
-def test_names_that_are_no_mixture(objective: str, message: str) -> None:
+def test_invalid_mixture_names_are_refused(objective: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         pair_tasks(objective)

@@ -174,7 +174,7 @@ def test_cached_gradients_are_those_of_the_same_parts_encoded_once(tiny_model: P
     assert not torch.allclose(without["loss"], once["loss"], rtol=0, atol=1e-3), "there was no dropout"
 
 
-def test_in_bf16_the_parts_change_nothing_either(tiny_model: Path) -> None:
+def test_in_bf16_caching_by_parts_changes_nothing_either(tiny_model: Path) -> None:
     """A projection gives bf16 vectors, and autocast caches copies of the weights from one encoding to the next."""
     found = []
     for way in ({}, PARTS, CACHED):
@@ -239,7 +239,7 @@ def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
     assert most["cached"] < most["in parts"] / 2
 
 
-def test_three_processes_have_the_gradient_of_one(tiny_model: Path, tmp_path: Path) -> None:
+def test_three_processes_have_the_same_gradient_as_one(tiny_model: Path, tmp_path: Path) -> None:
     """7 pairs, or 2, are split among 3 processes: parts differ in size, and a process may get none."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}

@@ -67,7 +67,7 @@ def test_sentence_transformers_gives_the_trained_vectors(
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("towers", ["shared", "separate"])
 @pytest.mark.parametrize(("encoder", "projection"), [("transformer", 6), ("transformer", 0), ("bow_mlp", 6)])
-def test_the_bi_encoder_goes_on_with_the_trained_towers(
+def test_the_bi_encoder_loads_the_trained_towers(
     tiny_model: Path, tmp_path: Path, encoder: str, towers: str, projection: int, normalize: bool
 ) -> None:
     config = replace(CONFIG, towers=towers, projection=projection, pair_normalize=normalize, pair_encoder=encoder)
@@ -85,7 +85,7 @@ def test_the_bi_encoder_goes_on_with_the_trained_towers(
 
 
 @pytest.mark.parametrize("towers", ["shared", "separate"])
-def test_automodel_and_the_head_are_there(tiny_model: Path, tmp_path: Path, towers: str) -> None:
+def test_automodel_and_the_head_can_be_loaded(tiny_model: Path, tmp_path: Path, towers: str) -> None:
     saved(tiny_model, tmp_path / "encoder", replace(CONFIG, towers=towers))
     _, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "encoder", output_loading_info=True)
     assert not info["missing_keys"]
@@ -103,14 +103,14 @@ def test_the_same_towers_make_the_same_bytes(tiny_model: Path, tmp_path: Path) -
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
 
 
-def test_a_projection_is_never_lost_unsaid(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_projection_is_never_dropped_silently(tiny_model: Path, tmp_path: Path) -> None:
     saved(tiny_model, tmp_path / "encoder", CONFIG)
     (tmp_path / "fetched").mkdir()
     with pytest.raises(InputError, match="linear layer of width 6, which would be lost"):
         fetch(str(tmp_path / "encoder"), None, None, 16, 32, tmp_path / "fetched")
 
 
-def test_the_prompts_of_the_model_stay(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_prompts_of_the_model_are_kept(tiny_model: Path, tmp_path: Path) -> None:
     own = EncoderSettings(pooling="cls", query_length=5, query_prompt="query: ", passage_prompt="passage: ")
     saved(tiny_model, tmp_path / "encoder", CONFIG, own)
     assert read_settings(tmp_path / "encoder") == EncoderSettings(

@@ -61,7 +61,7 @@ def test_a_hand_computed_case() -> None:
     assert abs(float(loss) - (math.log(3) + math.log(1.5)) / 2) < 1e-6
 
 
-def test_an_accidental_hit_is_no_negative() -> None:
+def test_an_accidental_hit_is_not_a_negative() -> None:
     query, passage, log_q, _ = case(1, size=2)
     everything = torch.ones(2, 2, dtype=torch.bool)
     assert float(sampled_softmax_loss(query, passage, log_q, everything)) == 0.0

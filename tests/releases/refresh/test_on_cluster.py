@@ -19,6 +19,7 @@ from repositories import ACCEPTED, PATHS, call, candidate, commit_data, dvc, mak
 from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.refresh import ASKED, TAKEN, run_check, run_plan
+from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
@@ -78,7 +79,7 @@ ABSENT: dict[str, tuple[dict[str, str], str, str]] = {
 
 
 @pytest.mark.parametrize("case", ABSENT)
-def test_the_first_task_says_what_is_not_there_and_the_remedy(
+def test_the_first_task_reports_what_is_missing_and_the_remedy(
     case: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes, what, remedy = ABSENT[case]
@@ -155,20 +156,25 @@ EDITED = {"nothing": {}, "settings": {"params.yaml": yaml.safe_dump(SETTINGS)}, 
 ALL = {"fine_tune_above": 1.0, "pretrain_above": 1.0}
 
 
+def committed(place: Path, folder: Path, edit: str) -> Path:
+    """Copy the repository of releases to `folder / "releases.git"`, and return a clone with an unpushed commit."""
+    call(folder, "git", "clone", "--quiet", "--bare", str(place / "work.git"), "releases.git")
+    call(folder, "git", "clone", "--quiet", "releases.git", "person")
+    for name, text in EDITED[edit].items():
+        (folder / "person" / name).write_text(text)
+    call(folder / "person", "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "By hand")
+    return folder / "person"
+
+
 @pytest.fixture
 def edited(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Path:
     """The repository of releases, with files that a person pushed after the release."""
-    call(tmp_path, "git", "clone", "--quiet", "--bare", str(place / "work.git"), "releases.git")
-    call(tmp_path, "git", "clone", "--quiet", "releases.git", "person")
-    for name, text in EDITED[request.param].items():
-        (tmp_path / "person" / name).write_text(text)
-    call(tmp_path / "person", "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "By hand")
-    call(tmp_path / "person", "git", "push", "--quiet", "origin", "main")
+    call(committed(place, tmp_path, request.param), "git", "push", "--quiet", "origin", "main")
     return tmp_path / "releases.git"
 
 
 @pytest.mark.parametrize("edited", ["settings", "stages"], indirect=True)
-def test_the_plan_says_that_people_changed_what_would_be_overwritten(
+def test_the_plan_reports_pushed_changes_that_would_be_overwritten(
     edited: Path, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
@@ -179,7 +185,7 @@ def test_the_plan_says_that_people_changed_what_would_be_overwritten(
 
 
 @pytest.mark.parametrize("edited", ["settings"], indirect=True)
-def test_a_pipeline_of_the_changed_recipe_goes_on(edited: Path, place: Path, tmp_path: Path) -> None:
+def test_a_pipeline_of_the_changed_recipe_continues(edited: Path, place: Path, tmp_path: Path) -> None:
     more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
     values = arguments(place, tmp_path, releases=str(edited), **ALL) | {"recipe": write_recipe(SETTINGS)}
     assert run_plan(values | {"corpus": SimpleNamespace(path=str(more))}) == "index"
@@ -197,7 +203,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """People may push before the run or during it, and the task's clone may already have their commit."""
+    """People pushed before the task made its clone, which has their commit."""
 
     def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
         made = replace(candidate(git.folder, 4, "two"), base=base)
@@ -217,6 +223,49 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     assert "v1.1.0" not in call(edited, "git", "tag")
 
 
+@pytest.mark.parametrize("moment", ["comparison", "upload", "push"])
+@pytest.mark.parametrize("edit", ["settings", "stages"])
+def test_a_promotion_overwrites_nothing_that_people_push_meanwhile(
+    edit: str, moment: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People push while the challenger is compared, while its data are uploaded, or just before the push to git."""
+    person, moments = committed(place, tmp_path, edit), list[str]()
+
+    def reach(reached: str) -> None:
+        if reached == moment and reached not in moments:
+            call(person, "git", "push", "--quiet", "origin", "main")
+        moments.append(reached)
+
+    def compare(against: Any) -> dict[str, Any]:
+        reach("comparison")
+        return ACCEPTED
+
+    def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
+        return promote(replace(candidate(git.folder, 4, "two"), base=base), compare, branch, recorded=False)
+
+    send, push = data.push, Git.push
+
+    def upload(folder: Path) -> None:
+        reach("upload")
+        send(folder)
+
+    def push_release(git: Git, refs: Any) -> None:
+        reach("push")
+        push(git, refs)
+
+    monkeypatch.setattr(data, "push", upload)
+    monkeypatch.setattr(Git, "push", push_release)
+    monkeypatch.setattr(on_cluster, "release", release)
+    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Rung.INDEX, ""), ANY, "", ""))
+    parameters = Parameters(**asked(place, releases=str(tmp_path / "releases.git")))
+    with pytest.raises(InputError, match=r"yaml changed on origin/main since .*, which this was made from"):
+        on_cluster.release_refresh(parameters, write_recipe({}), Planned(Rung.INDEX, "v1.0.0", "one text is new"), {})
+    assert moments[-1] == moment
+    theirs = call(person, "git", "rev-parse", "HEAD")
+    assert call(tmp_path / "releases.git", "git", "rev-parse", "main") == theirs
+    assert "v1.1.0" not in call(tmp_path / "releases.git", "git", "tag")
+
+
 def test_a_full_disk_is_reported_with_the_remedy(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,7 +277,7 @@ def test_a_full_disk_is_reported_with_the_remedy(
     assert "Disk quota exceeded (/scratch/tmp); raise `scratch` in the placement" in said
 
 
-def test_how_it_ended_is_reported_to_programs_and_to_people(tmp_path: Path) -> None:
+def test_the_outcome_is_written_as_a_page_and_a_file(tmp_path: Path) -> None:
     page = write_summary(
         tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
     )

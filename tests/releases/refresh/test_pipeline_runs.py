@@ -119,7 +119,9 @@ def same_volume(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue(name).volume))
 
 
-def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unchanged_corpus_does_nothing_and_a_small_change_indexes(
+    light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run on the same corpus reports that and stops.
 
     After a change of one article of eleven, it encodes the passages of that article and builds the index.
@@ -188,7 +190,7 @@ def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories)
 
 
 @pytest.mark.long
-def test_worse(whole: Repositories) -> None:
+def test_a_worse_retriever_is_not_released(whole: Repositories) -> None:
     """A retriever whose training went wrong finds less on the test queries than the release, and is not released."""
     before = whole.champion
     more = whole.source.rewrite(5, "which surprised many")
@@ -212,7 +214,7 @@ def test_worse(whole: Repositories) -> None:
 
 
 @pytest.mark.long
-def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
+def test_a_failed_training_does_not_replace_the_champion_s_retriever(whole: Repositories) -> None:
     """The dev queries choose the champion's retriever, which is released with an index of the current corpus."""
     before = whole.champion
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
@@ -230,15 +232,15 @@ def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> No
 
 
 @pytest.mark.long
-def test_more(whole: Repositories) -> None:
-    """This is the rung of `test_worse`, but with rules that release the result."""
+def test_a_larger_change_fine_tunes_and_releases(whole: Repositories) -> None:
+    """This is the rung of `test_a_worse_retriever_is_not_released`, but with rules that release the result."""
     run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
 
 
 @pytest.mark.long
-def test_much_and_back(whole: Repositories) -> None:
+def test_a_large_change_pretrains_and_a_rollback_restarts_earlier(whole: Repositories) -> None:
     """Pre-training starts from the released encoder, and training from its result.
 
     After a rollback, a refresh starts from the earlier release.

@@ -88,7 +88,7 @@ def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
             assert (places["retriever"], places["index"]) == ("query_tower/retriever", "query_tower/index")
 
 
-def test_thresholds_of_zero_always_climb() -> None:
+def test_thresholds_of_zero_always_reach_their_rung() -> None:
     found = changed(added=1, texts=(1, 0))
     assert plan(found, Thresholds(fine_tune_above=0, pretrain_above=0)).rung == Rung.PRETRAIN
     assert plan(found, Thresholds(fine_tune_above=0)).rung == Rung.FINE_TUNE
@@ -108,7 +108,7 @@ def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
         promote_whole_run(tmp_path)
 
 
-def test_a_ladder_goes_up() -> None:
+def test_the_thresholds_of_a_ladder_must_increase() -> None:
     with pytest.raises(InputError, match=r"pretrain_above \(0.1\) is below fine_tune_above \(0.3\)"):
         Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
 
@@ -143,7 +143,7 @@ def test_a_whole_run_makes_what_a_release_holds(name: str) -> None:
         assert output in [port.name for port in whole[use].step.outputs]
 
 
-def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
+def test_a_refresh_has_the_teacher_of_the_recipe() -> None:
     taught = {
         name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
         for name, ladder in LADDERS.items()
@@ -162,7 +162,7 @@ def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() 
 
 
 @pytest.mark.parametrize(("rung", "start"), [(Rung.FINE_TUNE, "champion/retriever"), (Rung.PRETRAIN, "")])
-def test_new_labels_are_learned_whatever_the_teacher_is_worth(rung: Rung, start: str) -> None:
+def test_new_labels_are_trained_on_even_if_the_teacher_is_weak(rung: Rung, start: str) -> None:
     """A recipe that distils into a trained retriever may skip a weak teacher, so that training comes first here too."""
     uses = {use.name: use for use in LADDERS["labelled"].uses_of(rung)}
     first, challenger = uses["refreshed_retriever"], uses["challenger"]
@@ -173,7 +173,7 @@ def test_new_labels_are_learned_whatever_the_teacher_is_worth(rung: Rung, start:
     assert "refreshed_retriever" not in papers, "SimLM distils into the pre-trained encoder"
 
 
-def test_what_was_trained_competes_with_the_champion() -> None:
+def test_a_trained_challenger_competes_with_the_champion() -> None:
     [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {
         "champion": "champion/retriever",
@@ -182,7 +182,7 @@ def test_what_was_trained_competes_with_the_champion() -> None:
     assert list(named(choice.inputs, "candidates")) == ["champion", "challenger"], "the first stays unless it is beaten"
 
 
-def test_only_much_pretrains_and_only_training_judges_two_runs() -> None:
+def test_only_the_top_rung_pretrains_and_only_training_compares_two_runs() -> None:
     steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
     assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["bm25", "index", "select-best", "retrieve"]
     assert [use.step_name for use in LADDERS["no choice"].uses_of(Rung.INDEX)] == ["index", "retrieve"]

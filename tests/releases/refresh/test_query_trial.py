@@ -129,7 +129,7 @@ def test_a_trial_that_fails_trains_the_retriever(cluster: Cluster) -> None:
     assert "challenger" in stages and "query_tower" not in stages
 
 
-def test_a_trial_that_is_enough_trains_nothing_else(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sufficient_trial_trains_nothing_else(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """`test_plan.py` tests the decision itself; here dev is made to show a gain."""
     monkeypatch.setattr("stillhouse.releases.refresh.run.after_queries", lambda planned, *found: planned)
     for module in (loop, query_training):

@@ -37,7 +37,7 @@ def commit(folder: Path, message: str) -> None:
     call(folder, "git", "commit", "--quiet", "--message", message)
 
 
-def test_what_a_killed_refresh_left_is_its_own(releases: Path, tmp_path: Path) -> None:
+def test_a_refresh_continues_in_the_folder_of_a_killed_one(releases: Path, tmp_path: Path) -> None:
     folder = tmp_path / "refreshed"
     open_clone(str(releases), "", folder)
     (folder / PARAMS).write_text("ingest: {source: elsewhere}\n")
@@ -67,7 +67,7 @@ def test_a_file_that_git_does_not_track_is_not_replaced(releases: Path, tmp_path
     assert (folder / "notes" / "ü.md").read_text() == "own" == (folder / "release.json").read_text()
 
 
-def test_a_clone_that_was_killed_is_made_anew(releases: Path, tmp_path: Path) -> None:
+def test_an_interrupted_clone_is_made_again(releases: Path, tmp_path: Path) -> None:
     folder = tmp_path / "work" / "refreshed"
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
@@ -83,7 +83,7 @@ def test_a_clone_that_was_killed_is_made_anew(releases: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock"])
-def test_what_a_killed_git_locked_is_let_go(lock: str, releases: Path, tmp_path: Path) -> None:
+def test_locks_of_a_killed_git_are_removed(lock: str, releases: Path, tmp_path: Path) -> None:
     folder = tmp_path / "refreshed"
     open_clone(str(releases), "", folder)
     (folder / PARAMS).write_text("ingest: {source: elsewhere}\n")
@@ -92,7 +92,7 @@ def test_what_a_killed_git_locked_is_let_go(lock: str, releases: Path, tmp_path:
     assert (folder / PARAMS).read_text() == "ingest: {}\n"
 
 
-def test_a_note_of_the_environment_that_was_cut_short_is_of_another(tmp_path: Path) -> None:
+def test_a_truncated_environment_file_counts_as_another_environment(tmp_path: Path) -> None:
     drop_stale(tmp_path)
     whole, kept = (tmp_path / ENVIRONMENT).read_text(), tmp_path / "artifacts" / "kept"
     kept.mkdir()
@@ -103,7 +103,7 @@ def test_a_note_of_the_environment_that_was_cut_short_is_of_another(tmp_path: Pa
     assert not kept.exists() and (tmp_path / ENVIRONMENT).read_text() == whole
 
 
-def test_two_refreshes_of_one_folder(releases: Path, tmp_path: Path) -> None:
+def test_a_second_refresh_of_one_folder_is_refused(releases: Path, tmp_path: Path) -> None:
     folder = tmp_path / "refreshed"
     with only_process(folder), pytest.raises(InputError, match=r"another process is writing .*refreshed; wait"):
         refresh(Request(str(releases), folder))

@@ -9,6 +9,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.mark.long
 def test_the_page_has_every_step_at_both_sizes_and_its_notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     import ingesting

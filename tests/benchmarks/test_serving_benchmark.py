@@ -10,6 +10,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.mark.long
 def test_a_service_and_faiss_are_measured_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_run_is_started_and_followed(type_here: Type, kubeflow: Api) -> None:
     assert said.endswith("succeeded\n")
 
 
+@pytest.mark.long
 def test_a_person_with_a_token_starts_and_uploads(type_here: Type, kubeflow: Api, tmp_path: Path) -> None:
     """The test writes ~/token as `kubectl` would, and types the commands that follow."""
     kubeflow.multi_user = True

@@ -75,7 +75,7 @@ def distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
-@pytest.mark.parametrize("variant", ["cpu", "gpu"])
+@pytest.mark.parametrize("variant", ["cpu", pytest.param("gpu", marks=pytest.mark.long)])
 def test_the_steps_find_what_they_import(variant: str) -> None:
     submitting = (ROOT / PIPELINES, ROOT / "stillhouse" / "cli" / "pipeline.py")
     files = [path for path in (ROOT / "stillhouse").rglob("*.py") if not {path, *path.parents} & set(submitting)]

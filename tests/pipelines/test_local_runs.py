@@ -58,6 +58,7 @@ def settings(tiny_model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.long
 def test_objectives_are_compared(tmp_path: Path) -> None:
     """The whole comparison with the recipe `micro`: both groups of variants, the page, the report at the end."""
     sweep = {"variants": [{"name": "none", "pretraining": False}, {"name": "bow", "overrides": BOW}], "seeds": [1]}
@@ -72,6 +73,7 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
 
 
+@pytest.mark.long
 def test_shards_run_locally_too(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -225,6 +225,7 @@ def test_a_shard_beyond_the_last_is_refused(run_step: Run, small_corpus: Path, r
         run_step("encode", {"corpus": small_corpus, "retriever": retriever}, shard=3, shards=2)
 
 
+@pytest.mark.long
 def test_two_processes_write_the_same_index_as_one(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
 ) -> None:

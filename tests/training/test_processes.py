@@ -55,6 +55,7 @@ def start(tokens: Path, model: Path, folder: Path, processes: int, step: str = "
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_two_processes_train_the_same_model_as_one(tokens: Path, tiny_model: Path, tmp_path: Path) -> None:
     logs = [start(tokens, tiny_model, tmp_path / str(count), count) for count in (1, 2)]
     alone, both = (tmp_path / str(count) / "encoder" for count in (1, 2))

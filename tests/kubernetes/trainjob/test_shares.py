@@ -34,7 +34,9 @@ PROCESS = subprocess.Popen
 SCORED = ("corpus", "negatives", "reranker", "bm25")
 
 
-@pytest.mark.parametrize("name", ["index", "importance", "score-pairs"])
+@pytest.mark.parametrize(
+    "name", ["importance", *(pytest.param(name, marks=pytest.mark.long) for name in ("index", "score-pairs"))]
+)
 def test_a_corpus_is_shared_with_nodes_or_among_processes(
     name: str,
     nodes: LocalNodes,  # noqa: F811

@@ -166,6 +166,7 @@ def test_two_nodes_train_the_same_model_as_one_process(
     assert work == [], "the checkpoints go when the outputs are whole"
 
 
+@pytest.mark.long
 def test_a_refusal_on_a_node_is_reported_by_the_launcher(
     nodes: LocalNodes,
     cluster: Cluster,

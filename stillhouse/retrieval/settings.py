@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
-from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE
+from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE, SHORT
 from stillhouse.training.settings import (
     TrainingConfig,
     gradient_cache_setting,
@@ -169,8 +169,8 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         None,
         "without eval_steps, measurements read at most this share of what training reads, where a trained text counts "
         f"{READS_OF_TRAINING} times: {MOST} measurements after the start, reduced to {FEWEST}, then on fewer dev "
-        f"queries, and below {ENOUGH} queries with fewer measurements; null = {SHARE:g} if a ranking chooses the step, "
-        "no limit if the loss does",
+        f"queries, and below {ENOUGH} queries with fewer measurements; the last one may take {SHORT:g} to have "
+        f"that many; null = {SHARE:g} if a ranking chooses the step, no limit if the loss does",
         minimum=0,
         maximum=1,
         former=0,

@@ -13,8 +13,10 @@ READS_OF_TRAINING = 3
 """Texts read in the time of training on one: a backward pass takes as long as two forward passes."""
 MOST, FEWEST = 10, 5
 """Measurements after the start. Fewer measurements leave room for more queries in each."""
-ENOUGH = 50
+ENOUGH = 100
 """With fewer queries, the number of measurements is reduced first, down to one at the end: few queries say little."""
+SHORT = 0.5
+"""The share that this last measurement may take to have `ENOUGH` queries: a training that needs it is short."""
 SHARE = 0.1
 """The share of training that measurements may take if a ranking chooses the step."""
 
@@ -37,7 +39,8 @@ def within(share: float, trained: float, steps: int, queries: int, reads: Callab
     `trained` is what the training reads, in texts that are only read. `queries` is the number of held-out queries, and
     `reads(n)`, which never decreases, is what measuring n of them reads. All queries are used, in ten down to five
     measurements, if that is within the share. Otherwise five measurements use as many queries as fit. If these are
-    fewer than `ENOUGH`, the measurements are reduced, down to the end alone. At least one query is used.
+    fewer than `ENOUGH`, the measurements are reduced, down to the end alone. That one uses `ENOUGH` queries if they
+    read at most the share `SHORT`. At least one query is used.
     """
     assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained
@@ -45,11 +48,14 @@ def within(share: float, trained: float, steps: int, queries: int, reads: Callab
         made = Measurements(-(-steps // moments), queries)
         if made.count(steps) * reads(queries) <= allowed:
             return made
-    made = Measurements(steps, 1)
+    enough = min(queries, ENOUGH)
+
+    def fit(every: int, allowed: float) -> int:
+        room = allowed / Measurements(every, 1).count(steps)
+        return max((n for n in range(1, queries + 1) if reads(n) <= room), default=0)
+
     for moments in range(FEWEST, 0, -1):
         every = -(-steps // moments)
-        room = allowed / Measurements(every, 1).count(steps)
-        made = Measurements(every, max((n for n in range(1, queries + 1) if reads(n) <= room), default=1))
-        if made.queries >= min(queries, ENOUGH):
-            break
-    return made
+        if (found := fit(every, allowed)) >= enough:
+            return Measurements(every, found)
+    return Measurements(steps, max(1, min(enough, fit(steps, max(share, SHORT) * trained))))

@@ -33,10 +33,12 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
     made = within(share, trained, steps, queries, reads)
     allowed = share * trained
     assert 1 <= made.queries <= queries
-    assert made.count(steps) * reads(made.queries) <= allowed or made.queries == 1
+    assert made.count(steps) * reads(made.queries) <= max(allowed, 0.5 * trained) or made.queries == 1
     if made.queries < queries:  # one more query is too many, and measurements are as few as allowed
         assert made.count(steps) * reads(made.queries + 1) > allowed
-        assert made.count(steps) <= (6 if made.queries >= 50 else 2)
+        assert made.count(steps) <= (6 if made.queries > 100 else 2) or made.count(steps) * reads(100) <= allowed
+        if made.queries < 100:
+            assert made.count(steps) * reads(made.queries + 1) > 0.5 * trained
     else:
         assert made.count(steps) <= 11
 
@@ -44,11 +46,11 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
 def test_measuring_a_reranker_stays_within_its_share_of_the_training() -> None:
     """31 measurements read 221,000 pairs while training read 34,000: now they may read at most 34,000 x 3 / 10.
 
-    Five measurements after the start leave room for 26 queries, which are too few to choose by; two leave room for 53.
+    Five measurements after the start leave room for 53 queries, which are too few to choose by; two leave room for 106.
     """
-    made = within(0.1, 3 * 531 * 64, 531, 111, lambda queries: 64 * queries)
-    assert made == Measurements(every=266, queries=53)
-    assert made.count(531) * 64 * 53 == 3 * 3392 == 10_176 <= 34_000 * 3 / 10
+    made = within(0.1, 2 * 3 * 531 * 64, 531, 111, lambda queries: 64 * queries)
+    assert made == Measurements(every=266, queries=106)
+    assert made.count(531) * 64 * 106 == 3 * 6784 == 20_352 <= 2 * 34_000 * 3 / 10
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,8 @@ def test_measuring_a_reranker_stays_within_its_share_of_the_training() -> None:
         (10, Measurements(10, 10)),  # 11 x 10 of 120
         (12, Measurements(12, 12)),  # 10 x 12 of 120: nine measurements after the start
         (20, Measurements(20, 20)),  # 6 x 20 of 120
-        (21, Measurements(25, 21)),  # 5 x 21 of 120: 21 are fewer than 50, so a measurement goes
-        (200, Measurements(100, 60)),  # 2 x 60 of 120; with two measurements after the start, it would be 40
+        (21, Measurements(25, 21)),  # 5 x 21 of 120: 21 are fewer than 100, so a measurement goes
+        (200, Measurements(100, 100)),  # 2 x 60 of 120, which is too few to choose by; 2 x 100 of half of 1,200
     ],
 )
 def test_the_number_of_measurements_takes_priority_over_queries(queries: int, expected: Measurements) -> None:

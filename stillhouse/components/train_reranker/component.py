@@ -78,7 +78,8 @@ def train_reranker(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
             text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
-            50 queries with fewer measurements; null = 0.1 if a ranking chooses the step, no limit if the loss does.
+            100 queries with fewer measurements; the last one may take 0.5 to have that many; null = 0.1 if a
+            ranking chooses the step, no limit if the loss does.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, in which a positive counts as often as its query has negatives.
         negatives_per_query: negatives to train on per query and epoch.

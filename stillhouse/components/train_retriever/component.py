@@ -84,7 +84,8 @@ def train_retriever(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
             text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
-            50 queries with fewer measurements; null = 0.1 if a ranking chooses the step, no limit if the loss does.
+            100 queries with fewer measurements; the last one may take 0.5 to have that many; null = 0.1 if a
+            ranking chooses the step, no limit if the loss does.
         temperature: divide scores by this.
         alpha: weight of the contrastive loss, with a teacher (SimLM eq. 5).
         contrastive: what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code

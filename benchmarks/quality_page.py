@@ -14,8 +14,13 @@ from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
 SECOND = "retriever_2"
-"""Recipes from its second round of negatives on have it; cells of one corpus by both are shown apart."""
-FORMER = ", former recipe (one round of negatives)"
+"""Recipes from its second round of negatives on have it; cells of one corpus by different recipes are shown apart."""
+RECIPES = {
+    (True, "loss"): "",
+    (True, "rr10"): ", former recipe (steps chosen by RR@10 on a part of dev)",
+    (False, "rr10"): ", former recipe (one round of negatives)",
+}
+"""By whether there is a second round and what chooses the step of a training: what the heading says."""
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
 COMPARED = (
@@ -38,12 +43,15 @@ def page_lines(found: Cells, size: Size, length: int) -> list[str]:
         for labels in LABELS:
             names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
             cells = [found[name] for name in names if name in found]
-            for second in (True, False):
-                alike = [cell for cell in cells if (SECOND in cell["ranks"]) is second]
+            for recipe, heading in RECIPES.items():
+                alike = [cell for cell in cells if recipe_of(cell) == recipe]
                 if alike:
-                    former = not second and "retriever_1" in alike[0]["ranks"]
-                    lines += ["", *part(title, labels, alike, FORMER if former else "")]
+                    lines += ["", *part(title, labels, alike, heading if "retriever_1" in alike[0]["ranks"] else "")]
     return lines
+
+
+def recipe_of(cell: Mapping[str, Any]) -> tuple[bool, str]:
+    return SECOND in cell["ranks"], cell.get("steps_by", "rr10")
 
 
 def about(found: Cells, size: Size, length: int) -> str:

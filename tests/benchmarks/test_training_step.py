@@ -67,6 +67,7 @@ def setting(squad: Path, tiny_model: Path) -> Any:
     return training_sides.Setting(squad / "model", "fp32", 2, Clock(torch.device("cpu")), squad)
 
 
+@pytest.mark.long
 def test_both_sides_distil_by_the_same_loss(squad: Path, setting: Any) -> None:
     """The teacher's scores add to the contrastive loss alone."""
     import retriever_sides
@@ -85,6 +86,7 @@ def test_both_sides_distil_by_the_same_loss(squad: Path, setting: Any) -> None:
     assert 0 < ours.waiting[0] < 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [True, False])
 def test_both_sides_train_a_re_ranker_by_the_same_loss(squad: Path, setting: Any, at_once: bool) -> None:
     import dataclasses

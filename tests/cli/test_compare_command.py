@@ -205,6 +205,7 @@ def test_a_table_of_a_paper_runs_with_small(here: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two objectives and one that cannot be trained give a table, a page and a reason. A second run does nothing."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

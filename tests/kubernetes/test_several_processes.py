@@ -100,6 +100,7 @@ def test_two_processes_encode_the_same_vectors_as_one(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_compute_the_same_scores_as_one(
     run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:

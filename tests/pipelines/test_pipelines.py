@@ -43,6 +43,7 @@ def version(name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_compiled_pipelines_are_up_to_date() -> None:
     expected = compiled_files()
     found = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}

@@ -340,6 +340,7 @@ def test_two_processes_train_the_same_retriever_as_one(
     assert len(curves[0]) == 4 and np.allclose(curves[0], curves[1], atol=1e-4)
 
 
+@pytest.mark.long
 def test_two_processes_rank_dev_queries_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:

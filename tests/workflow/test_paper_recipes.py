@@ -233,14 +233,9 @@ def test_the_recipe_measures_answer_recall_on_the_files_of_dpr(name: str, tmp_pa
     assert found and set(found.values()) == {1.0}
 
 
-RUN_HERE = "simlm-msmarco"
-"""Its pipeline has all stages; `make test-full` runs the twins of the other recipes too."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name == RUN_HERE else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
 def test_a_small_twin_runs_every_stage(name: str, tmp_path: Path) -> None:
     assert main(["run", "--recipe", name, "--small", "--quiet", "--folder", str(tmp_path)]) == 0
     metrics = json.loads((tmp_path / "artifacts" / "evaluate" / "evaluation" / "metrics.json").read_text())

@@ -240,6 +240,17 @@ def test_a_larger_change_fine_tunes_and_releases(whole: Repositories) -> None:
 
 
 @pytest.mark.long
+def test_changed_labels_train_the_query_tower_first(whole: Repositories) -> None:
+    """Two steps of a tiny model show no gain, so the same task trains the retriever, which is then released."""
+    run = whole.refresh(whole.source.drop_query(), {"query_tower": {"max_steps": 2}}, **LENIENT)
+    assert run.done == BEFORE | {"plan-refresh", "query-trial", "release-refresh-2", "report-end"}
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert "the query tower alone gains" in run.logged["reason"]
+    for place in ("query_tower__retriever", "challenger__retriever", "challenger_best__retriever"):
+        assert run.output("query-trial", place), place
+
+
+@pytest.mark.long
 def test_a_large_change_pretrains_and_a_rollback_restarts_earlier(whole: Repositories) -> None:
     """Pre-training starts from the released encoder, and training from its result.
 

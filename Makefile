@@ -19,7 +19,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = prometheus promtool prometheus-pushgateway sshd chromium
 TEST_PACKAGES = prometheus prometheus-pushgateway openssh-server chromium
 
-.PHONY: reproduce test test-full test-kill fuzz lint render compile forms install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce checked test test-full test-kill fuzz lint render compile forms install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -43,7 +43,6 @@ fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH eac
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"
 	for name in $(FUZZED); do $(RUN) python tests/corpus/fuzz_readers.py $$name --seconds $(SECONDS_EACH) || exit 1; done
 
-.PHONY: checked
 checked: install
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint compile
 

@@ -19,7 +19,7 @@ from kfp import compiler
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.artifacts import digest_json
-from stillhouse.pipelines.workflow_size import WorkflowSize, refuse_large, workflow_size
+from stillhouse.pipelines.workflow_size import WorkflowSize, pods_of, refuse_large, workflow_size
 
 PROGRAM = "\nimport kfp\n"
 """The start of a component's program in its command."""
@@ -117,16 +117,10 @@ def leave_out_former_fields(compiled: Compiled) -> None:
         for former in (resources, resources.get("accelerator", {})):
             for name in [name for name in former if f"resource{name[0].upper()}{name[1:]}" in former]:
                 del former[name]
-    for pod in _on_kubernetes(compiled).values():
+    for pod in pods_of(compiled.platforms).values():
         for secret in (*pod.get("secretAsEnv", ()), *pod.get("secretAsVolume", ())):
             if "secretNameParameter" in secret:
                 secret.pop("secretName", None)
-
-
-def _on_kubernetes(compiled: Compiled) -> Plain:
-    """The pods of the executors, by their labels."""
-    kubernetes: Plain = compiled.platforms.get("platforms", {}).get("kubernetes", {})
-    return dict(kubernetes.get("deploymentSpec", {})).get("executors", {})
 
 
 def _shortened(word: str) -> str:
@@ -146,7 +140,7 @@ def _shortened(word: str) -> str:
 def merge_equal(compiled: Compiled) -> None:
     """Keeps one of several equal executors or components, and makes the tasks refer to it."""
     executors: Plain = compiled.spec["deploymentSpec"]["executors"]
-    on_kubernetes = _on_kubernetes(compiled)
+    on_kubernetes = pods_of(compiled.platforms)
     first: dict[str, str] = {}
     kept = {
         label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)

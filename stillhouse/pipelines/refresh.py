@@ -77,14 +77,14 @@ def build_refresh(
             # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
             with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
                 of_rung = dict(made)
-                decided = planned
                 if rung == Rung.QUERY_ONLY:
                     decided = _add_trial(uses, planned, of_rung, pods)
-                    uses = ()
-                for task in tasks_of(uses, tasks_of_rung(rung), wanted=MADE.values()):
-                    # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
-                    known = rung == Rung.INDEX or task.name == CHAMPION
-                    add_task(task, of_uses, {}, of_rung, pods.unsharded if known else pods)
+                else:
+                    decided = planned
+                    for task in tasks_of(uses, tasks_of_rung(rung), wanted=MADE.values()):
+                        # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
+                        known = rung == Rung.INDEX or task.name == CHAMPION
+                        add_task(task, of_uses, {}, of_rung, pods.unsharded if known else pods)
                 handed = {port: of_rung[source] for port, source in MADE.items() if source in of_rung}
                 done = release_refresh(planned=decided.outputs["refreshed"], **handed)
                 pods.place(done, "release-refresh", "promote")

@@ -35,8 +35,7 @@ def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
         raise InputError(f"Kubeflow cannot run a stage called {task.name!r}, a Python keyword; rename it")
     declared = [f"{name}: str" for name in (RUN, STEPS)]
     declared += [f"{name}: {kind.__name__}" for name, kind in chosen.items()]
-    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
-    declared += [f"{port_name(source)}: Output[{task.output_port(source).holds}]" for source in task.outputs]
+    declared += [*_inputs(task), *_outputs(task)]
     declared += [
         f"{port_name(f'{use.name}/{view.name}')}: Output[{view.kind}]"
         for use in task.uses
@@ -55,8 +54,7 @@ def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
 def trial_component(task: Task) -> BaseComponent:
     """The component of the rung `query_only`, which finds out in its pod which of the uses of `task` it runs."""
     declared = [f"{RUN}: str", "planned: Input[Dataset]"]
-    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
-    declared += [f"{port_name(source)}: Output[{task.output_port(source).holds}]" for source in task.outputs]
+    declared += [*_inputs(task), *_outputs(task)]
     declared += ["refreshed: Output[Dataset]", f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[Markdown]"]
     module = "stillhouse.kubernetes.pods.query_trial"
     return _written(task.name, tuple(declared), module, f'run_trial("{task.name}", locals())', image())
@@ -65,11 +63,19 @@ def trial_component(task: Task) -> BaseComponent:
 def variants_component(task: Task) -> BaseComponent:
     """The component that runs the uses of a comparison's variants on the inputs of `task`, and writes its page."""
     declared = [f"{name}: str" for name in (RUN, "sweep", "uses", "items")]
-    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
+    declared += _inputs(task)
     declared += ["reference: Input[Dataset]", "comparison: Output[Dataset]", "html: Output[HTML]"]
     declared += [f"{METRICS}: Output[Metrics]"]
     module = "stillhouse.kubernetes.pods.compare"
     return _written("compare_variants", tuple(declared), module, "run_variants(locals())", image())
+
+
+def _inputs(task: Task) -> list[str]:
+    return [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
+
+
+def _outputs(task: Task) -> list[str]:
+    return [f"{port_name(source)}: Output[{task.output_port(source).holds}]" for source in task.outputs]
 
 
 @cache

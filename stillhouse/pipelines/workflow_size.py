@@ -73,6 +73,12 @@ def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
     return WorkflowSize(len(tasks), graphs, SPECIFICATION * _size([spec, platforms]), sum(tasks))
 
 
+def pods_of(platforms: Plain) -> Plain:
+    """The Kubernetes part of each executor, by its label."""
+    kubernetes: Plain = platforms.get("platforms", {}).get("kubernetes", {})
+    return dict(kubernetes.get("deploymentSpec", {})).get("executors", {})
+
+
 def refuse_large(name: str, size: WorkflowSize) -> None:
     """Raises `InputError` for a pipeline whose runs Kubeflow could not follow."""
     if size.plain > LARGEST_PLAIN:
@@ -86,8 +92,7 @@ def refuse_large(name: str, size: WorkflowSize) -> None:
 def _largest(spec: Plain, platforms: Plain, graph: Plain) -> tuple[list[int], int]:
     """The size of the description of each task in a graph and its subgraphs, in bytes, and the number of graphs."""
     containers: Plain = spec["deploymentSpec"]["executors"]
-    kubernetes: Plain = platforms.get("platforms", {}).get("kubernetes", {})
-    pods: Plain = kubernetes.get("deploymentSpec", {}).get("executors", {})
+    pods = pods_of(platforms)
     described, graphs = list[int](), 1
     conditional: list[tuple[list[int], int]] = []
     for task in graph["tasks"].values():

@@ -193,14 +193,21 @@ def test_a_pod_that_never_started_does_not_hide_other_logs(
     ]
 
 
+def lines_of_two_failed_pods(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str], status: int
+) -> list[str]:
+    """Return what is logged if the log of the first pod is answered with this status, and the second has a log."""
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
+    kubernetes.log_trouble = {"p1": status}
+    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
+    assert wait(api) == 1
+    return logged(capsys)
+
+
 def test_an_unreachable_node_does_not_hide_other_logs(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
-    kubernetes.log_trouble = {"p1": 500}
-    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
-    assert wait(api) == 1
-    trouble, said = logged(capsys)
+    trouble, said = lines_of_two_failed_pods(api, kubernetes, capsys, 500)
     assert "cannot read the logs of namespace stillhouse: Kubernetes answers 500" in trouble
     assert said == "  mine says: there are no questions"
 
@@ -208,11 +215,7 @@ def test_an_unreachable_node_does_not_hide_other_logs(
 def test_a_pod_that_is_deleted_before_its_log_is_read_is_passed_over(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
-    kubernetes.log_trouble = {"p1": 404}
-    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
-    assert wait(api) == 1
-    assert logged(capsys) == ["  mine says: there are no questions"]
+    assert lines_of_two_failed_pods(api, kubernetes, capsys, 404) == ["  mine says: there are no questions"]
 
 
 def test_forbidden_logs_are_requested_once(

@@ -8,7 +8,7 @@ pipeline, with a condition between them, would make the object of a run too larg
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from stillhouse.context import say
 from stillhouse.kubernetes.pods.component import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.refresh import ASKED, MADE, NOT_MADE, read_asked, read_planned
-from stillhouse.kubernetes.pods.task import RUN, Stage, Work, folder_of, port_name, sources_of
-from stillhouse.lock import only_process
+from stillhouse.kubernetes.pods.task import Work, open_stage, port_name
 from stillhouse.releases.refresh.graph import QUERY_TOWER, Ladder
-from stillhouse.releases.refresh.plan import Rung
-from stillhouse.workflow.graph import graph_of, needed
+from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.workflow.graph import Use, graph_of, needed
 from stillhouse.workflow.recipes import configs
 from stillhouse.yaml_file import parse_yaml
 
@@ -29,7 +28,6 @@ from stillhouse.yaml_file import parse_yaml
 def run_trial(name: str, values: Mapping[str, Any]) -> None:
     """Runs the task with its arguments: input and output artifacts, the plan, and the run's id."""
     from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-    from stillhouse.releases.refresh.plan import Plan
     from stillhouse.releases.refresh.run import tried
 
     with one_line_errors():
@@ -38,28 +36,23 @@ def run_trial(name: str, values: Mapping[str, Any]) -> None:
         recipe = parse_yaml(text, "the recipe of the run")
         settings, ladder = configs(recipe, "the recipe of the run"), Ladder.of(graph_of(recipe))
 
-        def works(uses: Any) -> list[Work]:
+        def works(uses: Iterable[Use]) -> list[Work]:
             return [Work(use, recipe.get(use.section, {}), settings[use.section]) for use in uses]
 
         every = works(ladder.climbed_from(Rung.QUERY_ONLY))
         check_pod(any(work.use.step.parallel for work in every))
-        given = {source: Path(values[port_name(source)].path) for source in sources_of(every)}
-        root = folder_of(name, every, given, str(values[RUN]))
-        with only_process(root, wait=say):
-            root.mkdir(parents=True, exist_ok=True)
-            trial = needed(ladder.uses_of(Rung.QUERY_ONLY), [QUERY_TOWER])
-            stage = Stage(name, root, works(trial), given, values)
+        trial = needed(ladder.uses_of(Rung.QUERY_ONLY), [QUERY_TOWER])
+        with open_stage(name, every, values) as stage:
+            stage.works = works(trial)
             stage.run()
-            found = tried(Plan(planned.rung, planned.reason), root, parameters.thresholds)
+            found = tried(Plan(planned.rung, planned.reason), stage.root, parameters.thresholds)
             say(f"[{name}] {found.rung}: {found.reason}")
             stage.works += works(use for use in ladder.uses_of(found.rung) if use not in trial)
             stage.run()
-            stage.finish()
             refreshed = Path(values["refreshed"].path)
             write_summary(refreshed, Planned(found.rung, planned.champion, found.reason))
             shutil.copyfile(folder / ASKED, refreshed / ASKED)
             _leave_out_rest(values)
-            shutil.rmtree(root, ignore_errors=True)
 
 
 def _leave_out_rest(values: Mapping[str, Any]) -> None:

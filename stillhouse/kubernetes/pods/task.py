@@ -245,16 +245,25 @@ def run_task(name: str, values: Mapping[str, Any]) -> None:
         if verdict is not None and used(VERDICT) not in {work.use.name for work in works}:
             refuse_failed_corpus(Path(verdict.path))
         check_pod(any(work.use.step.parallel for work in works))
-        given = {source: Path(values[port_name(source)].path) for source in sources_of(works)}
-        root = folder_of(name, works, given, str(values[RUN]))
-        with only_process(root, wait=say):
-            root.mkdir(parents=True, exist_ok=True)
-            for gone in remove_old_work(root.parent, name, root.name):
-                say(f"[{name}] removed {gone}, left by a task more than {DAYS} days ago")
-            stage = Stage(name, root, works, given, values)
+        with open_stage(name, works, values) as stage:
             stage.run()
-            stage.finish()
-            shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def open_stage(name: str, works: list[Work], values: Mapping[str, Any]) -> Iterator[Stage]:
+    """Yields the stage of a task in its folder, and ends it if the block does not fail: writes its figures and page,
+    and removes the folder afterwards.
+    """
+    given = {source: Path(values[port_name(source)].path) for source in sources_of(works)}
+    root = folder_of(name, works, given, str(values[RUN]))
+    with only_process(root, wait=say):
+        root.mkdir(parents=True, exist_ok=True)
+        for gone in remove_old_work(root.parent, name, root.name):
+            say(f"[{name}] removed {gone}, left by a task more than {DAYS} days ago")
+        stage = Stage(name, root, works, given, values)
+        yield stage
+        stage.finish()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def refuse_failed_corpus(validation: Path) -> None:

@@ -73,13 +73,14 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: st
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
     counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
     lines += [f"{counts}; {minutes:.0f} minutes of the processor a run. Winner: {winners}.", ""]
-    values = {name: mean_Q(cells, name) for name in systems(first)}
+    values = {name: mean_Q(cells, name) for name in systems(cells)}
     lines += [f"| system | {MEASURE} |", "|---|---|"]
     lines += [f"| {name} | {value.mean():.3f} |" for name, value in values.items()]
     lines += ["", "| compared | difference | interval | p |", "|---|---|---|---|"]
     for system, baseline in COMPARED:
         if system in values and baseline in values:
-            apart = difference(values[system], values[baseline])
+            both = [cell for cell in cells if {system, baseline} <= set(cell["ranks"])]
+            apart = difference(mean_Q(both, system), mean_Q(both, baseline))
             lines.append(
                 f"| {system} − {baseline} | {apart.difference:+.3f} | {apart.low:+.3f} to {apart.high:+.3f} "
                 f"| {apart.randomisation_p:.4f} |"
@@ -93,8 +94,8 @@ def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -
     return found
 
 
-def systems(cell: Mapping[str, Any]) -> list[str]:
-    names = list(cell["ranks"])
+def systems(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for cell in cells for name in cell["ranks"]))
     known = [name for name in FIRST if name in names]
     return known + [name for name in names if name not in known and name != "winner"] + ["winner"] * ("winner" in names)
 

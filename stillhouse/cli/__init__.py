@@ -71,9 +71,11 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name in steps():
+        from stillhouse.cli.preloaded import run_preloaded
         from stillhouse.workflow import step_command
 
-        return step_command.main(steps()[name], rest)
+        code = run_preloaded(steps()[name], argv)
+        return step_command.main(steps()[name], rest) if code is None else code
     if name in COMMANDS:
         return int(import_module(COMMANDS[name][1]).main(rest))
     kind = "flag" if name.startswith("-") else "command"

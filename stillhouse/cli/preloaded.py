@@ -1,0 +1,279 @@
+"""Runs the stages of a `dvc repro` in forks of one process that has imported PyTorch and transformers already.
+
+DVC starts a process for every stage, and each would spend seconds of the processor on the same imports, which is a
+quarter of the time of a small run. The first stage that uses a model therefore starts one more process
+(`stillhouse.cli.preload`), which does the imports once and lives as long as DVC. Every such stage hands its command
+line, environment and open files to it, waits, and passes signals on; a fork does the work.
+
+On a machine with a GPU every stage imports for itself, since a GPU's driver does not survive a fork. So it is outside
+Linux, under torchrun and in a debugger. `STILLHOUSE_PRELOAD=0` turns it off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.errors import CRASH
+from stillhouse.steps.spec import Step
+from stillhouse.terminal import warn
+from stillhouse.workflow.run_progress import STAGE
+
+PRELOAD = "STILLHOUSE_PRELOAD"
+DIFFERS = (STAGE, "_", "SHLVL", "PWD", "OLDPWD")
+"""Environment variables in which the stages of one run differ, and which no import reads."""
+SHELLS = ("sh", "bash", "dash", "zsh", "fish")
+GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Device files of NVIDIA's and AMD's drivers, and of Windows' under Linux."""
+STREAMS = (0, 1, 2)
+INTERRUPT = b"i"
+LENGTH, CODE, CREDENTIALS = struct.Struct("!I"), struct.Struct("!i"), struct.Struct("3i")
+REFUSED = -1
+"""The code that stands for "import it yourself"; those of processes are not negative."""
+PR_SET_PDEATHSIG = 1
+
+
+def run_preloaded(step: Step, argv: Sequence[str]) -> int | None:
+    """The exit code of a stage that a fork ran; None if this process should run it."""
+    uses_model = any(port.kind == "model" for port in (*step.inputs, *step.outputs))
+    return ask(_owner(), argv, _start) if uses_model and allowed(os.environ) else None
+
+
+def allowed(environment: Mapping[str, str]) -> bool:
+    """Whether a process with this environment is a stage of DVC that may run in a fork."""
+    return (
+        hasattr(os, "pidfd_open")
+        and STAGE in environment
+        and environment.get(PRELOAD) != "0"
+        and "RANK" not in environment
+        and sys.gettrace() is None
+        and not any(Path(file).exists() for file in GPUS)
+    )
+
+
+def ask(owner: int, argv: Sequence[str], start: Callable[[socket.socket, int], object]) -> int | None:
+    """Has the preloaded process of `owner` run a command line, and returns the exit code.
+
+    If there is no such process, `start` gets a listening socket and the owner, and starts one. Returns None if the
+    process cannot run the command line.
+    """
+    address = _address(owner)
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(address)
+        except OSError:
+            with socket.socket(socket.AF_UNIX) as listener:
+                try:
+                    listener.bind(address)
+                    listener.listen()
+                    start(listener, owner)
+                    connection.connect(address)  # waits in the socket's queue while the process imports
+                except OSError:
+                    return None
+        try:
+            if _user(connection) != os.getuid():
+                return None
+            request = {"argv": list(argv), "cwd": str(Path.cwd()), "environment": dict(os.environ)}
+            text = json.dumps(request).encode()
+            socket.send_fds(connection, [LENGTH.pack(len(text))], STREAMS)
+            connection.sendall(text)
+            return _answer(connection)
+        except OSError:
+            return None
+
+
+def _answer(connection: socket.socket) -> int | None:
+    """Waits for the exit code. Passes Ctrl-C on, which a terminal sends to this process only."""
+    begun = False
+    while True:
+        try:
+            received = connection.recv(CODE.size, socket.MSG_WAITALL)
+        except KeyboardInterrupt:
+            if not begun:
+                raise
+            connection.sendall(INTERRUPT)
+            continue
+        except OSError:
+            received = b""
+        if len(received) < CODE.size:
+            if not begun:
+                return None
+            warn("stillhouse: the process of this stage was killed; `dvc repro` goes on where it was")
+            return CRASH
+        [code] = CODE.unpack(received)
+        if begun or code == REFUSED:
+            return None if code == REFUSED else code
+        begun = True
+
+
+def serve(
+    listener: socket.socket, owner: int, run: Callable[[Sequence[str]], int], environment: Mapping[str, str]
+) -> int | None:
+    """Forks for every command line that is asked for with this environment, until the process `owner` has ended.
+
+    Returns in every fork, with the exit code of `run`, and at last in this process, with None.
+    """
+    stages: dict[int, _Stage] = {}
+    owned = os.pidfd_open(owner)
+    with selectors.DefaultSelector() as ready:
+        ready.register(listener, selectors.EVENT_READ)
+        ready.register(owned, selectors.EVENT_READ)
+        while owned in ready.get_map() or stages:
+            for key, _ in ready.select():
+                if key.fileobj == owned:
+                    ready.unregister(owned)
+                    ready.unregister(listener)
+                    listener.close()
+                elif key.fileobj == listener:
+                    stage = _Stage.begin(listener, environment)
+                    if stage is None:
+                        continue
+                    if stage.pid == 0:
+                        return run(stage.argv)
+                    stages |= {stage.process: stage, stage.connection.fileno(): stage}
+                    ready.register(stage.process, selectors.EVENT_READ)
+                    ready.register(stage.connection, selectors.EVENT_READ)
+                elif key.fd in stages and stages[key.fd].goes_on(key.fd):
+                    continue
+                elif key.fd in stages:
+                    stage = stages[key.fd]
+                    for watched in (stage.process, stage.connection.fileno()):
+                        del stages[watched]
+                        ready.unregister(watched)
+                    stage.end()
+    return None
+
+
+@dataclass
+class _Stage:
+    """A command line that a fork runs; `pid` is 0 in the fork."""
+
+    argv: list[str]
+    connection: socket.socket
+    pid: int
+    process: int = -1
+    """A file descriptor that is readable once the fork has ended."""
+
+    @classmethod
+    def begin(cls, listener: socket.socket, environment: Mapping[str, str]) -> _Stage | None:
+        """Accepts a request and forks; None if another user sent it or the environment differs from this one's."""
+        connection, _ = listener.accept()
+        files: list[int] = []
+        try:
+            if _user(connection) != os.getuid():
+                raise OSError
+            length, files, _, _ = socket.recv_fds(connection, LENGTH.size, len(STREAMS))
+            with connection.makefile("rb") as sent:
+                request = json.loads(sent.read(*LENGTH.unpack(length)))
+            if _compared(request["environment"]) != _compared(environment):
+                connection.sendall(CODE.pack(REFUSED))
+                raise OSError
+            connection.sendall(CODE.pack(0))
+        except (OSError, ValueError, struct.error):
+            connection.close()
+            for file in files:
+                os.close(file)
+            return None
+        pid = os.fork()
+        stage = cls(request["argv"], connection, pid)
+        if pid:
+            with suppress(OSError):  # as the fork does; whoever comes first, it can be killed from here on
+                os.setpgid(pid, pid)
+            stage.process = os.pidfd_open(pid)
+        else:
+            connection.close()
+            listener.close()
+            _become(request["cwd"], request["environment"], files)
+        for file in files:
+            os.close(file)
+        return stage
+
+    def goes_on(self, ready: int) -> bool:
+        """Reacts to what the asking process sent, or to its end. Returns whether the fork has not ended yet."""
+        if ready == self.process:
+            return False
+        try:
+            sent = self.connection.recv(1)
+        except OSError:
+            sent = b""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGINT if sent == INTERRUPT else signal.SIGKILL)
+        return sent == INTERRUPT
+
+    def end(self) -> None:
+        """Waits for the fork and tells its exit code; of a killed one that of a shell, 128 plus the signal."""
+        _, status = os.waitpid(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        with suppress(OSError):
+            self.connection.sendall(CODE.pack(code if code >= 0 else 128 - code))
+        self.connection.close()
+        os.close(self.process)
+
+
+def _become(folder: str, environment: dict[str, str], files: Sequence[int]) -> None:
+    """Makes this fork what the asking process was: its folder, environment and streams, in a process group."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # does not outlive the process that reports its end
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream, file in zip(STREAMS, files, strict=True):
+        os.dup2(file, stream)
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(0, encoding=sys.stdin.encoding, closefd=False),
+        os.fdopen(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False),
+        os.fdopen(2, "w", buffering=1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False),
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    os.environ.update(environment | {PRELOAD: "0"})  # a fork of its own would ask again
+    os.chdir(folder)
+
+
+def _compared(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in DIFFERS}
+
+
+def _user(connection: socket.socket) -> int:
+    """The id of the user at the other end; any user may connect to an address of this kind."""
+    sent = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(sent)[1])
+
+
+def _address(owner: int) -> str:
+    """Where the preloaded process of `owner` listens: an abstract socket, which leaves no file behind."""
+    born = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"\0stillhouse-{os.getuid()}-{owner}-{born}"
+
+
+def _owner() -> int:
+    """The process that runs this stage: the parent, or beyond a shell its parent."""
+    pid = os.getppid()
+    while pid > 1:
+        name, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
+        if name not in SHELLS:
+            break
+        pid = int(fields.split()[1])
+    return pid
+
+
+def _start(listener: socket.socket, owner: int) -> None:
+    """Starts the process in a session of its own, so that Ctrl-C reaches the stages only."""
+    os.set_inheritable(listener.fileno(), True)
+    subprocess.Popen(
+        # -P: not the modules of the folder in which the run is
+        [sys.executable, "-P", "-m", "stillhouse.cli.preload", str(listener.fileno()), str(owner)],
+        pass_fds=[listener.fileno()],
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

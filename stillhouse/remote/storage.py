@@ -14,7 +14,7 @@ from stillhouse.remote.address import refuse_secret
 
 LIBRARIES: Mapping[str, tuple[str, str]] = {
     "s3": ("s3fs", "pip install 'stillhouse[s3]'"),
-    "gs": ("gcsfs", "pip install gcsfs"),
+    "gs": ("gcsfs", "pip install 'stillhouse[gcs]'"),
     "abfs": ("adlfs", "pip install adlfs"),
     "az": ("adlfs", "pip install adlfs"),
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from repositories import PATHS, call, dvc, free_port, make_repository, release, wait_for
+from gcs_server import BUCKET, gcs_server
+from repositories import PATHS, call, dvc, make_repository, release
 
 from stillhouse.errors import InputError
 
@@ -15,15 +16,8 @@ from stillhouse.errors import InputError
 @pytest.fixture
 def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Yield DVC remote settings for a bucket on a GCS server, which needs no credentials."""
-    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="the extra `dev` has the GCS server")
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{(port := free_port())}")
-    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="shelf")
-    server.start()
-    try:
-        wait_for(port)
-        yield {"url": "gs://shelf/data"}
-    finally:
-        server.stop()
+    with gcs_server(monkeypatch):
+        yield {"url": f"gs://{BUCKET}/data"}
 
 
 def workspace(place: Path, remote: dict[str, str]) -> Path:

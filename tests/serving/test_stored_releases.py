@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
-from s3_server import BUCKET, s3_server
+from gcs_server import BUCKET, gcs_server
+from s3_server import s3_server
 from serving_releases import Running, open_release, running
 
 from stillhouse import cli
@@ -140,17 +142,15 @@ def test_an_invalid_release_is_reported(shelf: Path, tmp_path: Path, capsys: pyt
     assert not storage_of("file:///mnt/models") and not storage_of("git@host:path") and not storage_of("in-use")
 
 
-def test_a_bucket_of_s3(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The real library and the fetching process run against an S3 server."""
-    with s3_server(monkeypatch) as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        import s3fs
-
-        there = s3fs.S3FileSystem(skip_instance_cache=True)
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_bucket(scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path]) -> None:
+    """The real library and the fetching process run against a server of S3 or of Google Cloud Storage."""
+    with gcs_server(monkeypatch) if scheme == "gs" else s3_server(monkeypatch) as endpoint:
+        if scheme == "s3":
+            monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        there = fsspec.filesystem(scheme, skip_instance_cache=True)
         lines: list[str] = []
-        found = StoredSource(f"s3://{BUCKET}/in-use", tmp_path / "fetched", lines.append)
+        found = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "fetched", lines.append)
         with pytest.raises(InputError, match="holds no retriever"):
             found.folders()
         for number, release in enumerate(two_releases):
@@ -159,9 +159,11 @@ def test_a_bucket_of_s3(
             assert state == found.state() and len(lines) == number
             assert open_release(found).name == open_release(FolderSource(release)).name
         assert len(list((tmp_path / "fetched").glob("stored-*"))) == 2
-        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-        lost = StoredSource(f"s3://{BUCKET}/in-use", tmp_path / "lost", lines.append)
-        with pytest.raises(Unreachable, match="cannot read s3://shelf/in-use"):
+        monkeypatch.setattr("stillhouse.serving.stored_source.SECONDS", 2.0)
+        for variable in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
+            monkeypatch.setenv(variable, "http://127.0.0.1:1")
+        lost = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "lost", lines.append)
+        with pytest.raises(Unreachable, match=f"cannot read {scheme}://shelf/in-use"):
             lost.state()
         found.end()
         lost.end()

@@ -121,6 +121,8 @@ def fit(path: Path, cell: Cell, length: int) -> None:
     for use in TRAININGS:
         if isinstance(given.get(use), dict):
             given[use] = given[use] | {"seed": cell.seed}
+            for name in ("gradient_cache", "mini_batch_size"):  # for longer passages, on a machine with less memory
+                given[use].pop(name, None)
     path.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
 
 

@@ -95,7 +95,7 @@ def train(
         )
 
     unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
-    with freed_memory_kept(), fast_linear_layers(model, device), unpadded:
+    with freed_memory_kept() as memory, fast_linear_layers(model, device), unpadded:
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
@@ -127,6 +127,7 @@ def train(
                 optimizer.step()
                 schedule.step()
                 optimizer.zero_grad(set_to_none=True)
+                memory.batch_done()
                 bar.update(1)
                 if (step + 1) % every == 0 or step + 1 == last:
                     heldout = measure(step)

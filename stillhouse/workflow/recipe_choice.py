@@ -1,9 +1,14 @@
-"""The recipe that `stillhouse new` chooses for a source, and the passage length that it sets."""
+"""What `stillhouse new` chooses for a source: the recipe, the passage length, and trainings that fit into memory."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -16,6 +21,12 @@ TOKENS_A_WORD = 1.35
 """Word pieces per word of ordinary text, with BERT's English vocabulary."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
+
+BYTES_A_TOKEN = 420 * 1024
+"""What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 7.1 GB were
+measured for 128 passages of 128 tokens and their queries."""
+MINI_BATCH = 32
+"""Texts that are encoded together where a whole batch would take too much memory."""
 
 
 def recipe_for(look: FirstLook | None) -> str:
@@ -30,11 +41,38 @@ def passage_length(look: FirstLook) -> int:
     return int(min(LONGEST, max(SHORTEST, -(-tokens // STEP) * STEP)))
 
 
-def fitted(recipe: str, look: FirstLook | None) -> Mapping[str, Mapping[str, Any]]:
-    """The settings, by section, that `new` changes in the recipe that it chose."""
+def fitted(recipe: str, look: FirstLook | None, memory: int) -> Mapping[str, Mapping[str, Any]]:
+    """The settings, by section, that `new` changes in the recipe that it chose, on a machine with `memory` bytes."""
     if recipe not in FITTED or look is None or not look.words:
         return {}
-    return {"fetch_model": {"passage_length": passage_length(look)}}
+    length = passage_length(look)
+    in_parts = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}
+    found: dict[str, dict[str, Any]] = {"fetch_model": {"passage_length": length}}
+    for name, section in load_recipe(find_recipe(recipe)).items():
+        if "negatives_per_query" in section and "batch_size" in section:
+            tokens = section["batch_size"] * (1 + section["negatives_per_query"]) * length
+            if tokens * BYTES_A_TOKEN > memory / 2:
+                found[name] = dict(in_parts)
+    return found
+
+
+def machine_memory() -> int:
+    """The bytes of memory of this machine, or of the container that limits this process."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no such file, or the word `max`
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return memory
+
+
+def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
+    """A line on the trainings that compute a batch in parts; empty if none does."""
+    names = [name for name, section in settings.items() if section.get("gradient_cache")]
+    if not names:
+        return ""
+    return (
+        f"with {memory / 2**30:.0f} GiB of memory, {', '.join(names)} compute a batch in parts: the same gradient, but "
+        "a third slower (gradient_cache, mini_batch_size)"
+    )
 
 
 def describe(recipe: str, look: FirstLook) -> str:

@@ -2,15 +2,19 @@
 
 import ctypes
 import json
+import resource
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+
+from stillhouse.training.memory import KeptMemory
 
 PAGES = 16_384
 PROGRAM = f"""
 import json, mmap, resource, torch
-from stillhouse.training.memory import freed_memory_kept
+from stillhouse.training.memory import _resident, freed_memory_kept
 
 def mapped():
     # The pages that the system fills in memory that is mapped without malloc, which no setting of glibc changes.
@@ -44,6 +48,15 @@ try:
         raise KeyError
 except KeyError:
     found["after an error"] = touched()
+
+with freed_memory_kept() as memory:
+    memory.batch_done()
+    found["held"] = [_resident()]
+    for size in ({PAGES // 64}, {4 * PAGES}):
+        torch.empty(size * resource.getpagesize(), dtype=torch.uint8).fill_(1)
+        found["held"].append(_resident())
+        memory.batch_done()
+        found["held"].append(_resident())
 print(json.dumps(found))
 """
 """It runs in its own process, because memory that other code had freed would be reused without any block."""
@@ -52,19 +65,37 @@ pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reaso
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, int]:
+def pages() -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    found: dict[str, int] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     if found["mapped"] < PAGES // 2:
         pytest.skip("this system fills several pages at once, for instance as transparent huge pages")
     return found
 
 
+def test_kept_memory_is_released_once_it_is_more_than_a_batch_needs() -> None:
+    """By hand: the first batch needs 100, so 150 is the most; the one after a release needs 104, so 156 is."""
+    held = iter([100, 149, 151, 104, 155, 157, 90, 156, 157])
+    released: list[int] = []
+    memory = KeptMemory(lambda: asked.append(next(held)) or asked[-1], lambda: released.append(asked[-1]))
+    asked: list[int] = []
+    for _ in range(9):
+        memory.batch_done()
+    assert released == [151, 157, 157]
+
+
+def test_a_release_reaches_the_system(pages: dict[str, Any]) -> None:
+    before, small, kept, large, after = pages["held"]
+    mapped = 4 * PAGES * resource.getpagesize()
+    assert kept == small, "within the bound nothing is released"
+    assert large - before > 0.9 * mapped and after - before < 0.1 * mapped
+
+
 @pytest.mark.parametrize("where", ["block", "inner", "outer"])
-def test_memory_is_reused_within_a_block(pages: dict[str, int], where: str) -> None:
+def test_memory_is_reused_within_a_block(pages: dict[str, Any], where: str) -> None:
     assert pages[where] < PAGES // 100
 
 
 @pytest.mark.parametrize("where", ["before", "after", "after both", "after an error"])
-def test_memory_is_returned_outside_a_block(pages: dict[str, int], where: str) -> None:
+def test_memory_is_returned_outside_a_block(pages: dict[str, Any], where: str) -> None:
     assert pages[where] > PAGES // 2

@@ -81,3 +81,18 @@ def test_lengths_stay_within_the_limit_of_the_start_model() -> None:
         length = passage_length(FirstLook("beir", 1, (words,), {"train": 1}, True))
         assert 64 <= length <= 256 and length % 32 == 0
         assert length >= min(256, words * 1.35)
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "parts"),
+    [(64, set()), (24, {"distilled"}), (8, {"retriever_1", "retriever_2", "distilled"})],
+)
+def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
+    gibibytes: int, parts: set[str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: 32 queries with 4 passages of 256 tokens at 420 KiB take 13.1 GiB, with 2 passages 6.6 GiB."""
+    monkeypatch.setattr("stillhouse.workflow.new_workspace.machine_memory", lambda: gibibytes * 2**30)
+    recipe = made(str(beir(here / "corpus", 400, ("train", "test"))))
+    found = {name for name, section in recipe.items() if section.get("gradient_cache")}
+    assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)
+    assert ("compute a batch in parts" in capsys.readouterr().out) == bool(parts)

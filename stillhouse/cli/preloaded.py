@@ -47,7 +47,14 @@ PR_SET_PDEATHSIG = 1
 def run_preloaded(step: Step, argv: Sequence[str]) -> int | None:
     """The exit code of a stage that a fork ran; None if this process should run it."""
     uses_model = any(port.kind == "model" for port in (*step.inputs, *step.outputs))
-    return ask(_owner(), argv, _start) if uses_model and allowed(os.environ) else None
+    if not uses_model or not allowed(os.environ):
+        return None
+    try:
+        owner = _owner()
+        address = address_of(owner)
+    except OSError:  # /proc does not show it
+        return None
+    return ask(address, owner, argv, _start)
 
 
 def allowed(environment: Mapping[str, str]) -> bool:
@@ -62,13 +69,12 @@ def allowed(environment: Mapping[str, str]) -> bool:
     )
 
 
-def ask(owner: int, argv: Sequence[str], start: Callable[[socket.socket, int], object]) -> int | None:
-    """Has the preloaded process of `owner` run a command line, and returns the exit code.
+def ask(address: str, owner: int, argv: Sequence[str], start: Callable[[socket.socket, int], object]) -> int | None:
+    """Has the preloaded process of `owner`, which listens at `address`, run a command line; returns the exit code.
 
     If there is no such process, `start` gets a listening socket and the owner, and starts one. Returns None if the
     process cannot run the command line.
     """
-    address = _address(owner)
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(address)
@@ -248,7 +254,7 @@ def _user(connection: socket.socket) -> int:
     return int(CREDENTIALS.unpack(sent)[1])
 
 
-def _address(owner: int) -> str:
+def address_of(owner: int) -> str:
     """Where the preloaded process of `owner` listens: an abstract socket, which leaves no file behind."""
     born = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
     return f"\0stillhouse-{os.getuid()}-{owner}-{born}"

@@ -38,14 +38,15 @@ sys.exit(serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), run, gi
 """
 CLIENT = """
 import subprocess, sys
-from stillhouse.cli.preloaded import ask
+from stillhouse.cli.preloaded import address_of, ask
 
 def start(listener, owner):
     words = [sys.executable, "-c", sys.argv[2], str(listener.fileno()), str(owner)]
     streams = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
     subprocess.Popen(words, pass_fds=[listener.fileno()], start_new_session=True, **streams)
 
-code = ask(int(sys.argv[1]), sys.argv[3:], start)
+owner = int(sys.argv[1])
+code = ask(address_of(owner), owner, sys.argv[3:], start)
 print("none" if code is None else "", end="")
 sys.exit(code)
 """

@@ -5,13 +5,14 @@ FD is a listening socket, PID the `dvc repro` whose stages it serves (`stillhous
 
 from __future__ import annotations
 
+import ctypes
 import gc
-import os
+import signal
 import socket
 import sys
 
 from stillhouse.cli import main
-from stillhouse.cli.preloaded import serve
+from stillhouse.cli.preloaded import PR_SET_PDEATHSIG, circumstances, serve
 
 
 def preload() -> None:
@@ -29,6 +30,9 @@ def preload() -> None:
 
 
 if __name__ == "__main__":
-    given, before = socket.socket(fileno=int(sys.argv[1])), dict(os.environ)  # imports may set variables
+    given = circumstances()  # before the imports, which may set variables
+    kernel = ctypes.CDLL(None)
+    kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # until it serves, it ends with the stage that waits for it
     preload()
-    sys.exit(serve(given, int(sys.argv[2]), main, before))
+    kernel.prctl(PR_SET_PDEATHSIG, 0)
+    sys.exit(serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), main, given))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -23,7 +24,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
+from typing import Any, cast
 
 from stillhouse.errors import CRASH
 from stillhouse.steps.spec import Step
@@ -33,12 +38,13 @@ from stillhouse.workflow.run_progress import STAGE
 PRELOAD = "STILLHOUSE_PRELOAD"
 DIFFERS = (STAGE, "_", "SHLVL", "PWD", "OLDPWD")
 """Environment variables in which the stages of one run differ, and which no import reads."""
-SHELLS = ("sh", "bash", "dash", "zsh", "fish")
+LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of NVIDIA's and AMD's drivers, and of Windows' under Linux."""
 STREAMS = (0, 1, 2)
-INTERRUPT = b"i"
-LENGTH, CODE, CREDENTIALS = struct.Struct("!I"), struct.Struct("!i"), struct.Struct("3i")
+SIGNALS = {b"i": signal.SIGINT, b"s": signal.SIGSTOP, b"c": signal.SIGCONT}
+"""What the asking process sends when it is interrupted, stopped and continued, and what the fork gets."""
+LENGTH, CODE, CREDENTIALS = struct.Struct("!I"), struct.Struct("!i"), struct.Struct("iII")
 REFUSED = -1
 """The code that stands for "import it yourself"; those of processes are not negative."""
 PR_SET_PDEATHSIG = 1
@@ -51,8 +57,11 @@ def run_preloaded(step: Step, argv: Sequence[str]) -> int | None:
         return None
     try:
         owner = _owner()
+        if owner is None:
+            return None
+        os.close(os.pidfd_open(owner))
         address = address_of(owner)
-    except OSError:  # /proc does not show it
+    except OSError:  # /proc does not show it, or the kernel has no such descriptors
         return None
     return ask(address, owner, argv, _start)
 
@@ -76,6 +85,9 @@ def ask(address: str, owner: int, argv: Sequence[str], start: Callable[[socket.s
     process cannot run the command line.
     """
     with socket.socket(socket.AF_UNIX) as connection:
+        if connection.fileno() in STREAMS:  # one of them was closed
+            return None
+        connection.setblocking(False)  # another user's listener with a full queue would never accept
         try:
             connection.connect(address)
         except OSError:
@@ -90,13 +102,43 @@ def ask(address: str, owner: int, argv: Sequence[str], start: Callable[[socket.s
         try:
             if _user(connection) != os.getuid():
                 return None
-            request = {"argv": list(argv), "cwd": str(Path.cwd()), "environment": dict(os.environ)}
+            connection.setblocking(True)
+            request = {"argv": list(argv), "cwd": str(Path.cwd())} | circumstances()
             text = json.dumps(request).encode()
             socket.send_fds(connection, [LENGTH.pack(len(text))], STREAMS)
             connection.sendall(text)
-            return _answer(connection)
         except OSError:
             return None
+        before = signal.signal(signal.SIGTSTP, partial(_stop, connection))
+        try:
+            return _answer(connection)
+        finally:
+            signal.signal(signal.SIGTSTP, before)
+
+
+def circumstances() -> dict[str, Any]:
+    """What a stage has in common with its fork: the program, the environment, and what processes inherit."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return {
+        "program": [sys.executable, __file__],
+        "environment": dict(os.environ),
+        "inherited": [
+            os.getpriority(os.PRIO_PROCESS, 0),
+            mask,
+            sorted(os.sched_getaffinity(0)),
+            [list(resource.getrlimit(limit)) for limit in LIMITS],
+        ],
+    }
+
+
+def _stop(connection: socket.socket, number: int, frame: FrameType | None) -> None:
+    """Ctrl-Z stops the fork, too, until this process continues."""
+    with suppress(OSError):
+        connection.sendall(b"s")
+    os.kill(os.getpid(), signal.SIGSTOP)
+    with suppress(OSError):
+        connection.sendall(b"c")
 
 
 def _answer(connection: socket.socket) -> int | None:
@@ -108,14 +150,15 @@ def _answer(connection: socket.socket) -> int | None:
         except KeyboardInterrupt:
             if not begun:
                 raise
-            connection.sendall(INTERRUPT)
+            with suppress(OSError):  # it has ended, and its exit code is still to be read
+                connection.sendall(b"i")
             continue
         except OSError:
             received = b""
         if len(received) < CODE.size:
             if not begun:
                 return None
-            warn("stillhouse: the process of this stage was killed; `dvc repro` goes on where it was")
+            warn("stillhouse: the process that ran this stage was killed; run `dvc repro` again to resume")
             return CRASH
         [code] = CODE.unpack(received)
         if begun or code == REFUSED:
@@ -124,44 +167,42 @@ def _answer(connection: socket.socket) -> int | None:
 
 
 def serve(
-    listener: socket.socket, owner: int, run: Callable[[Sequence[str]], int], environment: Mapping[str, str]
+    listener: socket.socket, owner: int, run: Callable[[Sequence[str]], int], given: Mapping[str, Any]
 ) -> int | None:
-    """Forks for every command line that is asked for with this environment, until the process `owner` has ended.
+    """Forks for every command line that is asked for in the `given` circumstances, until `owner` has ended.
 
     Returns in every fork, with the exit code of `run`, and at last in this process, with None.
     """
-    stages: dict[int, _Stage] = {}
+    running: list[_Stage] = []
     owned = os.pidfd_open(owner)
     with selectors.DefaultSelector() as ready:
         ready.register(listener, selectors.EVENT_READ)
         ready.register(owned, selectors.EVENT_READ)
-        while owned in ready.get_map() or stages:
+        while owned in ready.get_map() or running:
             for key, _ in ready.select():
                 if key.fileobj == owned:
                     ready.unregister(owned)
                     ready.unregister(listener)
                     listener.close()
-                elif key.fileobj == listener:
-                    stage = _Stage.begin(listener, environment)
+                    break
+                if key.fileobj == listener:
+                    stage = _Stage.begin(listener, given)
                     if stage is None:
                         continue
                     if stage.pid == 0:
                         return run(stage.argv)
-                    stages |= {stage.process: stage, stage.connection.fileno(): stage}
-                    ready.register(stage.process, selectors.EVENT_READ)
-                    ready.register(stage.connection, selectors.EVENT_READ)
-                elif key.fd in stages and stages[key.fd].goes_on(key.fd):
-                    continue
-                elif key.fd in stages:
-                    stage = stages[key.fd]
-                    for watched in (stage.process, stage.connection.fileno()):
-                        del stages[watched]
-                        ready.unregister(watched)
-                    stage.end()
+                    running.append(stage)
+                    ready.register(stage.process, selectors.EVENT_READ, stage)
+                    ready.register(stage.connection, selectors.EVENT_READ, stage)
+                elif key.data in running and not key.data.goes_on(key.fd):
+                    running.remove(key.data)
+                    ready.unregister(key.data.process)
+                    ready.unregister(key.data.connection)
+                    key.data.end()
     return None
 
 
-@dataclass
+@dataclass(eq=False)
 class _Stage:
     """A command line that a fork runs; `pid` is 0 in the fork."""
 
@@ -172,8 +213,8 @@ class _Stage:
     """A file descriptor that is readable once the fork has ended."""
 
     @classmethod
-    def begin(cls, listener: socket.socket, environment: Mapping[str, str]) -> _Stage | None:
-        """Accepts a request and forks; None if another user sent it or the environment differs from this one's."""
+    def begin(cls, listener: socket.socket, given: Mapping[str, Any]) -> _Stage | None:
+        """Accepts a request and forks; None if another user sent it or the circumstances are not those `given`."""
         connection, _ = listener.accept()
         files: list[int] = []
         try:
@@ -182,21 +223,22 @@ class _Stage:
             length, files, _, _ = socket.recv_fds(connection, LENGTH.size, len(STREAMS))
             with connection.makefile("rb") as sent:
                 request = json.loads(sent.read(*LENGTH.unpack(length)))
-            if _compared(request["environment"]) != _compared(environment):
+            if _compared(request) != _compared(given):
                 connection.sendall(CODE.pack(REFUSED))
                 raise OSError
-            connection.sendall(CODE.pack(0))
+            pid = os.fork()
         except (OSError, ValueError, struct.error):
             connection.close()
             for file in files:
                 os.close(file)
             return None
-        pid = os.fork()
         stage = cls(request["argv"], connection, pid)
         if pid:
             with suppress(OSError):  # as the fork does; whoever comes first, it can be killed from here on
                 os.setpgid(pid, pid)
             stage.process = os.pidfd_open(pid)
+            with suppress(OSError):  # if it is gone, its end is the next event
+                connection.sendall(CODE.pack(0))
         else:
             connection.close()
             listener.close()
@@ -214,8 +256,8 @@ class _Stage:
         except OSError:
             sent = b""
         with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGINT if sent == INTERRUPT else signal.SIGKILL)
-        return sent == INTERRUPT
+            os.killpg(self.pid, SIGNALS.get(sent, signal.SIGKILL))
+        return sent in SIGNALS
 
     def end(self) -> None:
         """Waits for the fork and tells its exit code; of a killed one that of a shell, 128 plus the signal."""
@@ -234,18 +276,15 @@ def _become(folder: str, environment: dict[str, str], files: Sequence[int]) -> N
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream, file in zip(STREAMS, files, strict=True):
         os.dup2(file, stream)
-    sys.stdin, sys.stdout, sys.stderr = (
-        os.fdopen(0, encoding=sys.stdin.encoding, closefd=False),
-        os.fdopen(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False),
-        os.fdopen(2, "w", buffering=1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False),
-    )
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    for output in (sys.stdout, sys.stderr):  # they were opened on /dev/null
+        cast(TextIOWrapper, output).reconfigure(line_buffering=output is sys.stderr or output.isatty())
     os.environ.update(environment | {PRELOAD: "0"})  # a fork of its own would ask again
     os.chdir(folder)
 
 
-def _compared(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in DIFFERS}
+def _compared(request: Mapping[str, Any]) -> list[Any]:
+    environment = {name: value for name, value in request["environment"].items() if name not in DIFFERS}
+    return [request["program"], environment, request["inherited"]]
 
 
 def _user(connection: socket.socket) -> int:
@@ -256,19 +295,19 @@ def _user(connection: socket.socket) -> int:
 
 def address_of(owner: int) -> str:
     """Where the preloaded process of `owner` listens: an abstract socket, which leaves no file behind."""
-    born = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]
+    born = Path(f"/proc/{owner}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     return f"\0stillhouse-{os.getuid()}-{owner}-{born}"
 
 
-def _owner() -> int:
-    """The process that runs this stage: the parent, or beyond a shell its parent."""
+def _owner() -> int | None:
+    """The `dvc` that runs this stage, perhaps through shells and other programs; None if there is none."""
     pid = os.getppid()
-    while pid > 1:
-        name, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
-        if name not in SHELLS:
-            break
-        pid = int(fields.split()[1])
-    return pid
+    while pid > 0:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:4]
+        if any(word.rpartition(b"/")[2] == b"dvc" for word in words):  # as in python -m dvc, python /bin/dvc
+            return pid
+        pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return None
 
 
 def _start(listener: socket.socket, owner: int) -> None:

@@ -18,14 +18,18 @@ from stillhouse.errors import CRASH
 SERVER = """
 import os, socket, sys, time
 from pathlib import Path
-from stillhouse.cli.preloaded import serve
+from stillhouse.cli.preloaded import circumstances, serve
 
 def run(argv):
     if argv[0] == "crash":
         raise RuntimeError("crash")
+    if argv[0] == "count":
+        for number in range(6000):
+            Path(argv[1]).write_text(str(number))
+            time.sleep(0.1)
     if argv[0] == "wait":
-        Path(argv[1]).write_text(f"{os.getpid()} {os.getppid()}")
         try:
+            Path(argv[1]).write_text(f"{os.getpid()} {os.getppid()}")
             time.sleep(600)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
@@ -33,12 +37,13 @@ def run(argv):
     print(os.getpid(), os.getppid(), os.getcwd(), os.environ.get("DVC_STAGE"), sys.stdin.read(), *argv)
     return 7
 
-given = dict(os.environ)
-sys.exit(serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), run, given))
+sys.exit(serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), run, circumstances()))
 """
 CLIENT = """
-import subprocess, sys
+import signal, subprocess, sys
 from stillhouse.cli.preloaded import address_of, ask
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
 def start(listener, owner):
     words = [sys.executable, "-c", sys.argv[2], str(listener.fileno()), str(owner)]
@@ -66,11 +71,12 @@ def ask(owner: subprocess.Popen[bytes]) -> Ask:
     """Returns a function that starts a process which asks for a command line."""
 
     def begin(
-        *argv: str, folder: Path | None = None, server: str = SERVER, **environment: str
+        *argv: str, folder: Path | None = None, server: str = SERVER, umask: int = -1, **environment: str
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-c", CLIENT, str(owner.pid), server, *argv],
             cwd=folder,
+            umask=umask,
             env=os.environ | environment,
             text=True,
             stdin=subprocess.PIPE,
@@ -95,10 +101,10 @@ def test_a_fork_has_the_folder_streams_and_environment_of_the_process_that_asked
     assert len(served_by) == 1
 
 
-def test_another_environment_is_refused(ask: Ask) -> None:
+def test_another_environment_or_file_mode_is_refused(ask: Ask) -> None:
     assert ask("say").communicate("", timeout=60)[0].endswith("say\n")
-    process = ask("say", OMP_NUM_THREADS="7")
-    assert process.communicate("", timeout=60)[0] == "none"
+    assert ask("say", OMP_NUM_THREADS="7").communicate("", timeout=60)[0] == "none"
+    assert ask("say", umask=0o007).communicate("", timeout=60)[0] == "none"
 
 
 def test_a_process_that_cannot_import_leaves_the_work_to_the_stage(ask: Ask) -> None:
@@ -116,6 +122,29 @@ def test_an_interruption_is_passed_on(ask: Ask, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "interrupted\n" and process.returncode == 130
     assert ended(pid)
+
+
+def test_a_stopped_stage_stops_its_fork(ask: Ask, tmp_path: Path) -> None:
+    process, counter = ask("count", str(tmp_path / "number")), tmp_path / "number"
+    assert grows(counter)
+    process.send_signal(signal.SIGTSTP)
+    assert any(not grows(counter, within=1) for _ in range(20))
+    process.send_signal(signal.SIGCONT)
+    assert grows(counter)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("name", ["dvc", "other"])
+def test_the_owner_is_the_dvc_beyond_a_shell(name: str, tmp_path: Path) -> None:
+    asked = "from stillhouse.cli.preloaded import _owner; print(_owner())"
+    words = ["sh", "-c", f"{sys.executable} -c '{asked}'; true"]
+    (tmp_path / name).write_text(
+        f"import os, subprocess; print(os.getpid(), flush=True); subprocess.run({words!r}, check=True)"
+    )
+    said = subprocess.run([sys.executable, tmp_path / name], capture_output=True, text=True, check=True).stdout
+    own, owner = said.split()
+    assert owner == (own if name == "dvc" else "None")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -140,7 +169,7 @@ def test_no_fork_outlives_the_process_that_waits_for_it(ask: Ask, tmp_path: Path
     process = ask("wait", str(tmp_path / "pids"))
     pid, parent = pids(tmp_path / "pids")
     os.kill(parent, signal.SIGKILL)
-    assert "the process of this stage was killed" in process.communicate(timeout=60)[1]
+    assert "the process that ran this stage was killed" in process.communicate(timeout=60)[1]
     assert process.returncode == CRASH and ended(pid)
 
 
@@ -162,6 +191,16 @@ def test_only_a_stage_of_dvc_asks() -> None:
     assert allowed({"DVC_STAGE": "index"}) or Path("/dev/nvidiactl").exists() or sys.gettrace() is not None
     for environment in ({}, {"DVC_STAGE": "index", "RANK": "0"}, {"DVC_STAGE": "index", "STILLHOUSE_PRELOAD": "0"}):
         assert not allowed(environment)
+
+
+def grows(path: Path, within: float = 30) -> bool:
+    """Whether the number in a file grows."""
+    before, until = path.read_text() if path.is_file() else "", time.monotonic() + within
+    while time.monotonic() < until:
+        time.sleep(0.3)
+        if path.is_file() and (found := path.read_text()) and found != before:
+            return True
+    return False
 
 
 def pids(path: Path) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import dulwich.porcelain  # noqa: F401  # writes to the stderr of its import for ever, which must not be one test's
 import pytest
 from released_repositories import Repository
 from serving_releases import Running, open_release, running

@@ -74,8 +74,9 @@ def _dispatch(argv: list[str]) -> int:
         from stillhouse.cli.preloaded import run_preloaded
         from stillhouse.workflow import step_command
 
-        code = run_preloaded(steps()[name], argv)
-        return step_command.main(steps()[name], rest) if code is None else code
+        step = steps()[name]
+        code = run_preloaded(step, argv)
+        return step_command.main(step, rest) if code is None else code
     if name in COMMANDS:
         return int(import_module(COMMANDS[name][1]).main(rest))
     kind = "flag" if name.startswith("-") else "command"

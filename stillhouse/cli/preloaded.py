@@ -48,6 +48,8 @@ LENGTH, CODE, CREDENTIALS = struct.Struct("!I"), struct.Struct("!i"), struct.Str
 REFUSED = -1
 """The code that stands for "import it yourself"; those of processes are not negative."""
 PR_SET_PDEATHSIG = 1
+PARENT, BORN = 1, 19
+"""Places in `_status`: the parent's id and the time of its start."""
 
 
 def run_preloaded(step: Step, argv: Sequence[str]) -> int | None:
@@ -295,8 +297,7 @@ def _user(connection: socket.socket) -> int:
 
 def address_of(owner: int) -> str:
     """Where the preloaded process of `owner` listens: an abstract socket, which leaves no file behind."""
-    born = Path(f"/proc/{owner}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    return f"\0stillhouse-{os.getuid()}-{owner}-{born}"
+    return f"\0stillhouse-{os.getuid()}-{owner}-{_status(owner)[BORN]}"
 
 
 def _owner() -> int | None:
@@ -306,8 +307,13 @@ def _owner() -> int | None:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:4]
         if any(word.rpartition(b"/")[2] == b"dvc" for word in words):  # as in python -m dvc, python /bin/dvc
             return pid
-        pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        pid = int(_status(pid)[PARENT])
     return None
+
+
+def _status(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _start(listener: socket.socket, owner: int) -> None:

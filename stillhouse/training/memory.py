@@ -22,8 +22,8 @@ _blocks = 0
 class KeptMemory:
     """Releases kept memory once it is in pieces too small for the next batch.
 
-    Batches differ in length, so a block that one frees may not fit the next, and the process grows: in a training with
-    128 passages of 128 tokens a batch, from 6.0 to 13.8 GB in forty batches that need 7.1 GB each. What a batch needs
+    Batches differ in length, so a block that one frees may not fit the next, and the process grows: in trainings with
+    128 passages of 128 tokens a batch, to 13.1 GiB after forty batches, of which one needs 6.9 GiB. What a batch needs
     is what the process holds after it if nothing was kept before it. Releasing all costs the next batch a quarter of
     its time, so it is done only beyond `MOST` times that.
     """

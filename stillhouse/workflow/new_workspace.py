@@ -33,7 +33,8 @@ def make(folder: Path, source: str | None, recipe: str | None, hours: float | No
         recipe = recipe or recipe_for(look)
         if look is not None:
             show(describe(recipe, look))
-        show(*filter(None, [describe_parts(own, memory)]))
+        if parts := describe_parts(own, memory):
+            show(parts)
         own, time = timed(recipe, own, look, hours)
     make_workspace(folder, source, recipe, own)
     return time

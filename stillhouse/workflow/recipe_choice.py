@@ -23,7 +23,7 @@ SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
 
 BYTES_A_TOKEN = 420 * 1024
-"""What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 7.1 GB were
+"""What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
 measured for 128 passages of 128 tokens and their queries."""
 MINI_BATCH = 32
 """Texts that are encoded together where a whole batch would take too much memory."""

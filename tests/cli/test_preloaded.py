@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import lives
 
 from stillhouse.cli.preloaded import allowed
 from stillhouse.errors import CRASH
@@ -72,7 +73,7 @@ def ask(owner: subprocess.Popen[bytes]) -> Ask:
 
     def begin(
         *argv: str, folder: Path | None = None, server: str = SERVER, umask: int = -1, **environment: str
-    ) -> subprocess.Popen[str]:
+    ) -> Client:
         return subprocess.Popen(
             [sys.executable, "-c", CLIENT, str(owner.pid), server, *argv],
             cwd=folder,
@@ -216,13 +217,8 @@ def pids(path: Path) -> tuple[int, int]:
 def ended(pid: int, within: float = 30) -> bool:
     """Whether a process is gone, or a zombie whose parent does not wait for it."""
     until = time.monotonic() + within
-    while True:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
+    while lives(pid):
         if time.monotonic() >= until:
             return False
         time.sleep(0.1)
+    return True

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 import torch
+from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from torch import Tensor, nn
 
@@ -22,12 +22,6 @@ from stillhouse.training.settings import TrainingConfig
 
 COMMON = {"pipeline": "train", "step": "retriever_1", "run": "r1"}
 CONFIG = TrainingConfig(learning_rate=0.1, warmup_ratio=0.5, precision="fp32", eval_steps=2, batch_size=8)
-
-
-def free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from ports import free_port
 
 from stillhouse.errors import ValidationFailed
 from stillhouse.kubernetes.pods.run_control import report_run
@@ -28,12 +28,6 @@ from stillhouse.steps.spec import Report
 
 RULES = Path(__file__).resolve().parents[2] / "manifests" / "components" / "monitoring" / "rules.yaml"
 PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from git_identity import set_git_identity
-from repositories import call, dvc, free_port, make_repository, repro, wait_for, write_stages
+from ports import free_port, wait_for
+from repositories import call, dvc, make_repository, repro, write_stages
 from s3_server import BUCKET, s3_server
 
 from stillhouse.releases import data

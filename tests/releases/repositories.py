@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +115,3 @@ def release(
     folder: Path, passages: int = 3, weights: str = "one", verdict: dict[str, Any] = ACCEPTED, **more: str
 ) -> Any:
     return promote(candidate(folder, passages, weights, **more), lambda against: verdict, recorded=False)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    for _ in range(300):
-        with socket.socket() as found:
-            if found.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"nothing answers at port {port}")

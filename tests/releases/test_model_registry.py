@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 from model_registry_server import Refused, RegistryServer, model_registry
-from repositories import ACCEPTED, call, candidate, free_port, release
+from ports import free_port, wait_for
+from repositories import ACCEPTED, call, candidate, release
 
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_json, write_manifest
@@ -302,8 +303,6 @@ def test_another_server_at_the_address_is_reported(work: Path, tmp_path: Path) -
     words = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as pages:
         try:
-            from repositories import wait_for
-
             wait_for(port)
             with pytest.raises(InputError, match="is its address right"):
                 register(Git.of(work), RegistrySettings(f"http://127.0.0.1:{port}"))

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from kills import SEED
 from micro_uses import FORKS, RUN_USES, settings_of
+from processes import lives
 from test_killed_steps import content
 
 from stillhouse import cli, interrupt
@@ -229,14 +230,6 @@ def test_work_that_ignores_the_interrupt_is_ended(work: Any, tmp_path: Path) -> 
         while lives(int((tmp_path / "child").read_text())):
             assert time.monotonic() < until, "it works on"
             time.sleep(0.1)
-
-
-def lives(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def run_task(log: Path, ready: Any) -> None:

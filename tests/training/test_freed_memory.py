@@ -75,11 +75,9 @@ def pages() -> dict[str, Any]:
 
 def test_kept_memory_is_released_once_it_is_more_than_a_batch_needs() -> None:
     """By hand: the first batch needs 100, so 150 is the most; the one after a release needs 104, so 156 is."""
-    held = iter([100, 149, 151, 104, 155, 157, 90, 156, 157])
-    released: list[int] = []
-    memory = KeptMemory(lambda: asked.append(next(held)) or asked[-1], lambda: released.append(asked[-1]))
-    asked: list[int] = []
-    for _ in range(9):
+    held, released = [100, 149, 151, 104, 155, 157, 90, 156, 157], []
+    memory = KeptMemory(lambda: now, lambda: released.append(now))
+    for now in held:  # noqa: B007 (the functions above read it)
         memory.batch_done()
     assert released == [151, 157, 157]
 

@@ -6,7 +6,6 @@ They connect on loopback with gloo, on the CPU, and share a folder as nodes shar
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from fake_cluster import FakeCluster
+from ports import free_port
 from safetensors.torch import load_file
 
 from stillhouse.artifacts import read_manifest
@@ -118,12 +118,6 @@ def start_node(job: dict[str, Any], number: int, port: int) -> subprocess.Popen[
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @pytest.fixture

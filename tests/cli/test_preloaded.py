@@ -19,7 +19,8 @@ from stillhouse.errors import CRASH
 SERVER = """
 import os, socket, sys, time
 from pathlib import Path
-from stillhouse.cli.preloaded import circumstances, serve
+from stillhouse.cli.preload import serve
+from stillhouse.cli.preloaded import circumstances
 
 def run(argv):
     if argv[0] == "crash":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,13 @@ from stillhouse.errors import InputError
 from stillhouse.evaluation.answer_matching import AnswerMatcher
 from stillhouse.evaluation.rankings import Rows, first_kept, repeated
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.mining import rotation
 from stillhouse.retrieval.mining.false_negatives import Accept
 from stillhouse.retrieval.mining.negatives import SPLITS, training_queries
 from stillhouse.retrieval.mining.relevance import AnswerSets, never_negative
+
+if TYPE_CHECKING:  # it imports PyTorch, which BM25 does not need
+    from stillhouse.retrieval.index.vector_index import VectorIndex
 
 AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096

@@ -23,6 +23,10 @@ RECIPES = {
 """By whether there is a second round and what chooses the step of a training: what the heading says."""
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
+IN_SHORT = {"bm25": "BM25", "start": "start", "start + bm25": "start with BM25", "winner": "winner"} | {
+    PEER: f"{PEER}, equal time"
+}
+"""The columns of the table in short, which README and docs/evaluate.md show too."""
 COMPARED = (
     ("winner", "start"),
     ("winner", "bm25"),
@@ -38,16 +42,37 @@ COMPARED = (
 def page_lines(found: Cells, size: Size, length: int) -> list[str]:
     command = "Command: `python benchmarks/quality.py --folder build/quality`."
     lines = ["# Is it better?", "", f"{command} {next(iter(found.values()))['machine']}"]
-    lines += ["", about(found, size, length)]
+    lines += ["", about(found, size, length), "", *in_short(found)]
     for corpus, title in SETS.items():
         for labels in LABELS:
-            names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
-            cells = [found[name] for name in names if name in found]
-            for recipe, heading in RECIPES.items():
-                alike = [cell for cell in cells if recipe_of(cell) == recipe]
-                if alike:
-                    lines += ["", *part(title, labels, alike, heading if "retriever_1" in alike[0]["ranks"] else "")]
+            for recipe, alike in by_recipe(found, corpus, labels).items():
+                heading = RECIPES[recipe] if "retriever_1" in alike[0]["ranks"] else ""
+                lines += ["", *part(title, labels, alike, heading)]
     return lines
+
+
+def in_short(found: Cells) -> list[str]:
+    """A row for each corpus and number of labels, by the latest recipe that was run; the best figures are bold."""
+    columns = ["corpus, train questions", "seeds", *IN_SHORT.values()]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for corpus, title in SETS.items():
+        for labels in LABELS:
+            cells = next(iter(by_recipe(found, corpus, labels).values()), [])
+            if cells:
+                train = cells[0]["queries"]["train"]
+                means = [f"{mean_Q(cells, name).mean():.3f}" if name in systems(cells) else "–" for name in IN_SHORT]
+                best = max(mean for mean in means if mean != "–")
+                shown = " | ".join(f"**{mean}**" if mean == best else mean for mean in means)
+                lines.append(f"| {title}, {f'{train:,}' if train else 'none'} | {len(cells)} | {shown} |")
+    return lines
+
+
+def by_recipe(found: Cells, corpus: str, labels: str) -> dict[tuple[bool, str], list[Mapping[str, Any]]]:
+    """The cells of each recipe that was run, the latest first."""
+    names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
+    cells = [found[name] for name in names if name in found]
+    alike = {recipe: [cell for cell in cells if recipe_of(cell) == recipe] for recipe in RECIPES}
+    return {recipe: of for recipe, of in alike.items() if of}
 
 
 def recipe_of(cell: Mapping[str, Any]) -> tuple[bool, str]:
@@ -58,8 +83,9 @@ def about(found: Cells, size: Size, length: int) -> str:
     return (
         f"{len(found)} of {len(CELLS)} cells are done. {MEASURE} on at most {size.test} test questions, the same in "
         f"all cells of a corpus. Passages are cut at {length} tokens on both sides. {PEER} trains for as much "
-        "processor time as the run took here. Differences are means over questions, of each the mean over seeds, with "
-        "95 % bootstrap intervals over questions; p by randomisation over questions."
+        "processor time as the run took here. This table shows the latest recipe that was run. Differences are means "
+        "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
+        "over questions."
     )
 
 

@@ -80,3 +80,27 @@ def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monk
     found["medquad-300-2"]["ranks"]["sentence-transformers"] = [0.25] * 4
     page = "\n".join(page_lines(found, cells.Size(9, 4, 4), 128))
     assert "| winner − sentence-transformers | +0.250 |" in page, "only seed 2 has both, and there the winner has 0.5"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/evaluate.md", "benchmarks/quality.md"])
+def test_pages_show_the_measured_figures(cells: Any, page: str) -> None:
+    from quality_page import in_short
+
+    rows = in_short(json.loads((FOLDER / "quality.measured.json").read_text(encoding="utf-8")))
+    lines = (FOLDER.parent / page).read_text(encoding="utf-8").splitlines()
+    shown = [line for line in lines if line.startswith(tuple(f"| {title}, " for title in cells.SETS.values()))]
+    assert shown and set(shown) <= set(rows) and rows[0] in lines
+
+
+def test_the_table_in_short_has_the_latest_recipe_and_its_best_figures_in_bold(cells: Any) -> None:
+    from quality_page import in_short
+
+    def cell(seconds: bool, **means: float) -> dict[str, Any]:
+        ranks = {name.replace("_", " + "): [mean] * 4 for name, mean in means.items()}
+        ranks |= {"retriever_2": [0.5] * 4} if seconds else {}
+        return {"ranks": ranks, "queries": {"train": 300}} | ({"steps_by": "loss"} if seconds else {})
+
+    found = {"medquad-300-1": cell(False, bm25=0.9, start=0.1, winner=0.9)}
+    assert in_short(found)[2:] == ["| MedQuAD, 300 | 1 | **0.900** | 0.100 | – | **0.900** | – |"]
+    found["medquad-300-2"] = cell(True, bm25=0.5, start=0.25, start_bm25=0.5, winner=0.75)
+    assert in_short(found)[2:] == ["| MedQuAD, 300 | 1 | 0.500 | 0.250 | 0.500 | **0.750** | – |"]

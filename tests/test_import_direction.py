@@ -67,6 +67,7 @@ SHOWN_NOWHERE = {
     "errors.py": "what it says ends a step",
     "open_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",
+    "own_machine.py": "how many processes and how much memory do the work",
     "monitoring/": "figures for others to watch",
     "report.py": "what holds the facts that a step makes",
     "terminal.py": "how a terminal shows what is recorded as it is",

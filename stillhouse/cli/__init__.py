@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from stillhouse import __version__, interrupt
+from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
 from stillhouse.steps.registry import steps
@@ -39,6 +40,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
+    prepare_threads()
     try:
         with interrupt.ends_soon(), warnings_visible(), access_errors():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))

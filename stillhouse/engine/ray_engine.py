@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.own_machine import own_cores
 
 RETRIES = 3
 """How often a call is retried after its process was killed."""
@@ -106,7 +107,7 @@ def _begin(name: str) -> None:
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = _address(name)
     if not address:
-        count = int(name.partition(":")[2] or os.cpu_count() or 1)
+        count = int(name.partition(":")[2] or own_cores())
         settings: dict[str, Any] = {
             "num_cpus": count,
             "num_gpus": 0,

@@ -16,16 +16,15 @@ class Config(ShardConfig, CountingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import os
-
     from stillhouse.artifacts import read_manifest
+    from stillhouse.own_machine import own_cores
     from stillhouse.pretraining.importance import Source, count_passages
     from stillhouse.pretraining.ngram_merge import Memory
 
     tokens = inputs["tokens"]
     whole = Source.open(tokens, read_manifest(tokens, verify=False).facts.get("tokenizer", ""))
     source = whole.shard(config.shard, config.shards)
-    memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
+    memory = Memory(config.memory_mib << 20, min(8, own_cores()))
     saved = count_passages(source, config.window, config.unit, outputs["counts"], context.work, memory)
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
     passages = len(source.offsets) - 1

@@ -35,9 +35,8 @@ class Config(CountingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import os
-
     from stillhouse.artifacts import read_manifest
+    from stillhouse.own_machine import own_cores
     from stillhouse.pretraining.importance import Plan, Source, write_importance
     from stillhouse.pretraining.ngram_merge import Memory
     from stillhouse.pretraining.pmi import Scoring
@@ -47,7 +46,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # Shares contain these passages' own counts.
     own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
     plan = Plan(config.window, config.unit, scoring, others, own)
-    memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
+    memory = Memory(config.memory_mib << 20, min(8, own_cores()))
     done = write_importance(plan, source, outputs["importance"], context.work, memory)
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(done.saved.distinct, start=1)}
     facts = {"tokens": len(source.ids), "ami_standard_deviation": round(done.spread, 4), **distinct}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+from stillhouse.own_machine import own_memory
 from stillhouse.terminal import show
-from stillhouse.workflow.recipe_choice import describe, describe_parts, fitted, machine_memory, recipe_for
+from stillhouse.workflow.recipe_choice import describe, describe_parts, fitted, recipe_for
 from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def make(folder: Path, source: str | None, recipe: str | None, hours: float | No
     if not recipe or hours:
         refuse_taken(folder)
         look = first_look(source)
-        memory = machine_memory()
+        memory = own_memory()
         own = NOTHING if recipe else fitted(recipe_for(look), look, memory)
         recipe = recipe or recipe_for(look)
         if look is not None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.workflow.recipes import find_recipe, load_recipe
@@ -54,14 +51,6 @@ def fitted(recipe: str, look: FirstLook | None, memory: int) -> Mapping[str, Map
             if tokens * BYTES_A_TOKEN > memory / 2:
                 found[name] = dict(in_parts)
     return found
-
-
-def machine_memory() -> int:
-    """The bytes of memory of this machine, or of the container that limits this process."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # no such file, or the word `max`
-        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return memory
 
 
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:

@@ -91,7 +91,7 @@ def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
     gibibytes: int, parts: set[str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By hand: 32 queries with 4 passages of 256 tokens at 420 KiB take 13.1 GiB, with 2 passages 6.6 GiB."""
-    monkeypatch.setattr("stillhouse.workflow.new_workspace.machine_memory", lambda: gibibytes * 2**30)
+    monkeypatch.setattr("stillhouse.workflow.new_workspace.own_memory", lambda: gibibytes * 2**30)
     recipe = made(str(beir(here / "corpus", 400, ("train", "test"))))
     found = {name for name, section in recipe.items() if section.get("gradient_cache")}
     assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse import interrupt
+from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.config import build, field_types
 from stillhouse.context import say
 from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
@@ -48,8 +49,10 @@ class KubeflowArtifact(Protocol):
 def one_line_errors() -> Iterator[None]:
     """Ends the process like the command line: bad input with its message and exit code, without a stack trace.
 
-    The same holds for a full disk or a volume at its quota, which the pod's placement can fix.
+    The same holds for a full disk or a volume at its quota, which the pod's placement can fix. Every pod starts with
+    this, before it imports PyTorch, so its threads are set here too.
     """
+    prepare_threads()
     try:
         with interrupt.ends_soon(), access_errors():
             yield

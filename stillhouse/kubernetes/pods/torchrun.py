@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from stillhouse.acceleration.threads import divide_threads
 from stillhouse.errors import CRASH, InputError
 
 
@@ -16,10 +17,12 @@ def torchrun(words: Sequence[str]) -> int:
     """Runs torchrun with these command-line arguments and returns the most informative exit code."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.run import parse_args, run
+    from torch.distributed.run import determine_local_world_size, parse_args, run
 
+    arguments = parse_args(list(words))
+    divide_threads(determine_local_world_size(arguments.nproc_per_node))
     try:
-        run(parse_args(list(words)))
+        run(arguments)
     except ChildFailedError as error:
         first = sorted(error.failures.values(), key=lambda failure: failure.timestamp)
         return exit_code([failure.exitcode for failure in first])

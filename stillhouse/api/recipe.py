@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.api.results import Evaluation, Folder, Winner
 from stillhouse.errors import InputError
 
@@ -98,6 +99,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     from stillhouse.workflow.recipe_settings import read_settings, with_sections
     from stillhouse.workflow.recipes import configs, load_recipe
 
+    prepare_threads()
     folder = Path(folder)
     path = folder / "params.yaml"
     if not path.is_file():

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.api.results import Folder, StepResult
 from stillhouse.config import build, field_types
 from stillhouse.setting_kinds import kind_of
@@ -66,6 +67,7 @@ def run_step(
     as `execute` does, and `InputError` for an unknown setting or an invalid value, with the name of the function
     `caller`.
     """
+    prepare_threads()
     plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
     config: Any = build(step.config, plain, f"{caller}()")
     folders = {port.name: Path(output) / port.name for port in step.outputs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,15 +47,24 @@ def test_processes_of_one_pod_share_its_threads(
     assert environment == {THREADS: each}
 
 
-def test_every_command_and_pod_prepares_its_threads_before_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+COMMAND = "from stillhouse.cli import main; main(['--version'])"
+FUNCTION = "import stillhouse, sys; stillhouse.ingest('sample', sys.argv[1])"
+
+
+@pytest.mark.parametrize("program", [COMMAND, FUNCTION])
+def test_pytorch_finds_its_threads_prepared(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    program = "import sys; from stillhouse.cli import main; main(['--version']); assert 'torch' not in sys.modules"
-    words = [sys.executable, "-c", f"{program}; import torch"]
+    program = f"{program}; import sys; assert 'torch' not in sys.modules; import torch"
+    words = [sys.executable, "-c", program, str(tmp_path / "corpus")]
     shown = subprocess.run(words, env=os.environ | {"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert f"GOMP_SPINCOUNT = '{FEW}'" in shown.stderr, "libgomp prints what it read"
-    monkeypatch.setenv(SPINS, "")  # restores the environment after the test
-    del os.environ[SPINS]
+
+
+def test_a_pod_prepares_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(name, "")  # so that all are as before after the test
+        del os.environ[name]
     with one_line_errors():
         assert os.environ[SPINS] == FEW

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Container, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -93,23 +94,22 @@ def modules(folder: str) -> list[Path]:
     return found
 
 
-def imports(path: Path, *, top: bool = False) -> Iterator[str]:
+@cache
+def imports(path: Path, *, top: bool = False) -> tuple[str, ...]:
     """Every module that a file imports; with `top`, only what importing the file itself imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    lazy = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or _is_for_types(node)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if top and id(node) in lazy:
+    found: list[str] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if top and (isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or _is_for_types(node)):
             continue
+        waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def _is_for_types(node: ast.AST) -> bool:

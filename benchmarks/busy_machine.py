@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps({"seconds": seconds_of_training(arguments.train, arguments.steps)}))
         return 0
     with TemporaryDirectory() as folder:
-        lines = page_lines(measured(Path(folder), arguments.rounds, arguments.steps), arguments.steps)
+        found = measured(Path(folder), arguments.rounds, arguments.steps)
+    lines = page_lines(found, arguments.rounds, arguments.steps)
     print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
@@ -62,7 +63,7 @@ def measured(folder: Path, rounds: int, steps: int) -> dict[tuple[str, bool], li
     found: dict[tuple[str, bool], list[float]] = {(way, busy): [] for way in WAYS for busy in (False, True)}
     for turn in range(rounds):
         for (way, busy), times in found.items():
-            with busy_core() if busy else no_other_work():
+            with busy_core() if busy else nullcontext():
                 times.append(run_alone(Path(__file__), words, **WAYS[way])["seconds"])
             print(f"round {turn + 1}, {way}, {'a busy core' if busy else 'idle'}: {times[-1]:.1f} s", flush=True)
     return found
@@ -100,13 +101,9 @@ def busy_core() -> Iterator[None]:
         process.wait()
 
 
-@contextmanager
-def no_other_work() -> Iterator[None]:
-    yield
-
-
-def page_lines(found: dict[tuple[str, bool], list[float]], steps: int) -> list[str]:
-    lines = ["# Beside another program", "", f"`python benchmarks/busy_machine.py`. {machine('torch', 'transformers')}"]
+def page_lines(found: dict[tuple[str, bool], list[float]], rounds: int, steps: int) -> list[str]:
+    command = f"`python benchmarks/busy_machine.py --rounds {rounds} --steps {steps}`"
+    lines = ["# Beside another program", "", f"{command}. {machine('torch', 'transformers')}"]
     lines += [
         "",
         (

@@ -23,7 +23,8 @@ def own_cores() -> int:
         for words in (_words(group / "cpu.max"), _words(group / "cpu.cfs_quota_us", group / "cpu.cfs_period_us")):
             with suppress(ValueError):  # no such file, or the word `max`
                 quota, period = map(int, words)
-                limits += [math.ceil(quota / period)] if quota > 0 else []  # version 1 says -1 for no limit
+                if quota > 0:  # version 1 says -1 for no limit
+                    limits.append(math.ceil(quota / period))
     return max(1, min(limits))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,54 +24,54 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "groups"
 
 
-def write(groups: Path, membership: str, **files: str) -> None:
+def write(groups: Path, membership: str, files: Mapping[str, str]) -> None:
     (groups.parent / "membership").write_text(membership)
     for name, content in files.items():
-        path = groups / name.replace("__", "/").replace("_DOT_", ".")
+        path = groups / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
 
 
 def test_a_machine_without_limits_is_all_there(machine: Path) -> None:
     assert (own_cores(), own_memory()) == (64, 256 * GIB), "not Linux"
-    write(machine, "0::/\n", cpu_DOT_max="max 100000\n", memory_DOT_max="max\n")
+    write(machine, "0::/\n", {"cpu.max": "max 100000\n", "memory.max": "max\n"})
     assert (own_cores(), own_memory()) == (64, 256 * GIB)
 
 
 def test_a_pod_has_its_limits(machine: Path) -> None:
-    write(machine, "0::/\n", cpu_DOT_max="800000 100000\n", memory_DOT_max=f"{12 * GIB}\n")
+    write(machine, "0::/\n", {"cpu.max": "800000 100000\n", "memory.max": f"{12 * GIB}\n"})
     assert (own_cores(), own_memory()) == (8, 12 * GIB)
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(1_000, 1), (100_000, 1), (150_000, 2), (200_000, 2), (9_900_000, 64)])
 def test_a_part_of_a_core_counts_as_one(machine: Path, quota: int, cores: int) -> None:
-    write(machine, "0::/\n", cpu_DOT_max=f"{quota} 100000")
+    write(machine, "0::/\n", {"cpu.max": f"{quota} 100000"})
     assert own_cores() == cores
 
 
 def test_the_tightest_limit_up_to_the_root_holds(machine: Path) -> None:
-    limits = {"a__cpu_DOT_max": "300000 100000", "a__b__cpu_DOT_max": "400000 100000", "c__cpu_DOT_max": "1 100000"}
-    write(machine, "0::/a/b\n", **limits, a__memory_DOT_max=f"{2 * GIB}", a__b__memory_DOT_max="max")
+    cores = {"a/cpu.max": "300000 100000", "a/b/cpu.max": "400000 100000", "c/cpu.max": "1 100000"}
+    write(machine, "0::/a/b\n", cores | {"a/memory.max": f"{2 * GIB}", "a/b/memory.max": "max"})
     assert (own_cores(), own_memory()) == (3, 2 * GIB)
 
 
 def test_the_trees_of_version_1(machine: Path) -> None:
     membership = "9:cpu,cpuacct:/pods/x\n5:memory:/pods/x\n1:name=systemd:/pods/x\n0::/\n"
-    write(machine, membership, cpu__cpu_DOT_cfs_quota_us="-1", cpu__cpu_DOT_cfs_period_us="100000")
+    write(machine, membership, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"})
     assert own_cores() == 64
-    own = {"cpu__pods__x__cpu_DOT_cfs_quota_us": "250000", "cpu__pods__x__cpu_DOT_cfs_period_us": "50000"}
-    write(machine, membership, **own, memory__pods__x__memory_DOT_limit_in_bytes=f"{GIB}")
+    own = {"cpu/pods/x/cpu.cfs_quota_us": "250000", "cpu/pods/x/cpu.cfs_period_us": "50000"}
+    write(machine, membership, own | {"memory/pods/x/memory.limit_in_bytes": f"{GIB}"})
     assert (own_cores(), own_memory()) == (5, GIB)
 
 
 @pytest.mark.parametrize("name", ["/kubepods/not/seen/here", "/../../elsewhere"])
 def test_a_container_that_sees_only_its_root_has_the_root_s_limits(machine: Path, name: str) -> None:
-    write(machine, f"0::{name}\n", cpu_DOT_max="200000 100000")
+    write(machine, f"0::{name}\n", {"cpu.max": "200000 100000"})
     (machine.parent / "cpu.max").write_text("1000 100000")  # above the groups
     assert own_cores() == 2
 
 
 @pytest.mark.parametrize("content", ["", "many 100000", "200000", "1 2 3"])
 def test_other_content_is_no_limit(machine: Path, content: str) -> None:
-    write(machine, "0::/\n", cpu_DOT_max=content)
+    write(machine, "0::/\n", {"cpu.max": content})
     assert own_cores() == 64

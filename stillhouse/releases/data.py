@@ -121,8 +121,8 @@ def _workspace(folder: Path) -> Iterator[Any]:
         raise InputError(
             f"DVC cannot do this in {folder}: {why}. Does the remote exist, and may this machine write there "
             "(bucket, credentials: in a pod the secret that data_secret names, for SSH ssh_secret, for Google's "
-            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; you can repeat the "
-            "command"
+            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]`, `[gcs]` or `[azure]`)? Nothing was released; you can "
+            "repeat the command"
         ) from error
     finally:
         os.chdir(here)

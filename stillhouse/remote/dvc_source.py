@@ -17,7 +17,9 @@ from stillhouse.errors import InputError
 from stillhouse.remote.address import redact, refuse_secret
 from stillhouse.remote.ssh_command import refusal_by_git, same_ssh_as_git
 
-REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", "google", "s3fs", "sshfs"})
+REMOTES = frozenset(
+    {"adlfs", "aiobotocore", "aiohttp", "asyncssh", "azure", "botocore", "gcsfs", "google", "s3fs", "sshfs"}
+)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from stillhouse.remote.address import refuse_secret
 LIBRARIES: Mapping[str, tuple[str, str]] = {
     "s3": ("s3fs", "pip install 'stillhouse[s3]'"),
     "gs": ("gcsfs", "pip install 'stillhouse[gcs]'"),
-    "abfs": ("adlfs", "pip install adlfs"),
-    "az": ("adlfs", "pip install adlfs"),
+    "abfs": ("adlfs", "pip install 'stillhouse[azure]'"),
+    "az": ("adlfs", "pip install 'stillhouse[azure]'"),
 }
 """URI schemes: the library behind each, and the command that installs it. All of them are fsspec's."""
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from azure_server import CONTAINER, azure_server
 from gcs_server import BUCKET, gcs_server
 from repositories import PATHS, call, dvc, make_repository, release
 
 from stillhouse.errors import InputError
+from stillhouse.remote.dvc_source import of_a_remote
 
 
 @pytest.fixture
@@ -18,6 +20,13 @@ def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Yield DVC remote settings for a bucket on a GCS server, which needs no credentials."""
     with gcs_server(monkeypatch):
         yield {"url": f"gs://{BUCKET}/data"}
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield DVC remote settings for a container of Azurite; the environment has its credentials."""
+    with azure_server(monkeypatch, tmp_path / "azurite"):
+        yield {"url": f"azure://{CONTAINER}/data"}
 
 
 def workspace(place: Path, remote: dict[str, str]) -> Path:
@@ -34,7 +43,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["ssh", "s3", "gs"])
+@pytest.mark.parametrize("kind", ["ssh", "s3", "gs", "azure"])
 def test_a_release_can_be_pulled_from_its_remote(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Another clone pulls the release with only the repository's address and its own credentials."""
     pytest.importorskip(f"dvc_{kind}", reason=f"the extra `{kind}` is not installed")
@@ -51,9 +60,10 @@ def test_a_release_can_be_pulled_from_its_remote(kind: str, tmp_path: Path, requ
     [
         ("s3", {"url": "s3://another/data"}),
         ("gs", {"url": "gs://another/data"}),
+        ("azure", {"url": "azure://another/data"}),
         ("ssh", {"keyfile": "host"}),
     ],
-    ids=["missing S3 bucket", "missing GCS bucket", "wrong key"],
+    ids=["missing S3 bucket", "missing GCS bucket", "missing Azure container", "wrong key"],
 )
 def test_a_remote_that_cannot_be_written_is_named_with_the_remedy(
     kind: str, change: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
@@ -66,3 +76,17 @@ def test_a_remote_that_cannot_be_written_is_named_with_the_remedy(
     with pytest.raises(InputError, match=r"(?s)DVC cannot .*may this machine write there .*you can repeat"):
         release(folder)
     assert "retriever@" not in call(tmp_path / "work.git", "git", "tag"), "nothing was released"
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("botocore.exceptions", "EndpointConnectionError"),
+        ("azure.core.exceptions", "ServiceRequestError"),
+        ("aiohttp", "ClientConnectionError"),
+    ],
+)
+def test_a_failure_of_a_storage_library_is_one_of_a_remote(library: str, name: str) -> None:
+    kind = getattr(pytest.importorskip(library), name)
+    assert of_a_remote(kind.__new__(kind))
+    assert not of_a_remote(ValueError())

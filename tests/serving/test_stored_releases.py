@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from azure_server import azure_server, connection
 from gcs_server import BUCKET, gcs_server
 from s3_server import s3_server
 from serving_releases import Running, open_release, running
@@ -142,28 +143,39 @@ def test_an_invalid_release_is_reported(shelf: Path, tmp_path: Path, capsys: pyt
     assert not storage_of("file:///mnt/models") and not storage_of("git@host:path") and not storage_of("in-use")
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_a_bucket(scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path]) -> None:
-    """The real library and the fetching process run against a server of S3 or of Google Cloud Storage."""
-    with gcs_server(monkeypatch) if scheme == "gs" else s3_server(monkeypatch) as endpoint:
-        if scheme == "s3":
+@pytest.fixture
+def bucket(scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """An empty bucket, to which the environment leads."""
+    if scheme == "s3":
+        with s3_server(monkeypatch) as endpoint:
             monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        there = fsspec.filesystem(scheme, skip_instance_cache=True)
-        lines: list[str] = []
-        found = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "fetched", lines.append)
-        with pytest.raises(InputError, match="holds no retriever"):
-            found.folders()
-        for number, release in enumerate(two_releases):
-            there.put(f"{release}/", f"{BUCKET}/in-use", recursive=True)
-            state = found.state()
-            assert state == found.state() and len(lines) == number
-            assert open_release(found).name == open_release(FolderSource(release)).name
-        assert len(list((tmp_path / "fetched").glob("stored-*"))) == 2
-        monkeypatch.setattr("stillhouse.serving.stored_source.SECONDS", 2.0)
-        for variable in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
-            monkeypatch.setenv(variable, "http://127.0.0.1:1")
-        lost = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "lost", lines.append)
-        with pytest.raises(Unreachable, match=f"cannot read {scheme}://shelf/in-use"):
-            lost.state()
-        found.end()
-        lost.end()
+            yield
+    else:
+        with gcs_server(monkeypatch) if scheme == "gs" else azure_server(monkeypatch, tmp_path / "azurite"):
+            yield
+
+
+@pytest.mark.usefixtures("bucket")
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_a_bucket(scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path]) -> None:
+    """The real library and the fetching process run against a server of S3, Google Cloud Storage or Azure."""
+    there = fsspec.filesystem(scheme, skip_instance_cache=True)
+    lines: list[str] = []
+    found = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "fetched", lines.append)
+    with pytest.raises(InputError, match="holds no retriever"):
+        found.folders()
+    for number, release in enumerate(two_releases):
+        there.put(f"{release}/", f"{BUCKET}/in-use", recursive=True)
+        state = found.state()
+        assert state == found.state() and len(lines) == number
+        assert open_release(found).name == open_release(FolderSource(release)).name
+    assert len(list((tmp_path / "fetched").glob("stored-*"))) == 2
+    monkeypatch.setattr("stillhouse.serving.stored_source.SECONDS", 2.0)
+    nowhere = dict.fromkeys(("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"), "http://127.0.0.1:1")
+    for name, value in (nowhere | {"AZURE_STORAGE_CONNECTION_STRING": connection(1)}).items():
+        monkeypatch.setenv(name, value)
+    lost = StoredSource(f"{scheme}://{BUCKET}/in-use", tmp_path / "lost", lines.append)
+    with pytest.raises(Unreachable, match=f"cannot read {scheme}://shelf/in-use"):
+        lost.state()
+    found.end()
+    lost.end()

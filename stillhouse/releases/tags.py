@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,16 @@ def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: s
 
     `record` is the content of `release.json`; its data must already be pushed. `base` is the commit that the files were
     made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` if another release
-    is champion by now, and `InputError` if the branch has other content in those files.
+    is champion by now, and `InputError` if the branch has other content in those files. The workspace's `release.json`
+    changes only if the release is made.
     """
+    with _restored_on_failure(git.folder / RECORD):
+        return _publish(git, record, bump, branch, base, against)
+
+
+def _publish(
+    git: Git, record: Mapping[str, Any], bump: str, branch: str, base: str, against: Release | None
+) -> Release:
     for _ in range(ATTEMPTS):
         history = read_history(git)
         refuse_overtaken(history, against)
@@ -181,6 +189,20 @@ def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: s
         _follow(git, branch, head, commit)
         return Release(version, commit, dict(record) | {"version": release.name})
     raise InputError(f"the branch {branch} of {REMOTE} moved {ATTEMPTS} times in a row; repeat the command")
+
+
+@contextmanager
+def _restored_on_failure(path: Path) -> Iterator[None]:
+    """Puts the file's content back if the block raises; a leftover would block the next `git pull`."""
+    before = path.read_bytes() if path.is_file() else None
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(before)
+        raise
 
 
 def _follow(git: Git, branch: str, head: str, commit: str) -> None:

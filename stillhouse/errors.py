@@ -86,8 +86,8 @@ def access_errors() -> Iterator[None]:
             raise
         place = error.filename or "a file or folder"
         raise InputError(
-            f"there is no access to {place} ({error.strerror}); let this user read and write there, or name another "
-            "place"
+            f"cannot read or write {place} ({error.strerror}); give this user read and write access, or choose another "
+            "path"
         ) from error
     except Exception as error:
         found = RUST_OS_ERROR.search(str(error))
@@ -119,7 +119,7 @@ def usable_place(place: Path) -> Iterator[None]:
             raise
         name = str(place) if str(place).isprintable() else ascii(str(place))
         why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"nothing can be written to {name} ({why}); name another place") from error
+        raise InputError(f"nothing can be written to {name} ({why}); choose another path") from error
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:

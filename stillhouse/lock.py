@@ -40,7 +40,7 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
             os.close(file)
             if wait is None:
                 raise InputError(
-                    f"another process is writing {folder}; wait until it ends, or name another folder"
+                    f"another process is writing {folder}; wait until it ends, or choose another folder"
                 ) from None
             if not waiting:
                 wait(f"another process is working in {folder}; this one continues when that one ends")

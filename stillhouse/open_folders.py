@@ -55,7 +55,7 @@ class OpenFolders:
                 for name in names:
                     self._hold_file(folder / place / name, number, into / place / name, opened)
         except FileNotFoundError:
-            raise InputError(f"{folder} was replaced while it was opened; try again") from None
+            raise InputError(f"{folder} was replaced while it was being opened; try again") from None
         finally:
             os.close(top)
 
@@ -102,7 +102,7 @@ class OpenFolders:
         for path, file, state in self._states:
             now = os.fstat(file)
             if (now.st_size, now.st_mtime_ns) != state:
-                raise InputError(f"{path} was overwritten while it was in use; restart to use the present file")
+                raise InputError(f"{path} was overwritten while it was in use; restart to use the new file")
 
     @contextmanager
     def named(self) -> Iterator[None]:

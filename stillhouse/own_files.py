@@ -119,7 +119,7 @@ def _refuse(folder: Path, name: str, made: Record) -> None:
         own = made.get(found.relative_to(folder).as_posix(), ())
         if os.path.lexists(found) and not _is_own(found, own):
             why = "was changed since Stillhouse wrote it" if own else "exists, and Stillhouse did not make it"
-            raise InputError(f"{found} {why}; move it away or name another place")
+            raise InputError(f"{found} {why}; move it away, or choose another path")
 
 
 def _is_own(path: Path, digests: Sequence[str]) -> bool:
@@ -135,7 +135,9 @@ def _read(folder: Path) -> Record:
     except ValueError:
         content = None
     if not isinstance(content, dict) or not all(isinstance(digests, list) for digests in content.values()):
-        raise InputError(f"{path} is damaged, so it is unknown which files here are Stillhouse's; name another place")
+        raise InputError(
+            f"{path} is damaged, so it is unknown which files here are Stillhouse's; choose another folder"
+        )
     return content
 
 

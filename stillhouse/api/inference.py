@@ -33,9 +33,9 @@ def encode(
     from stillhouse.retrieval.models.encoder import encode as encode_texts
 
     if role not in ("query", "passage"):
-        raise InputError(f"role is {role!r}; write query or passage")
+        raise InputError(f"role must be 'query' or 'passage', not {role!r}")
     if isinstance(texts, str):
-        raise InputError("texts must be a list; put the one text between [ and ]")
+        raise InputError("texts must be a list; pass a single text as [text]")
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as work:
         here = context.Context(Path(work), context.device(), quiet=not progress)
         vectors_ND: NDArray[np.float32] = encode_texts(

@@ -89,7 +89,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     """Run the recipe of a folder that `new` made, in this process; outputs that are up to date are skipped.
 
     `settings` overrides settings of `params.yaml` by section, as in `{"retriever_1": {"epochs": 8}}`. `until` names a
-    use (stillhouse/workflow/graph.py); only it and what it needs are run.
+    stage of the recipe; only that stage and what it depends on are run.
 
     Raises `InputError` for a folder without `params.yaml`, for unknown sections and settings, and as the steps do;
     `ValidationFailed` if the corpus fails a threshold.

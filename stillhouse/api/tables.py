@@ -43,7 +43,7 @@ def _passages(passages: Iterable[str | PassageRow]) -> list[dict[str, Any]]:
         rows[-1]["position"] = position
         seen[article] += 1
     if not rows:
-        raise InputError("there are no passages; give a text or a dict for each")
+        raise InputError("there are no passages; give at least one text or dict")
     return rows
 
 
@@ -76,7 +76,7 @@ def _questions(questions: Iterable[QuestionRow]) -> tuple[list[dict[str, Any]], 
 
 def _several(rows: Iterable[Any], what: str) -> Iterable[Any]:
     if isinstance(rows, (str, Mapping)):
-        raise InputError(f"{what} must be a list; put a single row between [ and ]")
+        raise InputError(f"{what} must be a list; pass a single row as [row]")
     return rows
 
 

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_full_disk(error):
             where = f" ({error.filename})" if error.filename else ""
-            message = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
+            message = f"the disk is full{where}; outputs are unchanged. Free some space and run the command again"
             warn(f"stillhouse: {message}")
             return CRASH
         warn(traceback.format_exc().rstrip("\n"))

@@ -58,7 +58,7 @@ def compare_parser() -> Parser:
     what.add_argument("--objectives", metavar="A,B", default="", help="objectives to compare; none = no pre-training")
     what.add_argument(
         "--vary",
-        metavar="USE.FIELD=V,W",
+        metavar="STAGE.SETTING=V,W",
         action="append",
         default=[],
         help="values to try for a setting; can be repeated, and every combination is a variant",
@@ -122,11 +122,11 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dvc or arguments.kubeflow:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
-        raise InputError("--small runs on the built-in sample; leave --source out, or --small")
+        raise InputError("--small uses the built-in sample; leave --source out, or --small")
     adjust = small if arguments.small else as_it_is
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
     if arguments.dry_run:
-        raise InputError("--dry-run is for --dvc; without it, a comparison skips what is done, so just start it")
+        raise InputError("--dry-run is for --dvc; add --dvc, or leave --dry-run out (finished runs are skipped anyway)")
     folder = arguments.folder or Path("compare") / sweep.name
     failed = run_here(sweep, planned, folder, arguments)
     if failed:
@@ -171,13 +171,16 @@ def run_here(
 
 
 def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
-    """Hands a comparison to DVC or Kubeflow; if the sweep has conditions, only one of them."""
+    """Queues a comparison with DVC or compiles it for Kubeflow, and returns the exit code.
+
+    Raises `InputError` if more than one condition of the sweep is selected.
+    """
     if len(sweep.conditions) > 1:
         surface = "--dvc" if arguments.dvc else "--kubeflow"
         names = ", ".join(condition.name for condition in sweep.conditions)
         raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose one with --under: {names}")
     if arguments.small:
-        raise InputError("--small is for a comparison that runs here; leave it out")
+        raise InputError("--small is for a comparison on this machine; leave it out with --dvc and --kubeflow")
     for condition in sweep.conditions:
         sweep = sweep.under(condition.name)
     plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))
@@ -197,8 +200,8 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
     described = bool(arguments.objectives or arguments.vary)
     if described == bool(arguments.sweep):
         raise InputError(
-            "say what to compare: either --objectives (and --vary), for instance --objectives none,mlm,bow, "
-            "or --sweep; `stillhouse compare --list` shows the shipped ones"
+            "give either --objectives and --vary, for example --objectives none,mlm,bow, or --sweep; "
+            "`stillhouse compare --list` lists the shipped sweeps"
         )
     if described:
         name = arguments.folder.name if arguments.folder and not arguments.dvc else ""
@@ -222,7 +225,7 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
 
 
 def results() -> list[str]:
-    """What the command writes besides the artifacts, in the format of `own_files`."""
+    """The files that the command writes besides the artifacts, as names for `own_files`."""
     from stillhouse.experiments.comparison.files import FILES
     from stillhouse.experiments.comparison.page import PAGE
 
@@ -230,7 +233,7 @@ def results() -> list[str]:
 
 
 def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
-    """Raises `InputError` if files of others would be replaced, before hours of work.
+    """Raises `InputError`, before hours of work, if the results would replace files that Stillhouse did not write.
 
     `target` is where the page goes: `folder`, or the folder of a condition in it.
     """

@@ -37,12 +37,12 @@ def export(log: Path, folder: Path) -> tuple[int, int]:
     from stillhouse.serving.document_log import FILE, read_log, replayed
 
     if folder.exists():
-        raise InputError(f"{folder} exists; name a new folder")
+        raise InputError(f"{folder} already exists; choose a new folder")
     path = log / FILE
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path} does not exist; name the folder given to --documents") from None
+        raise InputError(f"{path} does not exist; give the folder that `stillhouse serve --documents` uses") from None
     found = replayed(read_log(data, path)[0])
     kept = [each for each in found.values() if each is not None]
     lines = [{"_id": each["passage_id"], "title": each["title"], "text": each["text"]} for each in kept]

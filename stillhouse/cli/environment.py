@@ -14,8 +14,8 @@ def main(argv: Sequence[str]) -> int:
 
     parser = Parser(
         "environment",
-        "Writes a digest of Stillhouse's code and the versions of its libraries. Every stage of dvc.yaml depends on "
-        "this file, so that DVC notices when a library changes.",
+        "Writes a digest of Stillhouse's code and the versions of its libraries to FILE.\nEvery stage of dvc.yaml "
+        "depends on this file, so that DVC notices when a library changes.",
     )
     parser.add_argument("output", metavar="FILE", type=output_file, help="the file to write")
     arguments = parser.parse(argv)

@@ -56,6 +56,6 @@ def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     time = make(arguments.folder, arguments.source, arguments.recipe, arguments.hours)
     folder = shlex.quote(str(arguments.folder))
-    show(f"made {folder}; the settings are in params.yaml there", *([time] if time else []), "Next:")
+    show(f"created {folder}; its settings are in params.yaml", *([time] if time else []), "Next:")
     show(f"    cd {folder} && dvc repro")
     return 0

@@ -142,7 +142,7 @@ def compile_action(argv: Sequence[str]) -> int:
         metavar="FOLDER",
         type=output_folder,
         default=Path("manifests/pipelines"),
-        help="where to write all pipelines",
+        help="where to write all pipelines (default: manifests/pipelines)",
     )
     parser.add_argument("--resources", action="store_true", help="write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
@@ -213,7 +213,7 @@ def submit_action(argv: Sequence[str]) -> int:
         pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
         return 0 if watch(client, run, _show, arguments.every, pods) else 1
     except KeyboardInterrupt:
-        warn(f"the run goes on; `kfp run get {run}` shows it")
+        warn(f"the run continues on the cluster; `kfp run get {run}` shows its state")
         raise
 
 
@@ -259,10 +259,10 @@ def run_local_action(argv: Sequence[str]) -> int:
     from stillhouse.pipelines.local import PipelineFailed, run_local
 
     if arguments.shards < 1:
-        raise InputError(f"--shards: {arguments.shards} is less than 1")
+        raise InputError(f"--shards must be at least 1, not {arguments.shards}")
     if arguments.shards > 1 and arguments.pipeline not in DIVIDED_HERE:
         raise InputError(
-            f"--shards: {arguments.pipeline} does its runs one by one on this machine; leave it out, or run "
+            f"--shards does not apply to {arguments.pipeline}, which does its runs one by one; leave it out, or run "
             f"{' or '.join(DIVIDED_HERE)}"
         )
     request = Request(

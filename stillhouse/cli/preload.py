@@ -1,6 +1,6 @@
 """`python -m stillhouse.cli.preload FD PID`: imports what steps that use a model import, and forks for every stage.
 
-FD is a listening socket, PID the `dvc repro` whose stages it serves. `stillhouse.cli.preloaded` starts this and asks.
+FD is a listening socket, PID the `dvc repro` whose stages it serves. `stillhouse.cli.preloaded` is the client.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from stillhouse.workflow.run_progress import STAGE
 DIFFERS = (STAGE, "_", "SHLVL", "PWD", "OLDPWD")
 """Environment variables in which the stages of one run differ, and which no import reads."""
 SIGNALS = {b"i": signal.SIGINT, b"s": signal.SIGSTOP, b"c": signal.SIGCONT}
-"""What the asking process sends when it is interrupted, stopped and continued, and what the fork gets."""
+"""What the client sends when it is interrupted, stopped and continued, and the signal that the fork gets."""
 PR_SET_PDEATHSIG = 1
 
 
 def preload() -> None:
-    """The imports, which take seconds of the processor."""
+    """Imports PyTorch, transformers and the steps, which takes seconds of processor time."""
     import transformers.modeling_utils  # noqa: F401
 
     import stillhouse.retrieval.fine_tuning.retriever_training
@@ -48,9 +48,9 @@ def preload() -> None:
 def serve(
     listener: socket.socket, owner: int, run: Callable[[Sequence[str]], int], given: Mapping[str, Any]
 ) -> int | None:
-    """Forks for every command line that is asked for in the `given` circumstances, until `owner` has ended.
+    """Forks for every command line that a client with the `given` circumstances sends, until `owner` has ended.
 
-    Returns in every fork, with the exit code of `run`, and at last in this process, with None.
+    Returns the exit code of `run` in every fork and, at the end, None in this process.
     """
     running: list[_Stage] = []
     owned = os.pidfd_open(owner)
@@ -127,7 +127,7 @@ class _Stage:
         return stage
 
     def goes_on(self, ready: int) -> bool:
-        """Reacts to what the asking process sent, or to its end. Returns whether the fork has not ended yet."""
+        """Passes the client's signal on to the fork, or kills it if the client ended. Returns whether the fork runs."""
         if ready == self.process:
             return False
         try:
@@ -139,7 +139,7 @@ class _Stage:
         return sent in SIGNALS
 
     def end(self) -> None:
-        """Waits for the fork and tells its exit code; of a killed one that of a shell, 128 plus the signal."""
+        """Waits for the fork and sends its exit code to the client; 128 plus the signal if it was killed."""
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         with suppress(OSError):
@@ -149,7 +149,7 @@ class _Stage:
 
 
 def _become(folder: str, environment: dict[str, str], files: Sequence[int]) -> None:
-    """Makes this fork what the asking process was: its folder, environment and streams, in a process group."""
+    """Gives this fork the folder, environment and streams of the client, and a process group of its own."""
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # does not outlive the process that reports its end
     signal.signal(signal.SIGINT, signal.default_int_handler)

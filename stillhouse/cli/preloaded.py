@@ -38,7 +38,7 @@ GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 STREAMS = (0, 1, 2)
 LENGTH, CODE, CREDENTIALS = struct.Struct("!I"), struct.Struct("!i"), struct.Struct("iII")
 REFUSED = -1
-"""The code that stands for "import it yourself"; those of processes are not negative."""
+"""The reply "run it yourself". Exit codes of processes are never negative."""
 PARENT, BORN = 1, 19
 """Places in `_status`: the parent's id and the time of its start."""
 
@@ -160,7 +160,7 @@ def _answer(connection: socket.socket) -> int | None:
 
 
 def user_of(connection: socket.socket) -> int:
-    """The id of the user at the other end; any user may connect to an address of this kind."""
+    """The id of the user at the other end. It must be checked: any user may connect to an abstract socket."""
     sent = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(sent)[1])
 

@@ -18,7 +18,7 @@ to FOLDER: queries.jsonl and qrels/train.tsv, which `ingest` adds to its train q
 export.json, which counts what was left out and why.
 
 A pair is kept if enough clients clicked it or marked it relevant, and more than marked it not relevant. The share of
-votes per client is limited, so that nobody can teach the retriever alone.
+votes per client is limited, so that no single client can steer the retriever.
 
 examples:
   stillhouse queries export asked clicked
@@ -61,7 +61,7 @@ def export(log: Path, folder: Path, most_share: float, least_clients: int) -> di
     from stillhouse.serving.feedback_log import read_feedback
 
     if folder.exists():
-        raise InputError(f"{folder} exists; name a new folder")
+        raise InputError(f"{folder} already exists; choose a new folder")
     if not 0 < most_share <= 1:
         raise InputError(f"--most-share must be above 0 and at most 1, not {most_share}")
     if least_clients < 1:

@@ -28,7 +28,7 @@ def refresh_parser() -> Parser:
 
     parser = Parser(
         "refresh",
-        "Reads the corpus again and does what its changes require: nothing, a new index, fine-tuning or pre-training. "
+        "Reads the corpus again and does what its changes require: nothing, a new index, fine-tuning or pre-training.\n"
         "Then releases the result, unless it is worse than the release in use.",
         EXAMPLES,
     )
@@ -50,14 +50,15 @@ def refresh_parser() -> Parser:
         ("source", "the source, or its path in --repo"),
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
-        ("train_queries", "extra train queries, from `stillhouse queries export`"),
+        ("train_queries", "extra train queries, written by `stillhouse queries export`"),
     ):
         kind = {"source": source_text, "train_queries": _absolute}.get(name, str)
-        group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
+        metavar = "FOLDER" if name == "train_queries" else name.upper()
+        group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
     group = parser.add_argument_group("how far to go")
     for name, field in Thresholds.__dataclass_fields__.items():
         group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
-    group.add_argument("--plan-only", action="store_true", help="show what it would do, and stop")
+    group.add_argument("--plan-only", action="store_true", help="show what the refresh would do, and exit")
     group.add_argument("--again", action="store_true", help="retry a corpus whose challenger was refused")
     parser.add_argument("--report", metavar="FILE", type=output_file, help="write the outcome to FILE as JSON")
     add_rule_flags(parser.add_argument_group("when to refuse a challenger"))

@@ -168,7 +168,7 @@ def register_action(argv: Sequence[str]) -> int:
     settings = registry_settings()
     if settings is None:
         raise InputError(
-            f"no Model Registry is configured; set one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
+            f"no Model Registry is configured; set its address, for example {ADDRESS}=http://model-registry-service.kubeflow:8080"
         )
     registered = register(Git.of(arguments.folder), settings)
     if arguments.labels:

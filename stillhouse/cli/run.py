@@ -34,7 +34,7 @@ def run_parser() -> Parser:
     which.add_argument("--params", metavar="FILE", type=Path, help="a recipe file (default: params.yaml)")
     parser.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
     add_set_flag(parser)
-    parser.add_argument("--until", metavar="USE", help="run only this use and what it depends on")
+    parser.add_argument("--until", metavar="STAGE", help="run only this stage and what it depends on")
     parser.add_argument(
         "--small", action="store_true", help="try the recipe's stages in a few steps on the built-in sample"
     )
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     recipe = with_settings(load_recipe(path), arguments.settings, str(path))
     settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
-        raise InputError("--small runs on the built-in sample; leave --source out, or --small")
+        raise InputError("--small uses the built-in sample; leave --source out, or --small")
     if arguments.small:
         settings |= {use.name: small(use, settings[use.name]) for use in uses}
     if arguments.source:

@@ -96,7 +96,7 @@ def watch_action(argv: Sequence[str]) -> int:
 
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:
-        raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
+        raise InputError(f"{arguments.file} has no `watches`; add them, as docs/releases.md shows")
     if not wanted.watches:  # the state after installation, not a failure of the CronJob
         show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
         return 0

@@ -74,7 +74,10 @@ def main(argv: Sequence[str]) -> int:
     folders = chosen_folders(arguments)
     for name, folder in folders.items():
         if not folder.is_dir():
-            raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a `stillhouse new` folder")
+            raise InputError(
+                f"--{name} {folder} does not exist; run `dvc repro` in a workspace (`stillhouse new`) to make it, "
+                "or give another folder"
+            )
     with environment(arguments):
         searcher = open_searcher(folders, arguments.verify)
         answer = answer_in_json if arguments.json else answer_in_text
@@ -109,13 +112,13 @@ def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
 def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
     """The question of the command line, or else those that are typed or piped, until the end of the input.
 
-    With `prompt`, it asks for them, and an empty line ends. Raises `InputError` for input that is not UTF-8.
+    With `prompt`, asks for each question until an empty line. Raises `InputError` for input that is not UTF-8.
     """
     if words:
         yield refuse_bytes(" ".join(words))
         return
     if prompt:
-        show("Type a question; an empty line ends.")
+        show("Type a question, or press Enter to quit.")
     while True:
         try:
             question = input("question> " if prompt else "").strip()

@@ -34,7 +34,7 @@ LOOK_ELSEWHERE = 30.0
 EXAMPLES = f"""\
 FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
 them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
-service does not start if these were not made from one another.
+service compares their digests, and does not start if they do not belong together.
 
 You can pass a git repository of releases instead of FOLDER. The command then fetches and serves the release in use, or
 the one given by --release. Object storage with such a folder works too: s3://, gs://, abfs:// or az://.
@@ -100,7 +100,7 @@ def serve_parser() -> Parser:
         "--fetch-into",
         metavar="FOLDER",
         type=Path,
-        help="where to put releases that are fetched (default: in the work folder)",
+        help="where to put fetched releases (default: in the work folder)",
     )
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, if it is elsewhere")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
@@ -166,7 +166,12 @@ def serve_parser() -> Parser:
         flag = f"--most-{field.name.replace('_', '-')}" if metavar != "SECONDS" else f"--{field.name.replace('_', '-')}"
         kind = float if metavar == "SECONDS" else int
         group.add_argument(
-            flag, dest=field.name, metavar=metavar, type=kind, default=field.default, help=f"{text} ({field.default:g})"
+            flag,
+            dest=field.name,
+            metavar=metavar,
+            type=kind,
+            default=field.default,
+            help=f"{text} (default: {field.default:.0f})",
         )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -192,11 +197,13 @@ def check(arguments: argparse.Namespace) -> Limits:
     if arguments.watch is None:
         arguments.watch = LOOK_ELSEWHERE if fetched else 1.0
     if arguments.release and not repository:
-        raise InputError(f"--release is for a git repository of releases, and {arguments.place} is none")
+        raise InputError(
+            f"--release is for a git repository of releases, but {arguments.place} is not one; leave it out"
+        )
     if arguments.fetch_into and not fetched:
-        raise InputError(f"--fetch-into is for releases that are fetched, but {arguments.place} is a folder")
+        raise InputError(f"--fetch-into is for fetched releases, but {arguments.place} is a folder; leave it out")
     if arguments.corpus and fetched:
-        raise InputError("--corpus is for a folder; a release that is fetched has its own corpus")
+        raise InputError("--corpus is for a release in a folder; a fetched release has its own corpus, so leave it out")
     for name in (*LIMITS, "watch", "grace", "retention_days"):
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
@@ -269,8 +276,8 @@ def refuse_token(token: str) -> None:
     """Raises `InputError` for a token that no client can send in a header, such as one that ends with a line break."""
     if token and not (token.isascii() and token.isprintable() and token == token.strip()):
         raise InputError(
-            f"${TOKEN} has a line break, a space at an end or a character outside ASCII, so nobody could send it in a "
-            "header; set it without (`printf` writes no line break at the end, `echo` does)"
+            f"${TOKEN} has a line break, a leading or trailing space or a non-ASCII character, so no client could send "
+            "it in a header; remove that (`printf` adds no line break at the end, `echo` does)"
         )
 
 

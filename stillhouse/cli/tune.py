@@ -34,8 +34,8 @@ that is worse than half of the finished ones is stopped early. What no searched 
 starting model's index) is made once. To continue a stopped search, run the same command again, with more --minutes to
 make it longer.
 
-The more trials, the more of the gain on dev is chance: the last sentence reports how certain it is. Confirm the result
-on test, once.
+The more trials, the more of the gain on dev is due to chance: the last line of the output says how certain it is.
+Confirm the result on the test questions, once.
 
 examples:
   stillhouse tune                                    (retriever 1, half an hour of processor time)
@@ -105,7 +105,7 @@ def tune_parser() -> Parser:
     trial = parser.add_argument_group("a single trial, as Katib's pods run it")
     trial.add_argument(
         "--trial",
-        metavar="SECTION.SETTING=VALUE",
+        metavar="STAGE.SETTING=VALUE",
         action="append",
         default=[],
         help="run one trial with this setting; can be repeated",

@@ -14,8 +14,8 @@ _RAY = re.compile(r"ray|ray:[1-9][0-9]*|ray://[^\s/]+:[0-9]+")
 
 
 class Engine(Protocol):
-    """`sentence` describes the engine in the log. `elsewhere` means that its processes run on other machines, and of
-    this machine's files see only the work area.
+    """`sentence` describes the engine in the log. `elsewhere` means that its processes run on other machines, which
+    share only the work area with this one.
     """
 
     sentence: str

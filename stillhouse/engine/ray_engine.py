@@ -84,7 +84,7 @@ def open_ray(name: str) -> Iterator[RayEngine]:
     try:
         import ray
     except ImportError:
-        raise InputError("engine: ray needs the package ray; `pip install 'stillhouse[ray]'` gets it") from None
+        raise InputError("the engine ray needs Ray: pip install 'stillhouse[ray]'") from None
     begun = not ray.is_initialized()
     if begun:
         _begin(name)

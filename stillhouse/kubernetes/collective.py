@@ -55,8 +55,8 @@ def _failure(started: Sequence[subprocess.Popen[bytes]], folder: Path, seconds: 
         time.sleep(0.05)
     missing = [str(rank) for rank in range(len(started)) if not (folder / f"{rank}.arrived").exists()]
     if missing:
-        return f"process {', '.join(missing)} of {len(started)} did not arrive within {seconds:.0f} s"
-    return f"all {len(started)} processes arrived, but had no sum after {seconds:.0f} s"
+        return f"process {', '.join(missing)} of {len(started)} did not start within {seconds:.0f} s"
+    return f"all {len(started)} processes started, but had no sum after {seconds:.0f} s"
 
 
 def _reason(log: Path) -> str:

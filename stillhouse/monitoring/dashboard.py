@@ -153,7 +153,7 @@ PANELS = (
         (("stillhouse_serving_query_drift", "{{pod}} queries"), ("stillhouse_serving_score_drift", "{{pod}} scores")),
     ),
     Panel(
-        "Probability of the drift by chance",
+        "p-values of the drift",
         "none",
         (
             ("stillhouse_serving_query_drift_p", "{{pod}} queries"),

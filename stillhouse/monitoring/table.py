@@ -85,12 +85,12 @@ SERVICES = (
     Metric("stillhouse_serve_swaps", "gauge", "Releases that replaced another since the start"),
     Metric("stillhouse_serve_refusals", "gauge", "Releases refused since the start"),
     Metric("stillhouse_serve_refused", "gauge", "1 while a release is refused, else 0"),
-    Metric("stillhouse_serve_behind_seconds", "gauge", "Seconds since the release in use differs from the served one"),
+    Metric("stillhouse_serve_behind_seconds", "gauge", "Seconds by which the service lags behind the release in use"),
     Metric("stillhouse_serve_looked_timestamp_seconds", "gauge", "When the source of the releases last responded"),
     Metric("stillhouse_serving_query_drift", "gauge", "Distance of queries from the release's test queries"),
-    Metric("stillhouse_serving_query_drift_p", "gauge", "Probability of that distance by chance"),
+    Metric("stillhouse_serving_query_drift_p", "gauge", "p-value of that distance"),
     Metric("stillhouse_serving_score_drift", "gauge", "Distance of best scores from those of the test queries"),
-    Metric("stillhouse_serving_score_drift_p", "gauge", "Probability of that distance by chance"),
+    Metric("stillhouse_serving_score_drift_p", "gauge", "p-value of that distance"),
 )
 """The metrics that `stillhouse serve` has at its own `/metrics` (`stillhouse/serving/metrics.py`)."""
 

@@ -77,7 +77,7 @@ class Request:
     shards: int = 0
     """How many parts `train` and `refresh` encode a corpus in; 0 = the number in the placements."""
     settings: tuple[str, ...] = ()
-    """Settings that replace the recipe's, each as `USE.SETTING=VALUE`."""
+    """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
 
     def __post_init__(self) -> None:
         if self.pipeline not in RESULTS:

@@ -25,7 +25,7 @@ GIB = 1024**3
 
 
 class NoRoom(Exception):
-    """The new files do not fit, whatever is removed."""
+    """The new files do not fit, even if all others are removed."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Git:
 
     @classmethod
     def of(cls, folder: Path) -> Git:
-        """Raises `InputError`, with the remedy, for a folder that is not in a git work tree or has no remote."""
+        """The work tree of a folder. Raises `InputError`, with the remedy, without a work tree or a remote."""
         git = cls(folder)
         try:
             git("rev-parse", "--show-toplevel")

@@ -224,10 +224,12 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
     history = read_history(git)
     champion = history.champion
     if champion is None:
-        raise InputError("nothing is released yet, so there is nothing to go back to")
+        raise InputError("nothing is released yet, so there is nothing to go back to; promote a release first")
     target = history.find(to) if to else history.before
     if target is None:
-        raise InputError(f"{champion.name} is the only release that was in use; name another with --to, or promote one")
+        raise InputError(
+            f"{champion.name} is the only release that was in use; choose another with --to, or promote one"
+        )
     if target.tag == champion.tag:
         return champion, champion
     try:

@@ -32,7 +32,9 @@ def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **set
     metrics.gauge("swaps", "Releases that replaced another since the start", lambda: shelf.swaps)
     metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
     metrics.gauge("refused", "1 while a release is refused, else 0", lambda: shelf.refused is not None)
-    metrics.gauge("behind_seconds", "Seconds since a release is out that does not answer yet", lambda: shelf.behind)
+    metrics.gauge(
+        "behind_seconds", "Seconds by which this service lags behind the release in use", lambda: shelf.behind
+    )
     metrics.gauge("looked_timestamp_seconds", "When the source of the releases last answered", lambda: shelf.looked)
     drift = DriftWatch(lambda: shelf.current, batcher.submit, log)
     for name, (text, read) in drift.gauges().items():
@@ -57,4 +59,4 @@ def make_app(service: Service) -> ASGIApp:
 
 
 async def _on_crash(request: Request, error: Exception) -> JSONResponse:
-    return error_response(request.url.path, 500, "the service failed here; its log says where")
+    return error_response(request.url.path, 500, "the service failed to answer; its log says why")

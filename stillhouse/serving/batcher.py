@@ -65,7 +65,7 @@ class Job:
 
     @property
     def late(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether its deadline has passed or its client has left, so that nobody waits for the result."""
         return self.result.done() or time.monotonic() > self.until
 
     def finish(self, value: Any) -> None:

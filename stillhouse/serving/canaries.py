@@ -88,8 +88,8 @@ def refuse_failing(release: str, canaries: Sequence[Canary], ask: Ask) -> float:
     if mean < LEAST_OVERLAP:
         raise InputError(
             f"release {release} fails its canary queries: the first {DEPTH} passages of {len(overlaps)} of its "
-            f"own queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required; its model "
-            "computes something else on this machine than where it was released, so serve another release, or make "
-            "its run again here with `stillhouse retrieve`"
+            f"own queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required. Its model "
+            "gives different results here than where it was released: serve another release, or make its run again "
+            "here with `stillhouse retrieve`"
         )
     return mean

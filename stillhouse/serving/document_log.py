@@ -46,7 +46,7 @@ class DocumentLog:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.path} is in use by another service; name another folder") from None
+                raise InputError(f"{self.path} is in use by another service; choose another folder") from None
             data = self.path.read_bytes()
             self.records, self.size = read_log(data, self.path)
             self.torn = len(data) - self.size
@@ -105,7 +105,7 @@ def read_log(data: bytes, path: Path) -> tuple[list[Record], int]:
     if BEGIN.startswith(data):
         return [], 0  # ended before the first line was whole
     if not data.startswith(BEGIN):
-        raise InputError(f"{path} is not a log of documents; give --documents another folder")
+        raise InputError(f"{path} is not a log of documents; choose another folder with --documents")
     records, place = [], len(BEGIN)
     for end, record in _records(data, place, path):
         records.append(record)

@@ -68,14 +68,14 @@ def delete(id: str, request: Request) -> Response:
 def _live(request: Request) -> tuple[Service, LiveDocuments]:
     service = service_of(request)
     if service.live is None:
-        raise Problem(404, "this service takes no documents; start it with `--documents FOLDER`")
+        raise Problem(404, "this service accepts no documents; start it with `--documents FOLDER`")
     return service, service.live
 
 
 def _check_ids(service: Service, ids: list[str]) -> None:
     service.check_texts(ids, "ids")
     if len(set(ids)) < len(ids):
-        raise Problem(422, "an id is given twice; give each one once")
+        raise Problem(422, "an id is given twice; list each id once")
     if any(len(id) > LONGEST_ID for id in ids):
         raise Problem(422, f"an id has more than {LONGEST_ID:,} characters; use a shorter one")
 
@@ -89,9 +89,11 @@ def _write(service: Service, live: LiveDocuments, put: list[dict[str, str]], del
             429, f"the queue is full; try again in {full.seconds} s", {"Retry-After": str(full.seconds)}
         ) from None
     except (TimeoutError, TooLate, CancelledError):
-        raise Problem(504, "the documents could not be encoded in time, and nothing was changed; send fewer") from None
+        raise Problem(
+            504, "the documents could not be encoded in time, and nothing was changed; send fewer at once"
+        ) from None
     except Ended:
-        raise Problem(503, "the service is shutting down; ask another one", AGAIN) from None
+        raise Problem(503, "the service is shutting down; send the request again", AGAIN) from None
     except InputError as error:
         service.log(f"release {release.name} cannot encode: {error}")
         raise Problem(503, f"release {release.name} cannot answer; the service's log says why") from error

@@ -190,7 +190,7 @@ class DriftWatch:
         def read(kind: str, field: str) -> Callable[[], float]:
             return lambda: float(getattr(getattr(self.found, kind, None), field, float("nan")))
 
-        apart, chance = "how far they are apart, from 0 to 1", "how likely that is by chance"
+        apart, chance = "how far apart they are, from 0 to 1", "the p-value of that distance"
         return {
             "query_drift": (f"Queries and the release's test queries: {apart}", read("queries", "statistic")),
             "query_drift_p": (f"Queries and the release's test queries: {chance}", read("queries", "p")),

@@ -31,7 +31,7 @@ class FeedbackRequest(BaseModel):
 def feedback(body: FeedbackRequest, request: Request) -> Response:
     service = service_of(request)
     if service.queries is None:
-        raise Problem(404, "this service keeps no log of queries; start it with `--log-queries FOLDER`")
+        raise Problem(404, "this service keeps no query log; start it with `--log-queries FOLDER`")
     asked = service.queries.find(body.query_id)
     if asked is None:
         raise Problem(404, f"there is no query {body.query_id!r} in the log; it is unknown or too old for feedback")

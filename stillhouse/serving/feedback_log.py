@@ -103,7 +103,7 @@ def read_feedback(folder: Path) -> Iterator[Feedback]:
     """
     files = [path for path in named(folder, ".jsonl") if is_own(path)]
     if not files:
-        raise InputError(f"{folder} holds no feedback; name the folder given to `stillhouse serve --log-queries`")
+        raise InputError(f"{folder} holds no feedback; give the folder that `stillhouse serve --log-queries` uses")
     for path in files:
         lines = path.read_bytes().split(b"\n")[:-1]  # after the last newline, one that is being written
         for number, line in enumerate(lines[1:], 2):

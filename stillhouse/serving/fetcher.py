@@ -57,7 +57,7 @@ class Fetcher:
         self._use(place)
 
     def fetch(self, asked: Mapping[str, Any], name: str) -> None:
-        """Fetches what `stillhouse.serving.fetch_parts` is asked for. Raises `Unreachable`, with the reason."""
+        """Runs `stillhouse.serving.fetch_parts` with a request. Raises `Unreachable`, with the reason, if it fails."""
         words = [sys.executable, "-m", "stillhouse.serving.fetch_parts"]
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self._over.is_set():  # between `end` and this

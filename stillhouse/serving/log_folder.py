@@ -37,7 +37,7 @@ def take_folder(folder: Path) -> int:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(number)
-        raise InputError(f"{folder} is the log of another running service; name another folder") from None
+        raise InputError(f"{folder} is the log of another running service; choose another folder") from None
     for path in folder.iterdir():
         if PARTIAL.fullmatch(path.name):
             path.unlink()  # of a process that was killed while it wrote

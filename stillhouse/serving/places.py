@@ -21,7 +21,7 @@ def repository_of(place: str) -> str:
     Raises `InputError` for any other URI.
     """
     if not place.strip():
-        raise InputError("the place of the releases is empty; name a folder, or a git repository")
+        raise InputError("the location of the releases is empty; give a folder, a git repository or a storage URI")
     if place.startswith("git+"):
         return place.removeprefix("git+")
     scheme = urlsplit(place).scheme if "://" in place else ""

@@ -37,7 +37,7 @@ NEEDED = ("onnxruntime", "onnx")
 
 @dataclass(frozen=True)
 class DevFigures:
-    """nDCG@10 of a release's dev queries in its index, and the least milliseconds to encode one."""
+    """nDCG@10 of a release's dev queries in its index, and the fewest milliseconds to encode one."""
 
     queries: int
     ndcg10_fp32: float
@@ -90,7 +90,7 @@ def choose(
     dev = dev_queries(corpus) if asked == "auto" else None
     if asked == "auto" and dev is None:
         return packed, replace(
-            exact, why="the corpus has no dev queries to measure int8 by; --precision int8 trusts it"
+            exact, why="the corpus has no dev queries to check int8 with; --precision int8 skips the check"
         )
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""The optional log of queries: Parquet files that appear complete, and the feedback on them.
+"""The optional query log: Parquet files that appear complete, and the feedback on them.
 
 Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A kill loses only the waiting ones. A
 disk that cannot be written never delays a search: queries that no longer fit in memory are dropped and counted.
@@ -183,7 +183,7 @@ class QueryLog:
                 if rows:
                     self._write(rows)
             except Exception as error:  # the thread must survive a full disk
-                self.log(f"the log of queries cannot be written: {error}")
+                self.log(f"the query log cannot be written: {error}")
                 rows = []
                 with self._changed:
                     self._changed.wait_for(lambda: self._over, min(1.0, self.choices.seconds))
@@ -194,7 +194,7 @@ class QueryLog:
             try:
                 self._clear()
             except Exception as error:  # after the rows were removed, or they would be written again
-                self.log(f"old files of the log of queries cannot be cleared: {error}")
+                self.log(f"old files of the query log cannot be deleted: {error}")
             with self._changed:
                 if over and (not rows or not self._waiting):
                     return

@@ -39,7 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"cannot listen at {host}:{port} ({reason}); name another place with --host and --port"
+            f"cannot listen on {host}:{port} ({reason}); choose another address with --host and --port"
         ) from None
     # Connections inherit it. asyncio sets it only on sockets that it made itself, and without it the body of an answer
     # waits until the client has acknowledged the headers: 40 ms.
@@ -81,4 +81,4 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
         service.batcher.end()
         if service.queries:
             service.queries.end()
-    log("ended; every request was answered")
+    log("stopped; every request was answered")

@@ -92,7 +92,7 @@ class Service:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
         if self.log_texts:
             for text in texts:
-                self.log(f"asked of {release.name}: {visible(text)}")
+                self.log(f"query to {release.name}: {visible(text)}")
         job = Job(release, texts, "query", [how] * len(texts))
         found = cast("list[Found]", await self._answer(job))
         if self.drift and job.vectors is not None:
@@ -129,7 +129,7 @@ class Service:
         except (TooLate, TimeoutError):
             raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or try later") from None
         except Ended:
-            raise Problem(503, "the service is shutting down; ask another one", {"Retry-After": "1"}) from None
+            raise Problem(503, "the service is shutting down; send the request again", {"Retry-After": "1"}) from None
         except InputError as error:
             self.log(f"release {job.release.name} cannot answer: {error}")  # not for clients: it may contain a path
             raise Problem(503, f"release {job.release.name} cannot answer; the service's log says why") from error

@@ -158,7 +158,7 @@ class Shelf:
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None
         self.swaps += 1
-        self._log(f"release {known.name} answers now, instead of {before.name}")
+        self._log(f"now serving release {known.name} instead of {before.name}")
 
     def watch(self, seconds: float) -> None:
         """Checks at intervals, on a separate thread, until `end`."""
@@ -170,7 +170,7 @@ class Shelf:
             try:
                 self.look()
             except Exception as error:  # the thread must survive unexpected errors
-                self._log(f"looking for a new release failed, and {self.current.name} keeps answering: {error}")
+                self._log(f"the check for a new release failed, and {self.current.name} keeps answering: {error}")
 
     def end(self) -> None:
         self._over.set()

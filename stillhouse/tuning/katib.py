@@ -208,7 +208,7 @@ def threads(cpu: str) -> str:
     """
     match = re.fullmatch(r"([0-9]+)(m?)", cpu)
     if not match:
-        raise InputError(f"--cpu {cpu}: write whole processors or thousandths, for example 2 or 1500m")
+        raise InputError(f"--cpu {cpu}: write a number of CPUs, for example 2 or 1500m")
     return str(max(1, int(match[1]) // (1000 if match[2] else 1)))
 
 

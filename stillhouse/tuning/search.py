@@ -176,7 +176,7 @@ class Search:
         except _GivenUp:
             self.study.tell(trial, state=states.PRUNED)
             remove_trial(self.place.trial(settings))
-            self._say(trial, settings, f"given up after {max(curve)} % of its training")
+            self._say(trial, settings, f"stopped early, after {max(curve)} % of its training")
         except _OutOfTime:
             note()
             self.study.tell(trial, state=states.FAIL)

@@ -57,27 +57,27 @@ def output_file(text: str) -> Path:
 def source_text(text: str) -> str:
     """The `type` of an argument that names a corpus. An empty one would mean the current folder."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("the source is empty; name one, for instance 'sample', or leave the flag out")
+        raise argparse.ArgumentTypeError("the source is empty; give one, for example 'sample', or leave the flag out")
     return text
 
 
 def _place(text: str, kind: str, fits: Callable[[Path], bool]) -> Path:
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"the name is empty; name a {kind}")
+        raise argparse.ArgumentTypeError(f"the path is empty; give a {kind}")
     path = Path(text)
     try:
         path.stat()
     except FileNotFoundError:
         if path.is_symlink():
-            raise argparse.ArgumentTypeError(f"{text} is a link to nowhere; name another place") from None
+            raise argparse.ArgumentTypeError(f"{text} is a broken link; choose another path") from None
         return path
     except PermissionError:  # reported when it is written to
         return path
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise argparse.ArgumentTypeError(f"{text!a} cannot be a {kind} ({why}); name another") from None
+        raise argparse.ArgumentTypeError(f"{text!a} cannot be a {kind} ({why}); choose another path") from None
     if not fits(path):
-        raise argparse.ArgumentTypeError(f"{text} is not a {kind}; name another place")
+        raise argparse.ArgumentTypeError(f"{text} is not a {kind}; choose another path")
     return path
 
 

@@ -21,7 +21,7 @@ def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
     """The use `until` and everything it needs, or all uses without it. Raises `InputError` if it does not exist."""
     names = [use.name for use in uses]
     if until and until not in names:
-        raise InputError(f"--until {until}: no such use; {nearest(until, names)}")
+        raise InputError(f"--until {until}: there is no such stage; {nearest(until, names)}")
     return needed(uses, [until]) if until else uses
 
 

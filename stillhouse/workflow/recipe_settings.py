@@ -24,7 +24,7 @@ def add_set_flag(parser: ArgumentParser) -> None:
     """Adds `--set`, whose values `with_settings` takes as `arguments.settings`."""
     parser.add_argument(
         "--set",
-        metavar="USE.SETTING=VALUE",
+        metavar="STAGE.SETTING=VALUE",
         dest="settings",
         action="append",
         default=[],
@@ -33,7 +33,7 @@ def add_set_flag(parser: ArgumentParser) -> None:
 
 
 def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:
-    """The recipe with the settings in `words`, each `USE.SETTING=VALUE`; `where` names the recipe in messages.
+    """The recipe with the settings in `words`, each `STAGE.SETTING=VALUE`; `where` names the recipe in messages.
 
     Raises `InputError` with the nearest use, setting or value, for a stage that the recipe leaves out, and for settings
     that do not go together.
@@ -45,10 +45,10 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         place, equals, text = word.partition("=")
         name, dot, setting = place.partition(".")
         if not (equals and dot and setting) or place in given:
-            raise InputError(f"--set {word}: write USE.SETTING=VALUE, like retriever_1.learning_rate=1e-5, each once")
+            raise InputError(f"--set {word}: write STAGE.SETTING=VALUE, like retriever_1.learning_rate=1e-5, each once")
         given.add(place)
         if name not in uses:
-            raise InputError(f"--set {word}: {where} has no use {name!r}; {nearest(name, uses)}")
+            raise InputError(f"--set {word}: {where} has no stage {name!r}; {nearest(name, uses)}")
         _refuse_left_out(uses[name].section, name, recipe, f"--set {word}: {where}")
         kinds = field_types(uses[name].step.config)
         if setting not in kinds:
@@ -95,7 +95,7 @@ def with_sections(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]]) -> 
 def _refuse_left_out(section: str, name: str, recipe: Recipe, where: str) -> None:
     """Raises `InputError` for a section that no stage of the recipe reads, nor of its refresh."""
     if section not in {*sections(recipe), *(use.section for use in REFRESHED)}:
-        raise InputError(f"{where} leaves {name!r} out; name a recipe that has it")
+        raise InputError(f"{where} leaves {name!r} out; choose a recipe that has it")
 
 
 def _refuse_measures(setting: str, value: Any) -> None:

@@ -38,7 +38,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
     for port in step.outputs:
         outputs[port.name] = getattr(arguments, port.name)
         if outputs[port.name] is None:
-            raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
+            raise InputError(f"step '{step.name}' needs {port.flag} FOLDER to write to ({port.help})")
     for path in filter(None, (arguments.metrics, arguments.report)):
         refuse_foreign_file(path)
     with environment(arguments):

@@ -89,13 +89,17 @@ def refuse_taken(folder: Path) -> None:
     refuse_file_above(folder / "params.yaml")
     for name in OWN_FILES:
         if os.path.lexists(folder / name):
-            raise InputError(f"{folder} already has a {name}; name another folder, or edit its params.yaml")
+            raise InputError(f"{folder} already has a {name}; choose another folder, or edit its params.yaml")
     artifacts = folder / ARTIFACTS
     if os.path.lexists(artifacts) and not (artifacts.is_dir() and not any(artifacts.iterdir())):
-        raise InputError(f"{artifacts} exists, and `dvc repro` would write there; move it away, or name another folder")
+        raise InputError(
+            f"{artifacts} exists, and `dvc repro` would write there; move it away, or choose another folder"
+        )
     for name in IGNORED:
         if os.path.lexists(folder / name) and (not (folder / name).is_file() or (folder / name).is_symlink()):
-            raise InputError(f"{folder / name} is not a regular file, so no line can be added; name another folder")
+            raise InputError(
+                f"{folder / name} is not a regular file, so no line can be added to it; choose another folder"
+            )
 
 
 def refuse_missing(source: str) -> None:

@@ -70,7 +70,7 @@ def test_other_libraries_print_nothing(tiny_model: Path, tmp_path: Path) -> None
 
 def test_a_wrong_call_is_reported_in_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
     encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
-    with pytest.raises(stillhouse.InputError, match="role is 'document'; write query or passage"):
+    with pytest.raises(stillhouse.InputError, match="role must be 'query' or 'passage', not 'document'"):
         stillhouse.encode(encoder, TEXTS, "document")  # type: ignore[arg-type]
     with pytest.raises(stillhouse.InputError, match="texts must be a list"):
         stillhouse.encode(encoder, "one", "query")

@@ -206,8 +206,8 @@ def test_a_place_that_may_not_be_written_is_reported_in_a_sentence(
     read_only(Path(folder).absolute(), number)
     assert mine(*flags, "--quiet") == 2
     [sentence] = capsys.readouterr().err.splitlines()
-    assert f"stillhouse: there is no access to {folder}/" in sentence and os.strerror(number) in sentence
-    assert sentence.endswith("let this user read and write there, or name another place")
+    assert f"stillhouse: cannot read or write {folder}/" in sentence and os.strerror(number) in sentence
+    assert sentence.endswith("give this user read and write access, or choose another path")
 
 
 def test_a_verdict_of_failed_ends_with_3_and_keeps_the_report(stand_in: Any) -> None:

@@ -22,7 +22,7 @@ from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 
 COMMON = ["compare", "--recipe", "micro"]
 BAD = {
-    "nothing": ([], "say what to compare"),
+    "nothing": ([], "give either --objectives"),
     "both": (["--objectives", "mlm", "--sweep", "simlm-table7"], "either --objectives"),
     "a sweep": (["--sweep", "simlm-table77"], "did you mean 'simlm-table7'"),
     "an objective": (["--objectives", "mlm,simml"], "did you mean 'simlm'"),

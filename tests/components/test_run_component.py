@@ -110,7 +110,7 @@ def test_a_volume_that_may_not_be_written_is_reported_in_a_sentence(
         run_component("ingest", arguments("ingest", tmp_path))
     assert end.value.code == InputError.exit_code and not stand_ins
     [sentence] = capsys.readouterr().err.splitlines()
-    assert f"there is no access to {tmp_path / closed}/" in sentence and "Read-only file system" in sentence
+    assert f"cannot read or write {tmp_path / closed}/" in sentence and "Read-only file system" in sentence
 
 
 def test_a_pod_that_fails_preflight_is_refused_before_any_work(

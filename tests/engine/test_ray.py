@@ -238,7 +238,7 @@ def test_one_process_imports_no_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "said"),
     [
-        ("ray", "needs the package ray; `pip install 'stillhouse[ray]'` gets it"),
+        ("ray", "needs Ray: pip install 'stillhouse[ray]'"),
         ("spark", "engine is 'spark'; give local, ray, ray:N"),
     ],
 )

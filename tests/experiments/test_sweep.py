@@ -37,7 +37,7 @@ BAD = {
         "two variants are labelled 'x'",
     ),
     "a number for a name": ({"variants": [{"name": 7}]}, "put it in quotes"),
-    "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write use.field"),
+    "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write STAGE.SETTING"),
     "a list of lists for a value": ({"overrides": {"pretraining.objective": [["mlm"]]}}, "a plain value, or a list"),
     "a seed as a setting": ({"overrides": {"pretraining.seed": 3}}, "list the seeds under `seeds`"),
     "a seed twice": ({"seeds": [1, 1]}, "contains a seed twice"),
@@ -56,7 +56,7 @@ BAD = {
     ),
     "a condition that is a variant": ({"conditions": [{"name": "MLM"}]}, "a condition and a variant are called 'MLM'"),
     "two conditions": ({"conditions": [{"name": "a"}, {"name": "a"}]}, "two conditions are called 'a'"),
-    "a condition's setting": ({"conditions": [{"name": "a", "overrides": {"x": 1}}]}, "write use.field"),
+    "a condition's setting": ({"conditions": [{"name": "a", "overrides": {"x": 1}}]}, "write STAGE.SETTING"),
     "a condition's seed": ({"conditions": [{"name": "a", "overrides": {"lm_head.seed": 1}}]}, "list the seeds"),
     "conditions as a mapping": ({"conditions": {"a": {}}}, "must be a list"),
     "published of no condition": (
@@ -205,7 +205,7 @@ def test_flags_make_a_sweep() -> None:
 
 FLAGS = {
     "an empty place": (lambda: sweep_of_flags("mlm,,bow", [], "o"), "empty value"),
-    "no values": (lambda: sweep_of_flags("", ["pretraining.epochs"], "o"), "use.field=value,value"),
+    "no values": (lambda: sweep_of_flags("", ["pretraining.epochs"], "o"), "STAGE.SETTING=VALUE,VALUE"),
     "a setting twice": (lambda: sweep_of_flags("mlm", ["pretraining.objective=bow"], "o"), "twice"),
     "seeds of text": (lambda: seeds_of("1,two"), "whole numbers"),
     "a seed twice": (lambda: seeds_of("1,1"), "different"),

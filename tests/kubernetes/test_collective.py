@@ -27,11 +27,11 @@ WRONG = {
         "process 1 ended with 1: Error: failed to extend /dev/shm/nccl-a",
     ),
     # Process 0 waits for it, or has not arrived yet either.
-    "one never arrives": (SECOND + "time.sleep(600)", 5, r"process (0, )?1 of 2 did not arrive within 5 s"),
+    "one never arrives": (SECOND + "time.sleep(600)", 5, r"process (0, )?1 of 2 did not start within 5 s"),
     "nothing is sent": (
         "Path(folder, rank + '.arrived').touch(); time.sleep(600)",
         3,
-        "all 2 processes arrived, but had no sum after 3 s",
+        "all 2 processes started, but had no sum after 3 s",
     ),
 }
 

@@ -121,7 +121,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def failure_together(processes: int, backend: str) -> str:
         calls.append((processes, backend))
-        return "process 1 of 2 did not arrive"
+        return "process 1 of 2 did not start"
 
     monkeypatch.setattr(preflight, "failure_together", failure_together)
     return calls
@@ -131,7 +131,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_only_several_gpus_run_the_collective_check(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
     found = take_readings(tmp_path, together, "gloo")
     assert asked == [(2, "gloo")] * bool(tried) and found.together == tried
-    assert found.apart == ("process 1 of 2 did not arrive" if tried else "")
+    assert found.apart == ("process 1 of 2 did not start" if tried else "")
 
 
 def test_missing_gpus_skip_the_collective_check(asked: Asked, tmp_path: Path) -> None:

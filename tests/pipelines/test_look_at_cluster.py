@@ -90,12 +90,12 @@ def test_a_complete_cluster_is_accepted(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 1)  # the list of nodes has several pages
     assert look(monkeypatch) == 0
-    assert capsys.readouterr().out == "[cluster] found nothing missing that this run asks for\n"
+    assert capsys.readouterr().out == "[cluster] found nothing missing\n"
 
 
 CHOSEN = {
     "accelerator_type": ("amd.com/gpu", "none of the cluster's 2 nodes has amd.com/gpu; they have nvidia.com/gpu"),
-    "accelerator_count": ("16", "no node has 16 nvidia.com/gpu, the largest has 8"),
+    "accelerator_count": ("16", "no node has 16 nvidia.com/gpu; the largest has 8"),
     "work_claim": ("mine", "volume claim mine does not exist"),
 }
 

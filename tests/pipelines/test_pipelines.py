@@ -276,8 +276,8 @@ BAD_SETTINGS = {
     "range": ("retriever_1.seed=-1", "seed must be at least 0"),
     "choice": ("pretraining.objective=simml", "did you mean 'simlm'"),
     "measure": ("evaluate.measures=RR@ten", "RR@ten"),
-    "no value": ("retriever_1.seed", "write USE.SETTING=VALUE"),
-    "no setting": ("seed=3", "write USE.SETTING=VALUE"),
+    "no value": ("retriever_1.seed", "write STAGE.SETTING=VALUE"),
+    "no setting": ("seed=3", "write STAGE.SETTING=VALUE"),
 }
 
 

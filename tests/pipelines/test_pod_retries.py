@@ -67,7 +67,7 @@ def test_the_bound_and_the_pauses_are_the_placement_s(tmp_path: Path) -> None:
     code, said = end(start(tmp_path, "sys.exit(1)", retries=2, pause=0.3))
     assert (code, tries(tmp_path)) == (1, ["given"] * 3)
     assert time.monotonic() - began >= 0.3 + 0.6
-    assert "the next starts in 0.3 s" in said[0] and "the next starts in 0.6 s" in said[1]
+    assert "the next one starts in 0.3 s" in said[0] and "the next one starts in 0.6 s" in said[1]
 
 
 @pytest.mark.parametrize("code", [2, 3, 4, 130])
@@ -98,7 +98,7 @@ def test_a_signal_reaches_the_process_and_ends_the_tries(number: signal.Signals,
 
 def test_a_signal_ends_a_pause(tmp_path: Path) -> None:
     process = start(tmp_path, "sys.exit(1)", retries=3, pause=60)
-    assert process.stderr and "the next starts in 60 s" in process.stderr.readline()
+    assert process.stderr and "the next one starts in 60 s" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 1 and tries(tmp_path) == ["given"]
     process.stderr.close()

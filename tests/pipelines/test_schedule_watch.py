@@ -170,7 +170,7 @@ def test_a_watcher_with_nothing_to_watch_succeeds(
 def test_a_file_without_watches_is_refused_by_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedules.yaml").write_text("schedules: {}")
     assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
-    assert "schedules.yaml has no `watches`; docs/releases.md shows one" in capsys.readouterr().err
+    assert "schedules.yaml has no `watches`; add them, as docs/releases.md shows" in capsys.readouterr().err
 
 
 def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> None:

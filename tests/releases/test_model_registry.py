@@ -238,7 +238,7 @@ def test_without_a_registry_no_request_is_sent(work: Path, capsys: pytest.Captur
     )
     assert "v1.1.0 is in use again" in done.stdout and "Registry" not in done.stdout + done.stderr
     assert registered(work) == 2
-    assert f"no Model Registry is configured; set one, as {ADDRESS}=" in capsys.readouterr().err
+    assert f"no Model Registry is configured; set its address, for example {ADDRESS}=" in capsys.readouterr().err
 
 
 def no_answer(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:

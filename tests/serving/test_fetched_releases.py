@@ -195,7 +195,7 @@ def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, mon
 
 def test_one_service_uses_a_folder_at_a_time(repository: Repository, tmp_path: Path) -> None:
     first = source(repository, tmp_path / "fetched")
-    with pytest.raises(InputError, match="name another folder"):
+    with pytest.raises(InputError, match="choose another folder"):
         source(repository, tmp_path / "fetched")
     first.end()
     source(repository, tmp_path / "fetched").end()

@@ -210,7 +210,7 @@ def assert_reported(code: int | None, log: Path) -> None:
     said = log.read_text(errors="replace")
     assert code == 1, f"{code}: {said}"
     last = said.strip().splitlines()[-1]
-    assert last.startswith(SAID) and "run it again" in last, said
+    assert last.startswith(SAID) and "run the command again" in last, said
     assert not [words for words in NOT_SAID if words in said], said
 
 

@@ -126,7 +126,7 @@ def test_a_value_that_a_shell_would_change_is_refused(space_of: Callable[[str], 
 
 def test_threads_are_those_of_the_pod() -> None:
     assert [threads(cpu) for cpu in ("4", "1500m", "250m")] == ["4", "1", "1"]
-    with pytest.raises(InputError, match="write whole processors or thousandths"):
+    with pytest.raises(InputError, match="write a number of CPUs, for example 2 or 1500m"):
         threads("two")
 
 

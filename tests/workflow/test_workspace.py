@@ -153,15 +153,15 @@ def test_a_folder_that_holds_what_a_run_would_replace_is_refused(name: str, here
 
 
 NAMES = {
-    "an empty name": ("", "the name is empty"),
-    "blanks": ("  ", "the name is empty"),
+    "an empty name": ("", "the path is empty"),
+    "blanks": ("  ", "the path is empty"),
     "below /proc": ("/proc/x", "nothing can be written to /proc/x"),
-    "read-only": ("/sys/x", "no access to /sys/x"),
+    "read-only": ("/sys/x", "cannot read or write /sys/x"),
     "a long name": ("x" * 300, "File name too long"),
     "a NUL": ("a\0b", "embedded null byte"),
     "below a file": ("recipe.yaml/x", "Not a directory"),
     "a file": ("recipe.yaml", "recipe.yaml is not a folder"),
-    "a link that leads nowhere": ("nowhere", "is a link to nowhere"),
+    "a link that leads nowhere": ("nowhere", "is a broken link"),
 }
 
 

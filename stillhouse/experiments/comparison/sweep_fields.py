@@ -59,7 +59,7 @@ def read_overrides(content: Any, where: str) -> dict[str, Value]:
     for key, value in content.items():
         if not isinstance(key, str) or not re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", key):
             raise InputError(
-                f"{where}: {shown(key)} is not a setting; write use.field, for example pretraining.objective"
+                f"{where}: {shown(key)} is not a setting; write STAGE.SETTING, for example pretraining.objective"
             )
         members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
         if not all(part is None or type(part) in (bool, int, float, str) for part in members):

@@ -39,7 +39,7 @@ def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
         key, equals, values = text.partition("=")
         if not equals:
             raise InputError(
-                f"--vary {text}: write use.field=value,value, for example pretraining.encoder_mlm_probability=0.15,0.3"
+                f"--vary {text}: write STAGE.SETTING=VALUE,VALUE, as in pretraining.encoder_mlm_probability=0.15,0.3"
             )
         if key in grid:
             raise InputError(f"--vary names {key} twice; put all its values in one list")

@@ -27,9 +27,10 @@ CALLED_BY_KIND = ("retriever", "encoder")
 """Output folders that are named after their kind, so the parent folder identifies the model."""
 
 EXAMPLES = """\
-Every folder is read as by `stillhouse ingest` (BEIR layout and others). A repeated command skips finished work, so you
-can add folders and retrievers later. If a folder fails, its reason is shown and the others continue. A query that is a
-passage, by id and text as in ArguAna and Quora of BEIR, does not find itself.
+Each FOLDER may have any format that `stillhouse ingest` reads, such as BEIR's. Running the same command again skips
+finished work, so you can add folders and retrievers later. If a corpus fails, the page shows why and the others
+continue. If a query is itself a passage, with the same id and text as in ArguAna and Quora of BEIR, that passage is
+removed from the query's ranking.
 
 examples:
   stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
@@ -39,47 +40,75 @@ examples:
 
 
 def zero_shot_parser() -> Parser:
-    parser = Parser("zero-shot", "Measure retrievers and BM25 on many corpora: averages and best-on counts.", EXAMPLES)
-    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="corpora with judged test queries")
+    parser = Parser(
+        "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and on how many each is best.", EXAMPLES
+    )
+    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="a corpus with judged test queries")
     what = parser.add_argument_group("what to measure")
     what.add_argument(
         "--retriever",
         metavar="[NAME=]MODEL",
         action="append",
         default=[],
-        help="a retriever folder, or a model as for `fetch-model`; repeatable",
+        help="a retriever folder, or a model as for `fetch-model`; can be repeated",
     )
     what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
-    what.add_argument("--baseline", metavar="NAME", help="test the others against this (default: bm25, or the first)")
     what.add_argument(
-        "--measures", default="nDCG@10 R@100", help="measures, as ir_measures names them (default: nDCG@10 R@100)"
+        "--baseline", metavar="NAME", help="the system to test the others against (default: bm25, or the first)"
     )
-    what.add_argument("--depth", type=int, default=100, metavar="N", help="passages in a run (default: 100)")
+    what.add_argument(
+        "--measures", default="nDCG@10 R@100", help="measures, by their names in ir_measures (default: nDCG@10 R@100)"
+    )
+    what.add_argument("--depth", type=int, default=100, metavar="N", help="passages per query in a run (default: 100)")
     what.add_argument(
         "--together",
         metavar="NAME=CORPUS,...",
         action="append",
         default=[],
-        help="corpora that count as one in averages, like CQADupStack's forums; repeatable",
+        help="corpora that count as one in averages, like CQADupStack's forums; can be repeated",
     )
     what.add_argument(
-        "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial run; 0 = all"
+        "--max-queries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="use at most this many queries per corpus, a seeded sample; 0 = all (default: 0)",
     )
     what.add_argument(
         "--max-rejected",
         type=float,
         default=0.01,
-        metavar="PART",
-        help="leave out a corpus if more of its passages or qrels are rejected (default: 0.01)",
+        metavar="SHARE",
+        help="leave out a corpus if a larger share of its passages or qrels is rejected (default: 0.01)",
     )
     lengths = parser.add_argument_group("models that are not yet retriever folders")
     lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens per query (default: 64)")
-    lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="per passage (default: 256)")
-    parser.add_argument("--folder", metavar="FOLDER", type=output_folder, default=Path("zero-shot"), help="write here")
+    lengths.add_argument(
+        "--passage-length", type=int, default=256, metavar="N", help="tokens per passage (default: 256)"
+    )
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path("zero-shot"),
+        help="where to write (default: zero-shot)",
+    )
     parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
-    parser.add_argument("--bootstrap-samples", type=int, default=2000, metavar="N", help="default: 2000")
-    parser.add_argument("--randomisation-samples", type=int, default=10000, metavar="N", help="default: 10000")
-    parser.add_argument("--seed", type=int, default=42, metavar="N", help="default: 42")
+    parser.add_argument(
+        "--bootstrap-samples",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="bootstrap samples for each interval (default: 2000)",
+    )
+    parser.add_argument(
+        "--randomisation-samples",
+        type=int,
+        default=10000,
+        metavar="N",
+        help="random sign flips for each p-value (default: 10000)",
+    )
+    parser.add_argument("--seed", type=int, default=42, metavar="N", help="seed of every random choice (default: 42)")
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -108,13 +137,13 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     """
     for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
         if getattr(arguments, name) < least:
-            raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
+            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(arguments, name)}")
     if not 0 <= arguments.max_rejected <= 1:
-        raise InputError(f"--max-rejected: {arguments.max_rejected} is not a share; give a number from 0 to 1")
+        raise InputError(f"--max-rejected must be from 0 to 1, not {arguments.max_rejected}")
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
     if baseline not in plan.systems:
-        raise InputError(f"--baseline {baseline}: no such system; valid: {', '.join(plan.systems)}")
+        raise InputError(f"--baseline {baseline}: there is no such system; choose one of {', '.join(plan.systems)}")
     from stillhouse.evaluation.measures import cutoff, parse_measures
 
     for measure in parse_measures(arguments.measures):  # before hours of work
@@ -128,21 +157,21 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
 
 
 def results() -> list[str]:
-    """The files that the command writes besides the artifacts, as for `own_files`."""
+    """The files that the command writes besides the artifacts, as names for `own_files`."""
     from stillhouse.experiments.zero_shot.figures import FILES
 
     return [*FILES, PAGE]
 
 
 def refuse_foreign_results(plan: Plan, folder: Path) -> None:
-    """Raises `InputError` before hours of work if foreign files would be replaced."""
+    """Raises `InputError`, before hours of work, if the results would replace files that Stillhouse did not write."""
     refuse_foreign_files(folder, results())
     for uses in (plan.models, *plan.uses.values()):
         refuse_foreign_outputs(uses, folder / ARTIFACTS)
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
-    """Raises `InputError` for a missing folder, and for invalid or duplicate names."""
+    """The plan of a command line. Raises `InputError` for a missing folder, and for invalid or duplicate names."""
     for path in arguments.corpora:
         if not path.exists():
             raise InputError(f"{path} does not exist; name folders that `stillhouse ingest` can read")
@@ -262,7 +291,7 @@ def read_groups(texts: Sequence[str], corpora: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that is not in use")
         for corpus in members.split(","):
             if corpus not in corpora or corpus in groups:
-                why = "is already in a group" if corpus in groups else f"is none of {', '.join(corpora)}"
+                why = "is already in a group" if corpus in groups else f"is not one of {', '.join(corpora)}"
                 raise InputError(f"--together {text}: {corpus!r} {why}")
             groups[corpus] = name
     return groups

@@ -37,7 +37,7 @@ class Findings:
 
 
 def find(wanted: Wanted, seen: Readings) -> Findings:
-    """Everything that a run would wait for in vain, each as a sentence with its remedy."""
+    """Everything that a run needs and the cluster lacks, each as a sentence with its remedy."""
     found = Findings(notices=[f"not checked: {why}" for why in seen.unseen])
     if seen.retry_policy and (notice := notice_of(seen.retry_policy)):
         found.notices.append(notice)
@@ -104,7 +104,7 @@ def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) 
     if not large:
         most = max(node.allocatable[type_] for node in having)
         return (
-            f"no node has {count} {type_}, the largest has {most:g}: lower `accelerator_count`, and spread training "
+            f"no node has {count} {type_}; the largest has {most:g}: lower `accelerator_count`, and spread training "
             f"over several nodes (`nodes` of the placement); {SCALES}"
         )
     roomy = [
@@ -117,8 +117,8 @@ def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) 
         cores = max(node.allocatable.get("cpu", 0) for node in large)
         memory = max(node.allocatable.get("memory", 0) for node in large) / GIB
         return (
-            f"no node with {count} {type_} has {kind.cpu} CPUs and {kind.memory} of memory, the largest have "
-            f"{cores:g} and {memory:.1f}Gi: lower `cpu` and `memory` of the placement; {SCALES}"
+            f"no node with {count} {type_} has {kind.cpu} CPUs and {kind.memory} of memory; the largest have "
+            f"{cores:g} CPUs and {memory:.1f}Gi: lower `cpu` and `memory` of the placement; {SCALES}"
         )
     chosen = [node for node in roomy if kind.node_selector.items() <= node.labels.items()]
     if not chosen:

@@ -1,4 +1,4 @@
-"""The first task of a Kubeflow run: checks the cluster before pods wait there in vain."""
+"""The first task of a Kubeflow run: checks that the cluster has what the run's pods need."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def refuse_missing(text: str) -> None:
             show(f"[cluster] {nowhere}")
         for notice in check(wanted, take_readings(wanted, api)):
             show(f"[cluster] {notice}")
-        show("[cluster] found nothing missing that this run asks for")
+        show("[cluster] found nothing missing")

@@ -72,7 +72,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def watched_task(name: str) -> Iterator[Watched]:
-    """The same, and reports to Prometheus how the task ended if the environment asks for it."""
+    """`one_line_errors`, and reports how the task ended to Prometheus if the environment asks for it."""
     with one_line_errors(), watch_task(name, say) as watched, access_errors():
         yield watched
 

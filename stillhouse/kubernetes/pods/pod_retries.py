@@ -78,8 +78,8 @@ class Tries:
                 pause = self.pause * PAUSE_FACTOR**number
                 how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
                 _say(
-                    f"try {number + 1} of {self.retries + 1} ended with {how}, its lines above say why; "
-                    f"the next starts in {pause:g} s and continues from its last checkpoint, if it has one"
+                    f"try {number + 1} of {self.retries + 1} ended with {how} (its lines above say why); "
+                    f"the next one starts in {pause:g} s and continues from the last checkpoint, if there is one"
                 )
                 if self.stopped.wait(pause):
                     break

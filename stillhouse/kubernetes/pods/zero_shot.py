@@ -102,7 +102,7 @@ def config_of(values: Mapping[str, Any]) -> Config:
 
 
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
-    """The same as parsed command-line arguments of `stillhouse zero-shot`."""
+    """The settings as parsed command-line arguments of `stillhouse zero-shot`."""
     numbers = ("depth", "max_queries", "max_rejected", "query_length", "passage_length", "seed")
     samples = ("bootstrap_samples", "randomisation_samples")
     words = [f"--retriever={model}" for model in config.retriever_list]

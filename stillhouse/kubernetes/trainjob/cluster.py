@@ -93,7 +93,7 @@ class Cluster:
         return True
 
     def delete(self, job: Plain) -> None:
-        """Starts deleting exactly this job; it is gone once its pods are."""
+        """Starts deleting exactly this job, which disappears once its pods have ended."""
         from kubernetes.client import ApiException
 
         own = {"preconditions": {"uid": job["metadata"]["uid"]}, "propagationPolicy": "Foreground"}

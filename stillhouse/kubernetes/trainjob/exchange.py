@@ -130,7 +130,7 @@ def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def prune(keep: str, exists: Callable[[str], bool]) -> list[str]:
-    """Removes the folders of jobs that are gone, as their runs are; all but `keep` and those of the last day."""
+    """Removes the folders of deleted jobs, except `keep` and those of the last day. Returns their names."""
     removed = []
     for folder in sorted(exchange_root().iterdir()) if exchange_root().is_dir() else []:
         try:

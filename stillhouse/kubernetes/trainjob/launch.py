@@ -84,7 +84,7 @@ def run_job(
     exchange = exchange_in(exchange_root() / name)
     with left_for_the_retry(cluster, name, pod.owner):
         for gone in prune(name, lambda other: cluster.find(other) is not None):
-            log(f"removed leftovers of {gone}: its run is deleted")
+            log(f"removed the folder of {gone}, whose run was deleted")
         if exchange.done():
             log(f"TrainJob {name}: it finished in an earlier try of this step")
         else:

@@ -68,7 +68,7 @@ def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
 
 
 def note_ends(seen: dict[str, NodeEnd], pods: Sequence[Plain]) -> None:
-    """Records in `seen` how each node failed, by its number; a node that has a new pod by now has not ended.
+    """Records in `seen` how each node failed, by its number; a node that already has a new pod has not ended.
 
     A record stays when the node's pod is gone.
     """

@@ -31,10 +31,10 @@ class _ToldToEnd(SystemExit):
 def why_over(workflow: Plain | None, uid: str) -> str:
     """Why the run that owns the pod will not retry the step; "" if it may."""
     if workflow is None or workflow["metadata"].get("uid") != uid or "deletionTimestamp" in workflow["metadata"]:
-        return "its run is deleted"
+        return "its run was deleted"
     spec = workflow.get("spec", {})
     if spec.get("activeDeadlineSeconds") == 0 or spec.get("shutdown"):
-        return "its run is terminated"
+        return "its run was terminated"
     return "its run has ended" if workflow.get("status", {}).get("phase") in ENDED else ""
 
 
@@ -64,22 +64,22 @@ def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[No
 
 
 def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> None:
-    """Decides quickly: without an answer the job continues, as losing a training costs more than its nodes."""
+    """Decides quickly. Without an answer, the job continues: losing a training costs more than its nodes."""
     left = f"TrainJob {name} continues, and the next try of this step finds it"
     remedy = f"if the run is over, `kubectl -n {cluster.namespace} delete trainjob {name}` frees its nodes"
     if owner["kind"] != "Workflow":
-        log(f"this pod has to end; {left}")
+        log(f"this pod is being terminated; {left}")
         return
     try:
         over = why_over(cluster.workflow(owner["name"]), owner["uid"])
         if not over:
-            log(f"this pod has to end; {left}")
+            log(f"this pod is being terminated; {left}")
             return
         job = cluster.find(name)
         if job is not None:
             cluster.delete(job)
-        log(f"this pod has to end, as {over}: TrainJob {name} is deleted")
+        log(f"this pod is being terminated and {over}: deleted TrainJob {name}")
     except NoAnswer as error:
-        log(f"this pod has to end, but Kubernetes does not answer in time ({error}); {left}; {remedy}")
+        log(f"this pod is being terminated, but Kubernetes does not answer in time ({error}); {left}; {remedy}")
     except InputError as error:  # no permission to look
-        log(f"this pod has to end; {left}; {remedy}. {error}")
+        log(f"this pod is being terminated; {left}; {remedy}. {error}")

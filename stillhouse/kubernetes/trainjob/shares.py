@@ -64,7 +64,7 @@ def shared_work(
 
 @contextmanager
 def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> Iterator[Path]:
-    """The same, with every shard done by a process on this machine, one after the other.
+    """Yields what `shared_work` does; processes on this machine do every shard, one after the other.
 
     Finished shards are not repeated after a kill. Raises `InputError` or `CrashElsewhere` if a shard fails.
     """

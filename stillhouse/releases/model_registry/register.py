@@ -62,7 +62,7 @@ def register(git: Git, settings: RegistrySettings) -> Registered:
     """
     history = read_history(git)
     if history.champion is None:
-        raise InputError("nothing is released yet, so there is nothing to register")
+        raise InputError("nothing is released yet, so there is nothing to register; promote a release first")
     name = settings.model or model_of(repository_of(git))
 
     def bring() -> Registered:

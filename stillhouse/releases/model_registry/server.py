@@ -31,7 +31,7 @@ Plain = dict[str, Any]
 
 
 class Conflict(Exception):
-    """Something with that name exists by now."""
+    """Another client has just created something with that name."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from stillhouse.workflow.recipes import Recipe
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""
 RULES = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
-"""Settings of `compare-release` that a person may set. The seed is fixed, so that nobody tries seeds until one fits."""
+"""Settings of `compare-release` that a user may set. The seed is fixed, so that nobody tries seeds until one fits."""
 
 
 def _of(cls: type, name: str) -> Any:

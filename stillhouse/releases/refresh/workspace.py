@@ -41,24 +41,24 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name another folder with --folder")
+        raise InputError(f"{folder} is a file; choose another folder with --folder")
     if not folder.exists() or not any(folder.iterdir()):
         return _clone(repo, address, branch, folder)
     if not (folder / MARK).is_file():
         raise InputError(
-            f"{folder} was not made by a refresh, and a refresh discards all changes in its folder; name another one "
-            "with --folder, which gets a clone of everything that is committed and pushed"
+            f"{folder} was not made by a refresh, and a refresh discards all changes in its folder; choose another "
+            "one with --folder: the refresh clones everything that is committed and pushed into it"
         )
     _drop_locks(folder / ".git")
     git = Git.of(folder)
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
-        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder with --folder")
+        raise InputError(f"{folder} is a clone of {redact(cloned)}; choose another folder with --folder")
     changed = git("diff", "--name-only", "HEAD").splitlines()
     foreign = [name for name in changed if name not in OWN]
     if foreign:
         raise InputError(
-            f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder with --folder"
+            f"{folder} holds changes that nobody committed ({foreign[0]}); choose another folder with --folder"
         )
     git.fetch("retriever")
     branch = branch or branch_of(git)
@@ -75,7 +75,7 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
     """Makes a clone that is marked as a refresh's own, completely or not at all."""
     folder = folder.absolute()
     if folder == Path.cwd():
-        raise InputError("a refresh cannot work in the current folder itself; name a folder in it with --folder")
+        raise InputError("a refresh cannot work in the current folder itself; choose a folder in it with --folder")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # of a refresh that was killed
     partial.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,9 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial)
-        raise InputError(f"{folder} cannot be replaced ({error.strerror}); name a folder in it with --folder") from None
+        raise InputError(
+            f"{folder} cannot be replaced ({error.strerror}); choose a folder in it with --folder"
+        ) from None
     return Git.of(folder)
 
 
@@ -113,8 +115,8 @@ def _refuse_untracked(git: Git, branch: str) -> None:
     for name in added:
         if name and name not in OWN and os.path.lexists(git.folder / name):
             raise InputError(
-                f"{git.folder / name} is not committed, and the branch {branch} has a file of that name by now; move "
-                "yours away, or name another folder with --folder"
+                f"{git.folder / name} is not committed, and the branch {branch} now has a file of that name; move "
+                "yours away, or choose another folder with --folder"
             )
 
 
@@ -124,7 +126,7 @@ def _refuse_unpushed(git: Git, branch: str) -> None:
     unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
     if unpushed:
         raise InputError(
-            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or name another "
+            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or choose another "
             "folder with --folder"
         )
 

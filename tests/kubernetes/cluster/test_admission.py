@@ -69,13 +69,13 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "too few in one node": (
         {"nodes": (node("a", 1), node("b", 1))},
-        ["no node has 2 nvidia.com/gpu, the largest has 1", "lower `accelerator_count`", "pretrain, train-retriever"],
+        ["no node has 2 nvidia.com/gpu; the largest has 1", "lower `accelerator_count`", "pretrain, train-retriever"],
     ),
     "little memory": (
         {"nodes": (node(memory=32.5), node("b", gpus=0, memory=512))},
         [
             "no node with 2 nvidia.com/gpu has 8 CPUs and 64Gi of memory",
-            "32 and 32.5Gi",
+            "32 CPUs and 32.5Gi",
             "lower `cpu` and `memory`",
         ],
     ),

@@ -37,15 +37,15 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "preempted": ({}, ""),
     "preempted, of a run that has a deadline": ({"spec": {"activeDeadlineSeconds": 86400}}, ""),
     "preempted, beside a task that failed": ({"status": {"phase": "Running"}}, ""),
-    "terminated in Kubeflow": ({"spec": {"activeDeadlineSeconds": 0}}, "its run is terminated"),
-    "terminated by Argo": ({"spec": {"shutdown": "Terminate"}}, "its run is terminated"),
-    "stopped by Argo": ({"spec": {"shutdown": "Stop"}}, "its run is terminated"),
+    "terminated in Kubeflow": ({"spec": {"activeDeadlineSeconds": 0}}, "its run was terminated"),
+    "terminated by Argo": ({"spec": {"shutdown": "Terminate"}}, "its run was terminated"),
+    "stopped by Argo": ({"spec": {"shutdown": "Stop"}}, "its run was terminated"),
     "ended": ({"status": {"phase": "Failed"}}, "its run has ended"),
     "being deleted": (
         {"metadata": {"uid": "w-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
-        "its run is deleted",
+        "its run was deleted",
     ),
-    "another of this name": ({"metadata": {"uid": "w-2"}}, "its run is deleted"),
+    "another of this name": ({"metadata": {"uid": "w-2"}}, "its run was deleted"),
 }
 
 
@@ -57,9 +57,9 @@ def test_the_job_continues_unless_the_run_is_over(
     ended_by_signal(fake, cluster, tokens, tmp_path / "out", **workflow)
     [job] = fake.jobs.values()
     assert ("deletionTimestamp" in job["metadata"]) == bool(over)
-    assert logged[-1].startswith("this pod has to end")
+    assert logged[-1].startswith("this pod is being terminated")
     assert (
-        (over in logged[-1] and "is deleted" in logged[-1])
+        (over in logged[-1] and "deleted TrainJob" in logged[-1])
         if over
         else "the next try of this step finds it" in logged[-1]
     )
@@ -70,7 +70,7 @@ def test_the_job_of_a_run_that_is_gone_is_deleted(
 ) -> None:
     fake.workflow = None
     ended_by_signal(fake, cluster, tokens, tmp_path / "out")
-    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run is deleted" in logged[-1]
+    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run was deleted" in logged[-1]
 
 
 @pytest.mark.parametrize("bad", [500, "reset", 403])

@@ -59,7 +59,7 @@ def test_a_file_that_git_does_not_track_is_not_replaced(releases: Path, tmp_path
             (place / name).write_text(place.name)
     commit(tmp_path / "own", "Notes")
     call(tmp_path / "own", "git", "push", "--quiet", "origin", "HEAD:main")
-    with pytest.raises(InputError, match=r"ü\.md is not committed, and the branch main has a file of that name"):
+    with pytest.raises(InputError, match=r"ü\.md is not committed, and the branch main now has a file of that name"):
         open_clone(str(releases), "", folder)
     assert (folder / "notes" / "ü.md").read_text() == "refreshed"
     (folder / "notes" / "ü.md").unlink()
@@ -112,7 +112,7 @@ def test_a_second_refresh_of_one_folder_is_refused(releases: Path, tmp_path: Pat
 def test_the_current_folder_is_refused(releases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(InputError, match="name a folder in it with --folder"):
+    with pytest.raises(InputError, match="choose a folder in it with --folder"):
         open_clone(str(releases), "", Path())
 
 
@@ -124,7 +124,7 @@ def test_somebody_s_own_clone_is_refused(committed: bool, releases: Path, tmp_pa
         commit(own, "Mine")
     head = call(own, "git", "rev-parse", "HEAD")
     call(own, "git", "remote", "set-url", "origin", str(releases))
-    with pytest.raises(InputError, match=r"own was not made by a refresh.*name another one with --folder"):
+    with pytest.raises(InputError, match=r"own was not made by a refresh.*choose another one with --folder"):
         open_clone(str(releases), "", own)
     assert (own / PARAMS).read_text() == "ingest: {source: mine}\n" and call(own, "git", "rev-parse", "HEAD") == head
 
@@ -145,7 +145,9 @@ def test_commits_that_were_never_pushed_are_not_dropped(releases: Path, tmp_path
     open_clone(str(releases), "", folder)
     (folder / PARAMS).write_text("ingest: {source: mine}\n")
     commit(folder, "Mine")
-    with pytest.raises(InputError, match=r"holds commits that were never pushed .*; push them, or name another folder"):
+    with pytest.raises(
+        InputError, match=r"holds commits that were never pushed .*; push them, or choose another folder"
+    ):
         open_clone(str(releases), "", folder)
     call(folder, "git", "checkout", "--quiet", "--detach")
     with pytest.raises(InputError, match="not on a branch"):
@@ -160,5 +162,5 @@ def test_commits_that_were_never_pushed_are_not_dropped(releases: Path, tmp_path
 def test_a_clone_of_another_repository_is_refused(releases: Path, tmp_path: Path) -> None:
     open_clone(str(releases), "", tmp_path / "refreshed")
     shutil.copytree(releases, tmp_path / "other.git")
-    with pytest.raises(InputError, match=r"is a clone of .*releases\.git; name another folder"):
+    with pytest.raises(InputError, match=r"is a clone of .*releases\.git; choose another folder"):
         open_clone(str(tmp_path / "other.git"), "", tmp_path / "refreshed")

@@ -2,9 +2,9 @@
 
     python benchmarks/mixed_indexes.py --folder build/mixed [--data ../shared/data] [--corpora medquad scifact]
 
-The start of the recipe `labelled` encodes a corpus; its index is the old one. Retriever 1 is trained from it twice: as
-the recipe does, and with `compatibility_weight` towards the old index. `adopt-index --share` then gives a growing part
-of the passages vectors of the new retriever, and the new queries search each mixture. Results are written to
+The start of the recipe `labelled` encodes a corpus; its index is the old one. Retriever 1 is trained from it as the
+recipe does, and with `compatibility_weight` towards the old index. `adopt-index --share` then gives a growing part of
+the passages vectors of the new retriever, and the new queries search each mixture. Results are written to
 mixed_indexes.measured.json beside this script as they are made; mixed_indexes.md is written from that file.
 """
 
@@ -35,7 +35,8 @@ from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "mixed_indexes.measured.json"
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-WEIGHTS = {"fine_tune": 0.0, "compatible": 1.0}
+WEIGHTS = {"fine_tune": 0.0, "compatible, 0.3": 0.3, "compatible, 1": 1.0}
+"""Trainings and their `compatibility_weight`."""
 LENGTH, SEED = 128, 1
 OLD = "old"
 """The old queries in the old index."""
@@ -83,7 +84,7 @@ def measured(name: str, data: Path, folder: Path) -> dict[str, Any]:
     }
     training = dict(recipe["retriever_1"])
     for line, weight in WEIGHTS.items():
-        own = folder / line
+        own = folder / line.replace(", ", "-")
         inputs = {"corpus": corpus, "encoder": start, "negatives": folder / "mine_1/negatives"}
         more = {}
         if weight:

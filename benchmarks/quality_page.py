@@ -41,7 +41,7 @@ COMPARED = (
 
 def page_lines(found: Cells, size: Size, length: int) -> list[str]:
     command = "Command: `python benchmarks/quality.py --folder build/quality`."
-    lines = ["# Is it better?", "", f"{command} {next(iter(found.values()))['machine']}"]
+    lines = ["# Is it better?", "", f"{command} {' '.join(dict.fromkeys(cell['machine'] for cell in found.values()))}"]
     lines += ["", about(found, size, length), "", *in_short(found)]
     for corpus, title in SETS.items():
         for labels in LABELS:
@@ -98,7 +98,8 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: st
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
     counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
-    lines += [f"{counts}; {minutes:.0f} minutes of the processor a run. Winner: {winners}.", ""]
+    processors = ", ".join(dict.fromkeys(processor_of(cell) for cell in cells))
+    lines += [f"{counts}; {minutes:.0f} minutes of the processor a run ({processors}). Winner: {winners}.", ""]
     values = {name: mean_Q(cells, name) for name in systems(cells)}
     lines += [f"| system | {MEASURE} |", "|---|---|"]
     lines += [f"| {name} | {value.mean():.3f} |" for name, value in values.items()]
@@ -112,6 +113,11 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: st
                 f"| {apart.randomisation_p:.4f} |"
             )
     return lines
+
+
+def processor_of(cell: Mapping[str, Any]) -> str:
+    """As the machine calls it: the first part of what `machine` says."""
+    return str(cell["machine"]).removeprefix("Machine: ").partition(",")[0]
 
 
 def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:

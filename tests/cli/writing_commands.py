@@ -361,7 +361,7 @@ READS: set[Argument] = {
     ("serve", "corpus"),
     ("documents", "log"),
     ("queries", "log"),
-    # Like `documents export`; a log of queries deletes only files of its own (tests/serving/test_query_log.py).
+    # Like `documents export`; a query log deletes only files of its own (tests/serving/test_query_log.py).
     ("queries", "folder"),
     ("serve", "log_queries"),
     # These write, but change nothing that exists: `export` refuses a folder that exists, and the log of documents

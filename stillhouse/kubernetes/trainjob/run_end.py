@@ -24,7 +24,7 @@ Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
-class _ToldToEnd(SystemExit):
+class _Terminated(SystemExit):
     """Raised wherever the process is when the signal arrives; callers must not treat it as an error of their own."""
 
 
@@ -51,12 +51,12 @@ def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[No
 
     def stop(number: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
-        raise _ToldToEnd(TERMINATED)
+        raise _Terminated(TERMINATED)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except _ToldToEnd:
+    except _Terminated:
         _leave_or_delete(cluster.brief(), name, owner, cluster.log)
         raise SystemExit(TERMINATED) from None
     finally:

@@ -206,7 +206,9 @@ def check(arguments: argparse.Namespace) -> Limits:
         raise InputError("--corpus is for a release in a folder; a fetched release has its own corpus, so leave it out")
     for name in (*LIMITS, "watch", "grace", "retention_days"):
         if not 0 < getattr(arguments, name) < 1e12:
-            raise InputError(f"--{name.replace('_', '-')} must be above 0 and below 1e12, not {getattr(arguments, name):g}")
+            raise InputError(
+                f"--{name.replace('_', '-')} must be above 0 and below 1e12, not {getattr(arguments, name):g}"
+            )
     if not 0 < arguments.sample <= 1:
         raise InputError(f"--sample must be above 0 and at most 1, not {arguments.sample}")
     if arguments.retention_days > LONGEST_RETENTION:

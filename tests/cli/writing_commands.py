@@ -357,6 +357,7 @@ READS: set[Argument] = {
     *((f"schedule {action}", "file") for action in ("apply", "watch")),
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
+    ("refresh", "train_queries"),
     ("serve", "place"),
     ("serve", "corpus"),
     ("documents", "log"),

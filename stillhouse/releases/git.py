@@ -113,11 +113,13 @@ class Git:
         """The text of one of the folder's files at a revision."""
         return self("show", f"{revision}:{self.prefix}{path}")
 
-    def commit(self, parent: str, files: Iterable[str], message: str) -> str:
+    def commit(self, parent: str, files: Iterable[str], message: str, contents: Mapping[str, str] | None = None) -> str:
         """Commits the current version of some of the folder's files on top of `parent` ("" = none); returns the hash.
 
-        A file that does not exist is removed in the commit. No branch moves.
+        `contents` are the texts of files that are committed but not written to the folder. A file that does not exist
+        is removed in the commit. No branch moves.
         """
+        contents = contents or {}
         top = Path(self("rev-parse", "--show-toplevel"))
         prefix = self.prefix
         with tempfile.TemporaryDirectory() as place:
@@ -127,9 +129,12 @@ class Git:
                 at_top("read-tree", parent, more=index)
             entries = []
             for name in files:
-                path = f"{prefix}{name}"
-                if (self.folder / name).is_file():
-                    blob = self("hash-object", "-w", "--", name)
+                path, source = f"{prefix}{name}", self.folder / name
+                if name in contents:
+                    source = Path(place) / "content"
+                    source.write_text(contents[name], encoding="utf-8")
+                if source.is_file():
+                    blob = self("hash-object", "-w", "--path", name, "--", str(source.absolute()))
                     entries.append(f"100644 {blob}\t{path}\n")
                 else:
                     entries.append(f"0 {'0' * 40}\t{path}\n")

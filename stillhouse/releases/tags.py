@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -158,15 +158,8 @@ def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: s
     `record` is the content of `release.json`; its data must already be pushed. `base` is the commit that the files were
     made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` if another release
     is champion by now, and `InputError` if the branch has other content in those files. The workspace's `release.json`
-    changes only if the release is made.
+    changes only if the release is made, and its branch is where the release began.
     """
-    with _restored_on_failure(git.folder / RECORD):
-        return _publish(git, record, bump, branch, base, against)
-
-
-def _publish(
-    git: Git, record: Mapping[str, Any], bump: str, branch: str, base: str, against: Release | None
-) -> Release:
     for _ in range(ATTEMPTS):
         history = read_history(git)
         refuse_overtaken(history, against)
@@ -175,8 +168,8 @@ def _publish(
         version = next_version(history, bump)
         release = Release(version, "", dict(record))
         text = json.dumps(dict(record) | {"version": release.name}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        (git.folder / RECORD).write_text(text, encoding="utf-8")
-        commit = git.commit(head, COMMITTED, f"Release {release.name}: {record['summary']}\n")
+        message = f"Release {release.name}: {record['summary']}\n"
+        commit = git.commit(head, COMMITTED, message, contents={RECORD: text})
         refs = {
             f"refs/heads/{branch}": commit,
             f"refs/tags/{release.tag}": git.tag_object(release.tag, commit, _message(release, record)),
@@ -186,32 +179,19 @@ def _publish(
         except PushTaken:
             continue
         git.fetch(NAME)
-        _follow(git, branch, head, commit)
+        _follow(git, branch, head, commit, text)
         return Release(version, commit, dict(record) | {"version": release.name})
     raise InputError(f"the branch {branch} of {REMOTE} moved {ATTEMPTS} times in a row; repeat the command")
 
 
-@contextmanager
-def _restored_on_failure(path: Path) -> Iterator[None]:
-    """Puts the file's content back if the block raises; a leftover would block the next `git pull`."""
-    before = path.read_bytes() if path.is_file() else None
-    try:
-        yield
-    except BaseException:
-        if before is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_bytes(before)
-        raise
-
-
-def _follow(git: Git, branch: str, head: str, commit: str) -> None:
-    """Moves the local branch along if it is where the release began; staged changes stay staged.
+def _follow(git: Git, branch: str, head: str, commit: str, record: str) -> None:
+    """Moves the local branch along, with `release.json`, if it is where the release began; staged changes stay staged.
 
     Otherwise the release's own files would block the next `git pull`.
     """
-    with suppress(GitFailed):  # the release is out, whatever state this work tree is in
+    with suppress(GitFailed, OSError):  # the release is out, whatever state this work tree is in
         if git.commit_of("HEAD") == head and git("symbolic-ref", "--short", "HEAD") == branch:
+            (git.folder / RECORD).write_text(record, encoding="utf-8")
             git("update-ref", f"refs/heads/{branch}", commit, head)
             git("reset", "--quiet", "--", *COMMITTED)
 

@@ -10,7 +10,7 @@ from stillhouse.config import field_types
 from stillhouse.releases.refresh.parameters import RULES
 from stillhouse.setting_kinds import from_text, kind_of
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.step_command import flag_of
+from stillhouse.workflow.step_command import flag_of, metavar_of
 
 
 def add_rule_flags(parser: argparse._ActionsContainer) -> None:
@@ -19,7 +19,7 @@ def add_rule_flags(parser: argparse._ActionsContainer) -> None:
     fields, kinds = {field.name: field for field in dataclasses.fields(config)}, field_types(config)
     for name in RULES:
         field = fields[name]
-        metavar = {int: "N", float: "X"}.get(kind_of(kinds[name]).base, name.upper())
+        metavar = metavar_of(kind_of(kinds[name]))
         parser.add_argument(flag_of(name), metavar=metavar, help=f"{field.metadata['help']} (default: {field.default})")
 
 

@@ -111,7 +111,9 @@ def step_parser(step: Step) -> Parser:
         known = kind_of(kinds[field.name])
         # A switch needs no value: `--normalize` means `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
-        group.add_argument(flag_of(field.name), dest=field.name, metavar=_metavar(known), help=_describe(field), **bare)
+        group.add_argument(
+            flag_of(field.name), dest=field.name, metavar=metavar_of(known), help=_describe(field), **bare
+        )
     add_common_flags(parser, step.divided)
     return parser
 
@@ -255,7 +257,8 @@ def _example(step: Step) -> str:
     return "example:\n  " + " \\\n    ".join(command_of(example_of(step)))
 
 
-def _metavar(kind: Kind) -> str:
+def metavar_of(kind: Kind) -> str:
+    """What stands for the value of a setting in help."""
     word = {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind.base]
     return {"one": word, "list": f"{word},…", "mapping": "NAME=TEXT,…"}[kind.shape]
 

@@ -35,7 +35,7 @@ MEAN_WORDS, LENGTH, PAIR_LENGTH, WIDTH = 8, 16, 32, 32
 DEPTH, SCORED = 50, 20
 """Negatives of a query that are mined, and of these that the teacher scores."""
 A_PASSAGE = 300
-"""Bytes of own memory that a step may take a passage: digests and numbers (docs/limits.md)."""
+"""Bytes of own memory that a step may take a passage: digests and numbers (docs/reference/limits.md)."""
 NOTHING = 16
 """Bytes a passage that say nothing: libraries move by some MiB from run to run."""
 RESULTS = "results.json"

@@ -53,7 +53,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where artifacts and rows are kept")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
-    parser.add_argument("--parts", default="bm25,sizes,dense", help="what is measured (default: bm25,sizes,dense)")
+    parser.add_argument("--parts", default="bm25,sizes,dense", help="what is measured (default: %(default)s)")
     parser.add_argument("--fine-tune", default="", metavar="SPLITS", help="1/99,5/95,80/20: a fine-tuned row for each")
     parser.add_argument("--page-only", action="store_true", help="write the page of the rows that are there")
     arguments = parser.parse_args()

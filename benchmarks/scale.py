@@ -5,7 +5,7 @@
     python benchmarks/scale.py models --folder build/scale
 
 Every task runs at a tenth of the size and at the full size, each in a process of its own. The growth of its own memory
-per passage is compared with what docs/limits.md promises. A stopped run continues with the first task that has no
+per passage is compared with what docs/reference/limits.md promises. A stopped run continues with the first task without
 result. Files are removed when no later task reads them. `models` measures the rates of the steps that need a model
 (`scale_models.py`) and rewrites the page's table on paper; the rest of the page stays.
 """

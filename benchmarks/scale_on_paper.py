@@ -90,9 +90,11 @@ def on_paper(measured: Rates, assumed: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|" + "---|" * len(SIZES)
     for name, value, shown in lines_of(measured, assumed):
         yield f"| {name} | {' | '.join(shown(value(size)) for size in SIZES)} |"
-    for title, key in (("breaks first", "breaks"), ("takes over", "takes_over")):
-        yield f"| {title} | {' | '.join(assumed['sizes'][size][key] for size in SIZES)} |"
     yield ""
+    for title, key in (("What breaks first", "breaks"), ("What takes over", "takes_over")):
+        yield from (f"{title}, by the number of passages:", "")
+        yield from (f"- 10{power(size)}: {assumed['sizes'][size][key]}." for size in SIZES)
+        yield ""
     yield "| rate | value | unit | from |"
     yield "|---|---|---|---|"
     for name, rate in measured.items():

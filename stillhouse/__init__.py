@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stillhouse.api.corpora import ingest as ingest
     from stillhouse.api.corpora import ingest_passages as ingest_passages
     from stillhouse.api.corpora import validate as validate
-    from stillhouse.api.evaluation import evaluate as evaluate
     from stillhouse.api.inference import encode as encode
     from stillhouse.api.inference import predict as predict
     from stillhouse.api.recipe import Run as Run
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from stillhouse.api.results import TrainingResult as TrainingResult
     from stillhouse.api.results import Winner as Winner
     from stillhouse.api.search import bm25 as bm25
+    from stillhouse.api.search import evaluate as evaluate
     from stillhouse.api.search import hybrid as hybrid
     from stillhouse.api.search import index as index
     from stillhouse.api.search import mine as mine
@@ -57,11 +57,10 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "stillhouse.api.corpora": ("generate_queries", "ingest", "ingest_passages", "validate"),
-    "stillhouse.api.evaluation": ("evaluate",),
     "stillhouse.api.inference": ("encode", "predict"),
     "stillhouse.api.recipe": ("Run", "new", "run"),
     "stillhouse.api.results": ("BM25Result", "Evaluation", "StepResult", "TrainingResult", "Winner"),
-    "stillhouse.api.search": ("bm25", "hybrid", "index", "mine", "rerank", "retrieve", "select_best"),
+    "stillhouse.api.search": ("bm25", "evaluate", "hybrid", "index", "mine", "rerank", "retrieve", "select_best"),
     "stillhouse.api.training": (
         "average",
         "fetch_model",

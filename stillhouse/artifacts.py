@@ -190,11 +190,13 @@ def refuse_foreign(path: Path, name: str) -> None:
         return
     listed = None if path.is_symlink() else _listed_files(path / MANIFEST)
     if listed is None:
-        raise InputError(f"{name}: {path} exists and no step wrote it; name another folder, or move it away")
+        raise InputError(f"{name}: {path} exists and no step wrote it; choose another folder, or move it away")
     for found in sorted(path.rglob("*")):
         inner = found.relative_to(path).as_posix()
         if (found.is_symlink() or not found.is_dir()) and inner not in listed:
-            raise InputError(f"{name}: {path} holds {inner}, which no step wrote; move it away, or name another folder")
+            raise InputError(
+                f"{name}: {path} holds {inner}, which no step wrote; move it away, or choose another folder"
+            )
 
 
 def _listed_files(path: Path) -> set[str] | None:
@@ -213,7 +215,7 @@ def refuse_file_above(path: Path) -> None:
     """Raises `InputError` if one of the folders that `path` would lie in is a file."""
     above = next((above for above in path.parents if os.path.lexists(above)), Path())
     if not above.is_dir():
-        raise InputError(f"{above} is not a folder, so nothing can be written to {path}; name another place")
+        raise InputError(f"{above} is not a folder, so nothing can be written to {path}; choose another place")
 
 
 def write_manifest(

@@ -61,6 +61,12 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def same_setting(cls: type, name: str) -> Any:
+    """A field with the default, help and range that another settings dataclass gives it."""
+    [found] = [field for field in dataclasses.fields(cls) if field.name == name]
+    return dataclasses.field(default=found.default, metadata=found.metadata)
+
+
 def field_types(cls: type) -> dict[str, Any]:
     """The name and type of every field of a settings dataclass, in order; `setting_kinds.kind_of` reads a type."""
     hints = _hints(cls)

@@ -25,7 +25,7 @@ MOST = 10_000
 class FileStamps:
     """`digest(path)` returns a file's SHA-256, from the file `memory` if known; `save` writes the new digests to it.
 
-    A memory that is missing or damaged counts as empty, and one that cannot be written is left as it is. With `verify`,
+    A memory that is missing or damaged counts as empty, and one that cannot be written stays unchanged. With `verify`,
     every file is read.
     """
 

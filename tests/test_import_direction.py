@@ -71,7 +71,7 @@ SHOWN_NOWHERE = {
     "own_machine.py": "how many processes and how much memory do the work",
     "monitoring/": "figures for others to watch",
     "report.py": "what holds the facts that a step makes",
-    "terminal.py": "how a terminal shows what is recorded as it is",
+    "terminal.py": "how a terminal shows text, which is recorded unchanged",
     "remote/address.py": "what is refused, and what is shown without passwords",
     "environment.py": "what is said of the rest",
     "remote/ssh_command.py": "how a git server is reached",

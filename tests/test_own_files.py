@@ -119,7 +119,7 @@ def test_a_damaged_record_makes_nothing_stillhouses(content: str, tmp_path: Path
     assert files(tmp_path) == {"a.txt": "1"}
 
 
-def test_a_stream_is_written_to_as_it_is(tmp_path: Path) -> None:
+def test_a_stream_is_written_to_unchanged(tmp_path: Path) -> None:
     program = "from pathlib import Path\nfrom stillhouse.own_files import own_file\n"
     program += "for _ in range(2):\n    with own_file(Path('/dev/stdout')) as path: path.write_text('said\\n')\n"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -96,7 +96,7 @@ def test_a_line_of_a_log_is_one_line(
     assert is_calm(out + err) and all(line.startswith("  ") for line in others)
 
 
-def test_ordinary_text_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ordinary_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.show(ORDINARY, "second")
     terminal.warn(f"one\n{ORDINARY}\n  - item")
     assert capsys.readouterr() == (f"{ORDINARY}\nsecond\n", f"one\n  {ORDINARY}\n  - item\n")

@@ -2,8 +2,8 @@
 
 PyTorch, faiss and Arrow start a thread for every core of the machine, even in a pod that may use eight of sixty-four.
 And a thread that has finished its share spins until the others have, by default for milliseconds. If another program
-uses one of the cores, that time is lost at each of the thousands of meetings of a training step, which then takes six
-times as long and more (benchmarks/busy_machine.md).
+uses one of the cores, that time is lost at each of the thousands of meetings of a training step, which then takes up
+to eight times as long (benchmarks/busy_machine.md).
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ NOT_PASSAGES = ("source", "format")
 def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, **settings: Setting) -> StepResult:
     """Read passages, and queries with their relevant passages, into `output/corpus`.
 
-    `source` is a folder or file in any format of docs/formats.md (BEIR, JSONL, Markdown, HTML, CSV, Parquet, …),
-    `sample` for the built-in sample, or `ir_datasets:<id>`. If it has no train queries, they are made from its
-    sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
+    `source` is a folder or file in one of the formats of docs/reference/formats.md (BEIR, JSONL, Markdown, HTML, CSV,
+    Parquet, …), `sample` for the built-in sample, or `ir_datasets:<id>`. If it has no train queries, they are made from
+    its sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
     `facts["rejected"]` and listed with the reason in `rejected.parquet`.
 
     Raises `InputError` for a source that is missing, empty, damaged or in an unknown format.

@@ -1,12 +1,13 @@
-"""Indexes and rankings: BM25, dense and hybrid search, hard negatives, re-ranking, the winner."""
+"""Indexes and rankings: BM25, dense and hybrid search, hard negatives, re-ranking, the winner, evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stillhouse.api.results import BM25Result, Folder, StepResult, Winner
+from stillhouse.api.results import BM25Result, Evaluation, Folder, StepResult, Winner
 from stillhouse.api.step_function import Setting, named, run_step, settings_of
 from stillhouse.steps import bm25 as bm25_step
+from stillhouse.steps import evaluate as evaluate_step
 from stillhouse.steps import hybrid as hybrid_step
 from stillhouse.steps import index as index_step
 from stillhouse.steps import mine as mine_step
@@ -112,3 +113,24 @@ def select_best(
     """
     inputs = {"corpus": corpus, "bm25": bm25} | named("candidates", candidates) | named("indexes", indexes)
     return run_step(Winner, select_best_step.STEP, "select_best", inputs, output, settings)
+
+
+@settings_of(evaluate_step.STEP)
+def evaluate(
+    corpus: Folder,
+    runs: Mapping[str, Folder],
+    output: Folder,
+    *,
+    curves: Mapping[str, Folder] | None = None,
+    **settings: Setting,
+) -> Evaluation:
+    """Measure runs on the test queries, test their differences and write `output/evaluation/report.html`.
+
+    `runs` maps system names to runs of `bm25`, `retrieve` or `rerank`, in the order of the report. `curves` maps names
+    of trainings to their curves. The result has `figures` (system → measure → mean, from 0 to 1) and the page as
+    `report`.
+
+    Raises `InputError` for a corpus without judged test queries.
+    """
+    inputs = {"corpus": corpus} | named("run", runs) | named("curves", curves or {})
+    return run_step(Evaluation, evaluate_step.STEP, "evaluate", inputs, output, settings)

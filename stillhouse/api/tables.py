@@ -1,4 +1,4 @@
-"""Writes passages and questions in memory as the tables that `ingest` reads (docs/formats.md, `tables`)."""
+"""Writes passages and questions in memory as the tables that `ingest` reads (docs/reference/formats.md, `tables`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING
-from stillhouse.experiments.comparison.plan import Plan, as_it_is, check_name, make_plan, plans
+from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
 from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
@@ -123,7 +123,7 @@ def main(argv: Sequence[str]) -> int:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave --source out, or --small")
-    adjust = small if arguments.small else as_it_is
+    adjust = small if arguments.small else unchanged
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
     if arguments.dry_run:
         raise InputError("--dry-run is for --dvc; add --dvc, or leave --dry-run out (finished runs are skipped anyway)")

@@ -142,7 +142,7 @@ def compile_action(argv: Sequence[str]) -> int:
         metavar="FOLDER",
         type=output_folder,
         default=Path("manifests/pipelines"),
-        help="where to write all pipelines (default: manifests/pipelines)",
+        help="where to write all pipelines (default: %(default)s)",
     )
     parser.add_argument("--resources", action="store_true", help="write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
@@ -174,7 +174,7 @@ def submit_action(argv: Sequence[str]) -> int:
     parser.add_argument("--image", metavar="IMAGE", help="same as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
     parser.add_argument("--run-name", metavar="NAME", help="name of the run (default: the pipeline and the time)")
     parser.add_argument(
-        "--experiment", metavar="NAME", default="stillhouse", help="Kubeflow experiment (default: stillhouse)"
+        "--experiment", metavar="NAME", default="stillhouse", help="Kubeflow experiment (default: %(default)s)"
     )
     parser.add_argument("--service-account", metavar="NAME", default="", help="service account of the run's pods")
     _add_cluster(parser)
@@ -184,7 +184,7 @@ def submit_action(argv: Sequence[str]) -> int:
         help="wait for the run; show its tasks and why pods are pending; exit with 1 if it fails",
     )
     parser.add_argument(
-        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait polls (default: 5)"
+        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait polls (default: %(default)g)"
     )
     arguments = parser.parse(argv)
     _platform()
@@ -231,7 +231,7 @@ def upload_action(argv: Sequence[str]) -> int:
     _platform()
     from stillhouse.pipelines.catalog import Request
     from stillhouse.pipelines.ir import compile_small
-    from stillhouse.pipelines.upload import upload
+    from stillhouse.pipelines.stored import upload
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
@@ -250,7 +250,7 @@ def run_local_action(argv: Sequence[str]) -> int:
         help="where to write the result (default: the current folder)",
     )
     parser.add_argument(
-        "--shards", metavar="N", type=int, default=1, help="split the corpus into N shards (default: 1)"
+        "--shards", metavar="N", type=int, default=1, help="split the corpus into N shards (default: %(default)s)"
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)

@@ -40,7 +40,7 @@ def refresh_parser() -> Parser:
         metavar="FOLDER",
         type=output_folder,
         default=Path("refreshed"),
-        help="the folder to work in (default: refreshed)",
+        help="the folder to work in (default: %(default)s)",
     )
     parser.add_argument(
         "--branch", metavar="NAME", default="", help="the branch to commit to (default: the repository's own)"

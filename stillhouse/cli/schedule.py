@@ -88,11 +88,10 @@ def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Checks every watched corpus once and starts a refresh of those that changed.")
     parser.add_argument("--again", action="store_true", help="retry a refresh that failed or was refused")
     arguments = parser.parse(argv)
-    from stillhouse.monitoring.schedule import report_schedule, watch_interval
     from stillhouse.pipelines.schedules.cluster import Kubeflow
     from stillhouse.pipelines.schedules.file import read_schedules
     from stillhouse.pipelines.schedules.parameters import refuse_parameters
-    from stillhouse.pipelines.schedules.watch import look
+    from stillhouse.pipelines.schedules.watch import look, report_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:

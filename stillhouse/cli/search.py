@@ -56,7 +56,9 @@ def search_parser() -> Parser:
         "is given)",
     )
     parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
-    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
+    parser.add_argument(
+        "--top", metavar="N", type=int, default=5, help="how many passages to show (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
     parser.add_argument(
         "--verify",

@@ -88,7 +88,7 @@ def serve_parser() -> Parser:
         nargs="?",
         metavar="FOLDER|REPOSITORY|URI",
         default=str(ARTIFACTS / "best"),
-        help="a release, a git repository of releases, or a release in object storage (default: artifacts/best)",
+        help="a release, a git repository of releases, or a release in object storage (default: %(default)s)",
     )
     parser.add_argument(
         "--release",
@@ -103,14 +103,20 @@ def serve_parser() -> Parser:
         help="where to put fetched releases (default: in the work folder)",
     )
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, if it is elsewhere")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--port", metavar="N", type=int, default=8000, help="the port to listen on; 0 picks a free one (default: 8000)"
+        "--port",
+        metavar="N",
+        type=int,
+        default=8000,
+        help="the port to listen on; 0 picks a free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--model", metavar="NAME", default="retriever", help="the model's name in the API (default: retriever)"
+        "--model", metavar="NAME", default="retriever", help="the model's name in the API (default: %(default)s)"
     )
-    parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases to keep open (default: 1)")
+    parser.add_argument(
+        "--keep", metavar="N", type=int, default=1, help="old releases to keep open (default: %(default)s)"
+    )
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
@@ -122,7 +128,7 @@ def serve_parser() -> Parser:
         metavar="SECONDS",
         type=float,
         default=30.0,
-        help="how long to wait for open requests at shutdown (default: 30)",
+        help="how long to wait for open requests at shutdown (default: %(default)g)",
     )
     parser.add_argument(
         "--documents",
@@ -148,14 +154,18 @@ def serve_parser() -> Parser:
         help="log queries and results in this folder, and accept /feedback",
     )
     group.add_argument(
-        "--sample", metavar="SHARE", type=float, default=1.0, help="share of the queries to log (default: 1, all)"
+        "--sample",
+        metavar="SHARE",
+        type=float,
+        default=1.0,
+        help="share of the queries to log (default: %(default)g, all)",
     )
     group.add_argument(
         "--retention-days",
         metavar="DAYS",
         type=float,
         default=30.0,
-        help="delete log files older than this (default: 30)",
+        help="delete log files older than this (default: %(default)g)",
     )
     parser.add_argument(
         "--verify", action="store_true", help="check every file, even if unchanged since the last check"
@@ -189,8 +199,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def check(arguments: argparse.Namespace) -> Limits:
-    from stillhouse.serving.places import repository_of, storage_of
     from stillhouse.serving.settings import Limits
+    from stillhouse.serving.source import repository_of, storage_of
 
     repository = repository_of(arguments.place)
     fetched = repository or storage_of(arguments.place)
@@ -285,9 +295,8 @@ def refuse_token(token: str) -> None:
 
 def source_of(arguments: argparse.Namespace) -> Source:
     """The source that the arguments name: a folder, or a repository or storage whose releases are fetched into one."""
-    from stillhouse.serving.places import folder_of, repository_of, storage_of
     from stillhouse.serving.released_source import ReleasedSource
-    from stillhouse.serving.source import FolderSource
+    from stillhouse.serving.source import FolderSource, folder_of, repository_of, storage_of
 
     repository, storage = repository_of(arguments.place), storage_of(arguments.place)
     if not repository and not storage:

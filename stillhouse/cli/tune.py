@@ -49,7 +49,7 @@ def tune_parser() -> Parser:
     parser = Parser("tune", "Tunes the most important settings on the dev questions.", EXAMPLES)
     what = parser.add_argument_group("what to search")
     what.add_argument(
-        "--space", metavar="NAME|FILE", default="labelled", help="the settings and their ranges (default: labelled)"
+        "--space", metavar="NAME|FILE", default="labelled", help="the settings and their ranges (default: %(default)s)"
     )
     what.add_argument("--show-space", action="store_true", help="print that file as a template for your own, and exit")
     what.add_argument("--retriever", metavar="STAGE", help="the stage whose retriever to measure (default: the file's)")
@@ -58,7 +58,7 @@ def tune_parser() -> Parser:
         metavar="FILE",
         type=Path,
         default=Path("params.yaml"),
-        help="the recipe file (default: params.yaml)",
+        help="the recipe file (default: %(default)s)",
     )
     how = parser.add_argument_group("how long")
     how.add_argument(
@@ -66,7 +66,8 @@ def tune_parser() -> Parser:
         metavar="X",
         type=float,
         default=30.0,
-        help="processor time of all trials, divided by the number of threads; on a GPU, wall time (default: 30)",
+        help="processor time of all trials, divided by the number of threads; on a GPU, wall time "
+        "(default: %(default)g)",
     )
     how.add_argument(
         "--trials",
@@ -84,7 +85,7 @@ def tune_parser() -> Parser:
         metavar="FOLDER",
         type=output_folder,
         default=Path("tune"),
-        help="the folder of the search (default: tune)",
+        help="the folder of the search (default: %(default)s)",
     )
     then.add_argument("--write", action="store_true", help="update params.yaml if better settings were found")
     cluster = parser.add_argument_group("on a cluster, with Katib")
@@ -98,10 +99,12 @@ def tune_parser() -> Parser:
     cluster.add_argument(
         "--workspace", metavar="PATH", default="workspace", help="path of the workspace on that volume"
     )
-    cluster.add_argument("--parallel", metavar="N", type=int, default=2, help="trials to run at once (default: 2)")
-    cluster.add_argument("--cpu", metavar="N", default="2", help="CPUs per trial pod (default: 2)")
-    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="memory per trial pod (default: 8Gi)")
-    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="GPUs per trial pod (default: 0)")
+    cluster.add_argument(
+        "--parallel", metavar="N", type=int, default=2, help="trials to run at once (default: %(default)s)"
+    )
+    cluster.add_argument("--cpu", metavar="N", default="2", help="CPUs per trial pod (default: %(default)s)")
+    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="memory per trial pod (default: %(default)s)")
+    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="GPUs per trial pod (default: %(default)s)")
     trial = parser.add_argument_group("a single trial, as Katib's pods run it")
     trial.add_argument(
         "--trial",

@@ -1,4 +1,4 @@
-"""The tables of a corpus (docs/formats.md): their names, columns and types."""
+"""The tables of a corpus (docs/reference/formats.md): their names, columns and types."""
 
 from __future__ import annotations
 

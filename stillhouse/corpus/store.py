@@ -1,4 +1,4 @@
-"""The Parquet form of a corpus (docs/formats.md): the writer, and the reader that every step shares."""
+"""The Parquet form of a corpus (docs/reference/formats.md): the writer, and the reader that every step shares."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def check_cluster(wanted: str):
     Args:
         wanted: what the run's pods need from the cluster, as JSON.
     """
-    from stillhouse.kubernetes.pods.cluster_check import refuse_missing
+    from stillhouse.kubernetes.pods.run_control import refuse_missing
 
     refuse_missing(wanted)
 
@@ -37,7 +37,7 @@ def check_train(
     seed: int,
 ):
     """Refuses parameters of `train` that are out of range, and a run that the cluster cannot serve."""
-    from stillhouse.kubernetes.pods.cluster_check import refuse_run
+    from stillhouse.kubernetes.pods.run_control import refuse_run
 
     refuse_run("train", locals())
 
@@ -45,7 +45,7 @@ def check_train(
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_compare_objectives(wanted: str, source: str, queries: str, test_queries: str, model: str):
     """Refuses parameters of `compare-objectives` out of range, and a run that the cluster cannot serve."""
-    from stillhouse.kubernetes.pods.cluster_check import refuse_run
+    from stillhouse.kubernetes.pods.run_control import refuse_run
 
     refuse_run("compare-objectives", locals())
 

@@ -16,7 +16,6 @@ from stillhouse.context import Context
 from stillhouse.curves import CurveRow, Watch
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
 from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.heads import output_matrix
@@ -24,18 +23,20 @@ from stillhouse.pretraining.heldout import (
     ACCURACY,
     HELDOUT_BATCH,
     PLAIN_MLM,
+    MaskedAccuracy,
     fixed_batches,
+    masked_accuracy,
     open_signals,
     plain_masks,
     split_passages,
+    unigram_counts,
 )
 from stillhouse.pretraining.inputs import Folders, open_cache, open_encoder, open_generator, start_head
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.pair_loss import PairLoss
-from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals

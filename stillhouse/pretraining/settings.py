@@ -110,7 +110,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     heldout_fraction: float = setting(
         0.05, "share of the passages to hold out for measuring the loss", minimum=0.0001, maximum=0.5
     )
-    max_eval_samples: int = setting(4096, "most passages to hold out", minimum=1)
+    max_eval_samples: int = setting(4096, "hold out at most this many passages", minimum=1)
     learning_rate: float = setting(3e-4, "peak learning rate of AdamW", minimum=0)
     gradient_accumulation_steps: int = setting(
         1, "compute a step's batch in this many parts, one after another, to save memory", minimum=1

@@ -28,8 +28,8 @@ class NegativesConfig:
     negatives_among: str = setting(
         "corpus",
         "which passages may be negatives: corpus = all, as in SimLM; answers = only those that answer another query of "
-        "the same split, for a corpus whose splits divide its passages, or others would be memorized as wrong; "
-        "train_answers = the same, but all passages for dev queries, which choose models",
+        "the same split, for a corpus whose splits divide its passages: those of the other splits would be memorized "
+        "as wrong; train_answers = the same, but all passages for dev queries, which choose models",
         choices=("corpus", "answers", "train_answers"),
     )
     without_answers: bool = setting(
@@ -167,10 +167,10 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
     patience: int | None = patience_setting()
     eval_share: float | None = setting(
         None,
-        "without eval_steps, measurements read at most this share of what training reads, where a trained text counts "
-        f"{READS_OF_TRAINING} times: {MOST} measurements after the start, reduced to {FEWEST}, then on fewer dev "
-        f"queries, and below {ENOUGH} queries with fewer measurements; the last one may take {SHORT:g} to have "
-        f"that many; null = {SHARE:g} if a ranking chooses the step, no limit if the loss does",
+        "without eval_steps, measurements read at most this share of what training reads; a trained text counts "
+        f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then dev queries become fewer, down "
+        f"to {ENOUGH}, then measurements again. The last one may take a share of {SHORT:g} to have {ENOUGH} queries. "
+        f"null = {SHARE:g} if a ranking chooses the step, no limit if the loss does",
         minimum=0,
         maximum=1,
         former=0,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Config:
         maximum=1,
     )
     least_queries: int = setting(1, "refuse if there are fewer test queries", minimum=1)
-    bootstrap_samples: int = setting(2000, "bootstrap samples for the interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips for the p-value", minimum=100)
+    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for the interval", minimum=100)
+    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for the p-value", minimum=100)
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stillhouse.config import nearest, setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.steps.spec import Paths, Port, Report, Step, named
 from stillhouse.yaml_file import shown
 
@@ -28,8 +29,8 @@ class Config:
         "a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage",
         separator=" ",
     )
-    bootstrap_samples: int = setting(2000, "bootstrap samples per interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips per randomisation test", minimum=100)
+    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples per interval", minimum=100)
+    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips per randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
     compared: tuple[str, ...] | None = setting(
         None,

@@ -59,10 +59,10 @@ class Config(InferenceConfig):
         512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1, former=0
     )
     max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
-    timeout_s: float = setting(120.0, "seconds before a request is given up", minimum=0.1, maximum=86_400)
+    timeout_s: float = setting(120.0, "seconds to wait for the answer to a request", minimum=0.1, maximum=86_400)
     tries: int = setting(
         5,
-        "requests per passage until there is a usable answer; without one, the passage is left out",
+        "at most this many requests per passage; a passage without a usable answer is left out",
         minimum=1,
         maximum=100,
     )

@@ -165,7 +165,7 @@ class Config:
         if not self.source.strip() and not self.repo:
             raise InputError("source is empty, which would mean the current folder; name a corpus, such as `sample`")
         if self.queries == "source" and self.pair_tasks is not None:
-            raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
+            raise InputError("pair_tasks is for `queries: pairs`; leave it out, or set `queries: pairs`")
         if "title" in (self.pair_tasks or ()) and self.titles != "left_out":
             raise InputError(
                 f"pair_tasks: title makes no query if every passage begins with its title (titles: {self.titles}), "
@@ -179,7 +179,7 @@ class Config:
         if self.revision and not self.repo:
             raise InputError("revision belongs to a DVC repository; set `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
-            raise InputError("max_distractors is for `distractors`; leave it out, or name their source")
+            raise InputError("max_distractors is for `distractors`; leave it out, or set `distractors`")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

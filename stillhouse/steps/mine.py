@@ -25,11 +25,11 @@ class Config(NegativesConfig, InferenceConfig):
         choices=("none", "absolute", "relative", "both"),
     )
     absolute_margin: float = setting(0.0, "how far below the positive's score a negative must be", minimum=0)
-    relative_margin: float = setting(0.05, "the same as a share of the positive's score", minimum=0, maximum=1)
+    relative_margin: float = setting(0.05, "the same, as a share of the positive's score", minimum=0, maximum=1)
     margin_on: str = setting(
         "train+dev",
-        "which queries the margin applies to: train keeps dev rankings whole, as a choice by ranking and a teacher's "
-        "measure need; a margin takes out the wrong passages that rank above the relevant one",
+        "which queries the margin applies to: train leaves dev rankings complete, because choosing a step "
+        "and measuring a teacher need the wrong passages that rank above the relevant one, and a margin removes them",
         choices=("train+dev", "train"),
     )
     reranker_margin: float = setting(

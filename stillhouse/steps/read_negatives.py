@@ -20,7 +20,9 @@ class Config(NegativesConfig):
         "lists of negatives (JSON lines), or DPR's biencoder-*.json",
         location=True,
     )
-    negatives_depth: int = setting(200, "hard negatives per query, the first of its list (SimLM Table 13)", minimum=1)
+    negatives_depth: int = setting(
+        200, "hard negatives per query: the first ones of its list (SimLM Table 13)", minimum=1
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

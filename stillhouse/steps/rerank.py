@@ -17,7 +17,7 @@ class Config(InferenceConfig):
     depth: int = setting(200, "re-rank this many of the best passages per query (SimLM Table 13)", minimum=1)
     dev_depth: int | None = setting(
         None,
-        "the same for dev queries, which are only used to choose; null = as deep as the others",
+        "the same for dev queries, which only choose settings; null = the same depth",
         minimum=1,
         former=0,
     )

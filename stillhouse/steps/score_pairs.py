@@ -61,7 +61,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             ) from None
         found = unmeasured(CROSS_ENCODER)
     if config.kind == "cross-encoder":
-        found = found.as_it_is(CROSS_ENCODER)
+        found = found.one_kind(CROSS_ENCODER)
     scores = found.scores(pairs)
     negative_scores_QD = np.full(scored.scored_QD.shape, np.nan, dtype=np.float32)
     negative_scores_QD[scored.scored_QD] = scores[positives:]

@@ -20,7 +20,7 @@ none."""
 class ShardConfig:
     """One of several parts. Raises `InputError` for a part beyond the last."""
 
-    shard: int = setting(1, "which of the shards, from 1", minimum=1)
+    shard: int = setting(1, "the number of this shard, from 1", minimum=1)
     shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
 
     def __post_init__(self) -> None:

@@ -18,12 +18,12 @@ class Config(GroupTrainingConfig):
     loss: str = setting(
         "listwise",
         "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
-        "in which a positive counts as often as its query has negatives",
+        "with a positive weighted by the number of its query's negatives",
         choices=("listwise", "bce"),
     )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
-    negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
     forward_per_query: int | None = setting(
         None,
         "draw this many negatives instead, and train on the negatives_per_query that the re-ranker currently scores "

@@ -16,7 +16,7 @@ class Config(RetrieverConfig):
     """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
 
     negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
-    negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
     towers: str = setting(
         "as_is",
         "as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one each, "

@@ -86,8 +86,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 120))
 
     def _expand_help(self, action: argparse.Action) -> str:
-        """The text unchanged: a `%` in it is not a format specifier."""
-        return self._get_help_string(action) or ""
+        """The text with the value of `%(default)s` or `%(default)g`; any other `%` is an ordinary character."""
+        text = self._get_help_string(action) or ""
+        return re.sub(r"%\(default\)[sg]", lambda found: found.group() % {"default": action.default}, text)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         """Keeps the line breaks of a help text, for example in a list of choices."""

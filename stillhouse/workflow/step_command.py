@@ -112,7 +112,7 @@ def step_parser(step: Step) -> Parser:
         # A switch needs no value: `--normalize` means `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
         group.add_argument(
-            flag_of(field.name), dest=field.name, metavar=metavar_of(known), help=_describe(field), **bare
+            flag_of(field.name), dest=field.name, metavar=metavar_of(known), help=describe(field), **bare
         )
     add_common_flags(parser, step.divided)
     return parser
@@ -263,7 +263,8 @@ def metavar_of(kind: Kind) -> str:
     return {"one": word, "list": f"{word},…", "mapping": "NAME=TEXT,…"}[kind.shape]
 
 
-def _describe(field: dataclasses.Field[Any]) -> str:
+def describe(field: dataclasses.Field[Any]) -> str:
+    """A setting's help with its default, choices and range."""
     rules = field.metadata
     default = repr(field.default) if field.default == "" else as_flag(field.default)
     notes = [f"default: {default}"]

@@ -1,4 +1,4 @@
-"""Reads lines and cells of text files slowly, following `docs/formats.md`, character by character.
+"""Reads lines and cells of text files slowly, following `docs/reference/formats.md`, character by character.
 
 It uses no code of `stillhouse`, because the readers are compared with it (`slow_readers`).
 """

@@ -1,4 +1,4 @@
-"""Reads every source slowly and obviously, following `docs/formats.md`, into the rows that a reader must give.
+"""Reads every source slowly and simply, following `docs/reference/formats.md`, into the rows that a reader must give.
 
 It uses no code of `stillhouse`. A row is a tuple of its kind and values; `("rejected",)` and `("left out",)` take the
 place of a row that is not accepted. `Refused` means that the whole source must be refused.

@@ -1,4 +1,4 @@
-"""Reads tables slowly, following `docs/formats.md`: Parquet as a list of Python values, CSV and TSV by hand."""
+"""Reads tables slowly, by `docs/reference/formats.md`: Parquet as a list of Python values, CSV and TSV by hand."""
 
 from __future__ import annotations
 

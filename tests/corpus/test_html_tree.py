@@ -123,7 +123,7 @@ def test_a_paragraph_of_any_length_is_read(write: Write, read: Read) -> None:
 UMLAUTS = "<p>caf\u00e9 \u201ctea\u201d</p>"
 CHARSET = '<meta charset="{}">'
 ENCODED: dict[str, tuple[bytes, str, str]] = {
-    # name: (bytes of the page, the page as it is read, reason for its rejection)
+    # name: (bytes of the page, the text that is read from it, reason for its rejection)
     "UTF-8": (UMLAUTS.encode(), UMLAUTS, ""),
     "UTF-8, by its mark": (b"\xef\xbb\xbf" + (CHARSET.format("latin1") + UMLAUTS).encode(), UMLAUTS, ""),
     "UTF-16, little end first": (b"\xff\xfe" + UMLAUTS.encode("utf-16-le"), UMLAUTS, ""),

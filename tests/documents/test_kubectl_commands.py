@@ -14,7 +14,7 @@ from kubeflow_server import DIGEST
 from rendered_overlays import EVERY_OVERLAY, OVERLAYS, SERVING, Resource, program, render, rendered
 from terminal import Terminal
 
-from stillhouse.monitoring.schedule import report_schedule
+from stillhouse.pipelines.schedules.watch import report_schedule
 
 FILES = ("deploy_key", "known_hosts", "data_key", "key.json")
 """The user's own files that the commands read."""

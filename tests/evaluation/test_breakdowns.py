@@ -12,7 +12,7 @@ from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.evaluation.breakdowns import Breakdown, breakdowns, breakdowns_json
 from stillhouse.evaluation.figures import Measured
-from stillhouse.evaluation.report.differences import BARS, differences_part, sorted_bars
+from stillhouse.evaluation.report.examples import BARS, differences_part, sorted_bars
 
 # Relevant passages of six test queries. No train query asks for p0, one asks for p1, six for p2. p3 shares p2's
 # article.

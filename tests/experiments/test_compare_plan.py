@@ -12,7 +12,7 @@ import pytest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.dvc import queue
 from stillhouse.experiments.comparison.graph import refuse_other_graphs
-from stillhouse.experiments.comparison.plan import Adjust, Plan, as_it_is, make_plan, plans
+from stillhouse.experiments.comparison.plan import Adjust, Plan, make_plan, plans, unchanged
 from stillhouse.experiments.comparison.sweep import filled, make_sweep, read_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
 from stillhouse.workflow.graph import USES, find_uses, needed
@@ -150,7 +150,7 @@ def test_bad_settings_are_refused_before_anything_runs(case: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_sweeps())
-@pytest.mark.parametrize("adjust", [as_it_is, small], ids=["whole", "small"])
+@pytest.mark.parametrize("adjust", [unchanged, small], ids=["whole", "small"])
 def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adjust) -> None:
     sweep = read_sweep(shipped_sweeps()[name])
     sweep = filled(sweep, dict.fromkeys(sweep.arguments, "somewhere"))

@@ -14,8 +14,8 @@ from gateway_stand_in import Gateway
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.monitoring.gateway import push
-from stillhouse.monitoring.schedule import report_schedule, watch_interval
 from stillhouse.monitoring.watch import watch_step
+from stillhouse.pipelines.schedules.watch import report_schedule, watch_interval
 from stillhouse.steps.spec import Report
 
 

@@ -97,7 +97,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a default that the recipe names": ({"batch_size": 64}, {}, {"batch_size": 64}),
     "chosen otherwise": ({"epochs": 3}, {"epochs": 2.0}, {"epochs": 2.0}),
     "chosen and not in the recipe": ({}, {"seed": 7}, {"seed": 7}),
-    "chosen as it is by default": ({}, {"seed": 42}, {}),
+    "chosen, the same as the default": ({}, {"seed": 42}, {}),
     "back to the default": ({"seed": 7}, {"seed": 42}, {"seed": 42}),
 }
 

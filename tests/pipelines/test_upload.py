@@ -13,7 +13,7 @@ import yaml
 
 from stillhouse.errors import InputError
 from stillhouse.pipelines.ir import Compiled
-from stillhouse.pipelines.upload import upload
+from stillhouse.pipelines.stored import upload
 
 
 class Memory:

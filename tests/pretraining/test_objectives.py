@@ -284,7 +284,7 @@ def test_decoder_starts_from_the_last_layers_or_from_new_ones() -> None:
     assert not torch.equal(fresh[0].output.dense.weight, model.bert.encoder.layer[-2].output.dense.weight.float())
 
 
-def test_training_the_head_alone_leaves_the_encoder_as_it_is() -> None:
+def test_training_the_head_alone_does_not_change_the_encoder() -> None:
     model = tiny_model()
     training = BottleneckPretraining(model, find_objective("mlm"), "cls", head_only=True).train()
     assert not model.bert.training

@@ -73,7 +73,7 @@ def test_a_fetch_replaces_only_what_a_step_wrote(
     (target / "retriever" / "thesis.txt").write_text("years of work")
     fetch = ["release", "fetch", "v1.0.0", "--folder", str(place / "work"), "--target", str(target)]
     assert cli.main(fetch) == 2
-    assert "retriever exists and no step wrote it; name another folder" in capsys.readouterr().err
+    assert "retriever exists and no step wrote it; choose another folder" in capsys.readouterr().err
     assert [path.name for path in target.rglob("*")] == ["retriever", "thesis.txt"], "nothing was fetched beside it"
     (target / "retriever" / "thesis.txt").rename(target / "retriever" / "manifest.json")
     assert cli.main(fetch) == 2, "a name that others give their files too"

@@ -49,7 +49,7 @@ def test_a_noisy_teacher_is_not_ahead() -> None:
         pairs_of({CROSS_ENCODER: rng.normal(size=(50, 8)).tolist(), RETRIEVER: student.tolist()}, positives)
     )
     assert found.reciprocal_ranks[CROSS_ENCODER] < found.reciprocal_ranks[RETRIEVER] - 0.2
-    assert not found.as_it_is(CROSS_ENCODER).ahead
+    assert not found.one_kind(CROSS_ENCODER).ahead
     # The fusion gives noise next to no weight, so it can only be as good as the student.
     assert found.reciprocal_ranks[FUSED] == pytest.approx(found.reciprocal_ranks[RETRIEVER], abs=0.03)
 

@@ -79,11 +79,11 @@ def test_questions_are_read_with_the_prompt(plain: Path, tmp_path: Path, towers:
 def test_the_queries_tower_alone_reads_with_their_prompt(plain: Path, tmp_path: Path) -> None:
     BiEncoder.load(plain, towers="separate", **PROMPTS).save(tmp_path / "two")
     np.testing.assert_array_equal(vectors(tmp_path / "two" / "query", "passage"), vectors(tmp_path / "two", "query"))
-    again = fetched_as_it_is(tmp_path / "two", tmp_path / "again")
+    again = fetched_unchanged(tmp_path / "two", tmp_path / "again")
     assert read_settings(again) == read_settings(tmp_path / "two")
 
 
-def fetched_as_it_is(source: Path, folder: Path) -> Path:
+def fetched_unchanged(source: Path, folder: Path) -> Path:
     folder.mkdir()
     fetch(str(source), None, None, 12, 12, folder)
     return folder
@@ -99,7 +99,7 @@ def test_a_models_own_prompts_are_used(tiny_model: Path, tmp_path: Path, name: s
     pooling = Pooling(32, "mean")
     source = SentenceTransformer(modules=[transformer, pooling], prompts={"query": QUERY, name: PASSAGE}, device="cpu")
     source.save_pretrained(str(tmp_path / "hub"))
-    folder = fetched_as_it_is(tmp_path / "hub", tmp_path / "own")
+    folder = fetched_unchanged(tmp_path / "hub", tmp_path / "own")
     settings = read_settings(folder)
     assert (settings.query_prompt, settings.passage_prompt) == (QUERY, PASSAGE)
     for role, prompt in (("query", QUERY), ("passage", PASSAGE)):

@@ -21,9 +21,8 @@ from stillhouse.errors import InputError
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.tags import Release, publish, read_history
 from stillhouse.remote.dvc_source import fetch
-from stillhouse.serving.places import folder_of, repository_of
 from stillhouse.serving.released_source import ReleasedSource
-from stillhouse.serving.source import FolderSource, Unreachable
+from stillhouse.serving.source import FolderSource, Unreachable, folder_of, repository_of
 
 QUERY = "where does the red bird one sing"
 

@@ -72,7 +72,7 @@ def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Pat
 
 
 @given(text=st.text(max_size=60), query=st.text(max_size=20))
-def test_marks_leave_the_text_as_it_is(text: str, query: str) -> None:
+def test_marks_do_not_change_the_text(text: str, query: str) -> None:
     parts = matches(text, query)
     assert "".join(part for _, part in parts) == text
     words = {word.lower() for word in re.findall(r"\w+", query)}

@@ -20,8 +20,7 @@ from stillhouse.artifacts import MANIFEST
 from stillhouse.errors import InputError
 from stillhouse.remote import storage
 from stillhouse.serving.fetcher import Fetcher
-from stillhouse.serving.places import repository_of, storage_of
-from stillhouse.serving.source import FolderSource, Unreachable
+from stillhouse.serving.source import FolderSource, Unreachable, repository_of, storage_of
 from stillhouse.serving.stored_source import StoredSource
 
 QUERY = "where does the red bird one sing"
@@ -31,7 +30,7 @@ QUERY = "where does the red bird one sing"
 def shelf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, two_releases: list[Path]) -> Path:
     """A folder that acts as storage at `local://` and holds the first release. This process fetches from it."""
     monkeypatch.setattr(storage, "LIBRARIES", {"local": ("fsspec", ""), "absent": ("no_such_library", "pip install x")})
-    monkeypatch.setattr("stillhouse.serving.places.LIBRARIES", storage.LIBRARIES)
+    monkeypatch.setattr("stillhouse.serving.source.LIBRARIES", storage.LIBRARIES)
 
     def fetch(self: Fetcher, asked: Mapping[str, Any], name: str) -> None:
         for part, target in asked["parts"].items():

@@ -1,4 +1,4 @@
-"""Step `importance`: the files of docs/formats.md, counts from other passages, pruning, whole words, the picture."""
+"""Step `importance`: its files (docs/reference/formats.md), other passages' counts, pruning, words, the picture."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_an_index_of_shards_is_that_of_one_machine(
     assert manifests[0]["inputs"].keys() - manifests[1]["inputs"].keys() == {"vectors"}
 
 
-def test_one_shard_alone_is_given_as_it_is(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+def test_one_shard_alone_is_not_changed(run_step: Run, small_corpus: Path, retriever: Path) -> None:
     inputs = {"corpus": small_corpus, "retriever": retriever}
     vectors = run_step("encode", inputs, **FP32)["vectors"]
     stored = np.load(vectors / "passages.vectors.npy")

@@ -1,4 +1,4 @@
-"""Step `tokenize` on a small corpus: the files of docs/formats.md, for any number of texts at once."""
+"""Step `tokenize` on a small corpus: the files of docs/reference/formats.md, for any number of texts at once."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
 
 @pytest.mark.parametrize("text", MARKDOWN)
 @pytest.mark.parametrize("summary", SUMMARIES)
-def test_a_summary_shows_a_text_as_it_is(summary: str, text: str, tmp_path: Path) -> None:
+def test_a_summary_shows_a_text_unchanged(summary: str, text: str, tmp_path: Path) -> None:
     rendering = pytest.importorskip("markdown_it", reason="what comes with rich is not installed")
     make, times, own = SUMMARIES[summary]
     show = rendering.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render

@@ -9,7 +9,7 @@ import pytest
 
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.cluster_check import refuse_run
+from stillhouse.kubernetes.pods.run_control import refuse_run
 from stillhouse.kubernetes.pods.run_parameters import check_train
 from stillhouse.kubernetes.pods.task import describe_use, works_of
 from stillhouse.pipelines.catalog import Request

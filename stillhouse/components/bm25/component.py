@@ -31,8 +31,9 @@ def bm25(
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
         negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = only those that
-            answer another query of the same split, for a corpus whose splits divide its passages, or others would
-            be memorized as wrong; train_answers = the same, but all passages for dev queries, which choose models.
+            answer another query of the same split, for a corpus whose splits divide its passages: those of the
+            other splits would be memorized as wrong; train_answers = the same, but all passages for dev queries,
+            which choose models.
         without_answers: leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM
             Appendix B).
         k1: BM25's term frequency saturation.

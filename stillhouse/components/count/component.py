@@ -26,7 +26,7 @@ def count(
         unit: unit of an n-gram: word pieces, as the model reads them, or whole words (each piece scores as its
             word).
         memory_mib: MiB of memory for counting; the rest goes to disk.
-        shard: which of the shards, from 1.
+        shard: the number of this shard, from 1.
         shards: how many parts the corpus is divided into.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -30,7 +30,7 @@ def encode(
         batch_tokens: padded tokens in a batch.
         cache_gib: cache passage vectors in the work area for later runs of the same model, in at most this many GiB
             for all models together; 0 = no cache.
-        shard: which of the shards, from 1.
+        shard: the number of this shard, from 1.
         shards: how many parts the corpus is divided into.
     """
     from stillhouse.kubernetes.pods.component import run_component

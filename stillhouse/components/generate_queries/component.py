@@ -51,8 +51,8 @@ def generate_queries(
         temperature: sampling temperature; 0 = always the most likely token.
         max_tokens: maximum tokens of an answer; null = not sent, for models without this setting.
         max_concurrency: concurrent requests.
-        timeout_s: seconds before a request is given up.
-        tries: requests per passage until there is a usable answer; without one, the passage is left out.
+        timeout_s: seconds to wait for the answer to a request.
+        tries: at most this many requests per passage; a passage without a usable answer is left out.
         seed: seed of the sample and, if the server takes one, of the model.
         round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage ranks among the
             first this many.

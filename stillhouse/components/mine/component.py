@@ -45,8 +45,9 @@ def mine(
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = only those that
-            answer another query of the same split, for a corpus whose splits divide its passages, or others would
-            be memorized as wrong; train_answers = the same, but all passages for dev queries, which choose models.
+            answer another query of the same split, for a corpus whose splits divide its passages: those of the
+            other splits would be memorized as wrong; train_answers = the same, but all passages for dev queries,
+            which choose models.
         without_answers: leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM
             Appendix B).
         negatives_depth: hard negatives per query (SimLM Table 13; K2 and K3 of CDMAE §3.4).
@@ -55,9 +56,10 @@ def mine(
             score of a query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|, both
             = the lower one.
         absolute_margin: how far below the positive's score a negative must be.
-        relative_margin: the same as a share of the positive's score.
-        margin_on: which queries the margin applies to: train keeps dev rankings whole, as a choice by ranking and a
-            teacher's measure need; a margin takes out the wrong passages that rank above the relevant one.
+        relative_margin: the same, as a share of the positive's score.
+        margin_on: which queries the margin applies to: train leaves dev rankings complete, because choosing a step
+            and measuring a teacher need the wrong passages that rank above the relevant one, and a margin removes
+            them.
         reranker_margin: with a filter_reranker: how far its score of a negative must be below that of the positive.
         range_max: passages to search per query, at least negatives_depth; null = enough, or twice as deep if a
             margin or without_answers leaves some out.

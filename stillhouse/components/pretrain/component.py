@@ -169,7 +169,7 @@ def pretrain(
             as in BoW; BoW's code has 0.1.
         max_length: tokens per passage, including [CLS] and [SEP].
         heldout_fraction: share of the passages to hold out for measuring the loss.
-        max_eval_samples: most passages to hold out.
+        max_eval_samples: hold out at most this many passages.
         gradient_accumulation_steps: compute a step's batch in this many parts, one after another, to save memory.
         bucket_steps: sort the passages of this many steps by length, so that batches need little padding; null =
             draw batches at random.

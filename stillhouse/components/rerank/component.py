@@ -31,7 +31,7 @@ def rerank(
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         depth: re-rank this many of the best passages per query (SimLM Table 13).
-        dev_depth: the same for dev queries, which are only used to choose; null = as deep as the others.
+        dev_depth: the same for dev queries, which only choose settings; null = the same depth.
         system: the name in the run file's last column.
     """
     from stillhouse.kubernetes.pods.component import run_component

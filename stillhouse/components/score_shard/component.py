@@ -39,7 +39,7 @@ def score_shard(
         dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null =
             negatives_scored.
         seed: seed of the order of drawn negatives.
-        shard: which of the shards, from 1.
+        shard: the number of this shard, from 1.
         shards: how many parts the corpus is divided into.
     """
     from stillhouse.kubernetes.pods.component import run_component

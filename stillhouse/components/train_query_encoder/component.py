@@ -73,7 +73,7 @@ def train_query_encoder(
         passages_at_once: passages used as negatives in a step: the whole index if it is no larger, else a new
             sample of this size in each step; hard negatives are added.
         negatives_per_query: only with negatives: hard negatives drawn per query and epoch.
-        negatives_depth: draw them from this many best ones.
+        negatives_depth: draw negatives from this many of the highest-ranked ones.
         alpha: only with a teacher: weight of the loss over the index.
         metric_for_best_model: keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep
             the start if no step is better.

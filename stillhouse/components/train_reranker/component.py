@@ -76,14 +76,14 @@ def train_reranker(
             rr10, ndcg10 = the one with the highest RR@10 or nDCG@10 on dev queries, ranking their positives and
             best eval_depth negatives, or the start if none is better.
         patience: stop after this many measurements in a row without improvement; null = never.
-        eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
-            text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
-            100 queries with fewer measurements; the last one may take 0.5 to have that many; null = 0.1 if a
-            ranking chooses the step, no limit if the loss does.
+        eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
+            counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
+            measurements again. The last one may take a share of 0.5 to have 100 queries. null = 0.1 if a ranking
+            chooses the step, no limit if the loss does.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
-            pair, in which a positive counts as often as its query has negatives.
+            pair, with a positive weighted by the number of its query's negatives.
         negatives_per_query: negatives to train on per query and epoch.
-        negatives_depth: draw them from this many of the best.
+        negatives_depth: draw negatives from this many of the highest-ranked ones.
         forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-ranker
             currently scores highest (63 and 15 in SimLM's code); null = draw no more.
         r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.

@@ -82,10 +82,10 @@ def train_retriever(
             rr10, ndcg10 = the one with the highest RR@10 or nDCG@10 on dev queries, ranking their positives and
             best eval_depth negatives, or the start if none is better.
         patience: stop after this many measurements in a row without improvement; null = never.
-        eval_share: without eval_steps, measurements read at most this share of what training reads, where a trained
-            text counts 3 times: 10 measurements after the start, reduced to 5, then on fewer dev queries, and below
-            100 queries with fewer measurements; the last one may take 0.5 to have that many; null = 0.1 if a
-            ranking chooses the step, no limit if the loss does.
+        eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
+            counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
+            measurements again. The last one may take a share of 0.5 to have 100 queries. null = 0.1 if a ranking
+            chooses the step, no limit if the loss does.
         temperature: divide scores by this.
         alpha: weight of the contrastive loss, with a teacher (SimLM eq. 5).
         contrastive: what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code
@@ -98,7 +98,7 @@ def train_retriever(
             of similar length if faster.
         gradient_cache: encode every text twice, so a batch needs the memory of mini_batch_size texts.
         negatives_per_query: hard negatives drawn per query and epoch.
-        negatives_depth: draw them from this many of the best.
+        negatives_depth: draw negatives from this many of the highest-ranked ones.
         towers: as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one
             each, with the same initial parameters if the encoder has one.
         similarity: how vectors are compared: cosine = normalized, with a temperature of 0.01 to 0.05; dot =

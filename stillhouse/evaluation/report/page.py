@@ -19,8 +19,7 @@ from stillhouse.curves import DEV
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.differences import differences_part
-from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 from stillhouse.monitoring.activity import doing

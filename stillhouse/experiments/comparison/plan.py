@@ -89,12 +89,12 @@ def run_name(variant: str, seed: int) -> str:
     return f"{variant}, seed {seed}"
 
 
-def as_it_is(use: Use, config: Any) -> Any:
+def unchanged(use: Use, config: Any) -> Any:
     """The settings of a use, unchanged."""
     return config
 
 
-def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> Plan:
+def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchanged) -> Plan:
     """Plan a sweep over a recipe. Raises `InputError` for an unknown setting or an invalid value.
 
     For a sweep with conditions use `plans`.
@@ -130,7 +130,7 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_i
     return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
 
 
-def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> dict[str, Plan]:
+def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchanged) -> dict[str, Plan]:
     """The plan for each condition by name, in one common folder. A sweep without conditions has one plan, ""."""
     if not sweep.conditions:
         return {"": make_plan(sweep, recipe, where, adjust)}

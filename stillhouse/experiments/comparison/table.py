@@ -15,6 +15,7 @@ from scipy import stats
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep
@@ -65,8 +66,8 @@ class Row:
 class Settings:
     """The settings of the statistics."""
 
-    bootstrap_samples: int = 2000
-    randomisation_samples: int = 10000
+    bootstrap_samples: int = BOOTSTRAP_SAMPLES
+    randomisation_samples: int = RANDOMISATION_SAMPLES
     seed: int = 42
 
 

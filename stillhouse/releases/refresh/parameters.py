@@ -5,14 +5,13 @@ Thresholds and rules take their defaults, ranges and help texts from the classes
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from stillhouse.config import build, field_types, setting
+from stillhouse.config import build, field_types, same_setting, setting
 from stillhouse.errors import InputError
 from stillhouse.releases.refresh.plan import Thresholds
 from stillhouse.remote.address import refuse_secret
@@ -26,12 +25,6 @@ RULES = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", 
 """Settings of `compare-release` that a user may set. The seed is fixed, so that nobody tries seeds until one fits."""
 
 
-def _of(cls: type, name: str) -> Any:
-    """A field as another settings class declares it."""
-    [found] = [field for field in dataclasses.fields(cls) if field.name == name]
-    return dataclasses.field(default=found.default, metadata=found.metadata)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """The parameters of the pipeline, as its run form shows them."""
@@ -43,15 +36,15 @@ class Parameters:
     source: str = setting("", "the corpus: its path in repo, or any source that `ingest` accepts", location=True)
     revision: str = setting("", "the branch, tag or commit of repo; empty = its default branch")
     branch: str = setting("", "the branch to commit releases to; empty = the repository's default")
-    fine_tune_above: float = _of(Thresholds, "fine_tune_above")
-    pretrain_above: float = _of(Thresholds, "pretrain_above")
-    query_only_gain: float = _of(Thresholds, "query_only_gain")
-    measure: str = _of(Rules, "measure")
-    alpha: float = _of(Rules, "alpha")
-    most_loss: float = _of(Rules, "most_loss")
-    least_queries: int = _of(Rules, "least_queries")
-    bootstrap_samples: int = _of(Rules, "bootstrap_samples")
-    randomisation_samples: int = _of(Rules, "randomisation_samples")
+    fine_tune_above: float = same_setting(Thresholds, "fine_tune_above")
+    pretrain_above: float = same_setting(Thresholds, "pretrain_above")
+    query_only_gain: float = same_setting(Thresholds, "query_only_gain")
+    measure: str = same_setting(Rules, "measure")
+    alpha: float = same_setting(Rules, "alpha")
+    most_loss: float = same_setting(Rules, "most_loss")
+    least_queries: int = same_setting(Rules, "least_queries")
+    bootstrap_samples: int = same_setting(Rules, "bootstrap_samples")
+    randomisation_samples: int = same_setting(Rules, "randomisation_samples")
     again: bool = setting(False, "retry a corpus whose challenger was refused")
 
     def __post_init__(self) -> None:

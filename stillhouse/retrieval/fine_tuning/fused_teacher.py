@@ -57,7 +57,7 @@ class FusedTeacher:
         weights_F = np.array([self.weights.get(kind, 0.0) for kind in pairs.kinds])
         return (pairs.scores_NF.astype(np.float64) @ weights_F).astype(np.float32)
 
-    def as_it_is(self, kind: str) -> FusedTeacher:
+    def one_kind(self, kind: str) -> FusedTeacher:
         """A teacher with the raw scores of one kind, as in the papers."""
         return replace(self, chosen=kind, weights={kind: 1.0})
 

@@ -24,6 +24,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.curves import CurveRow, Watch, best_row
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import per_query_of_rows
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, sample, signal
 from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
@@ -41,7 +42,6 @@ from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_
 from stillhouse.training.loop import train
 
 BATCH_TOKENS = 8192
-BOOTSTRAP, FLIPS = 2000, 10_000
 
 
 @dataclass(frozen=True)
@@ -241,6 +241,11 @@ def train_query_tower(
     rows = train(tower, batch_loss, heldout_loss, steps, config, context, watch)
     after = values()
     difference_Q = (after - before)[RANKINGS[config.metric_for_best_model]].to_numpy()
-    [gain] = compare(difference_Q[:, None], bootstrap_samples=BOOTSTRAP, randomisation_samples=FLIPS, seed=config.seed)
+    [gain] = compare(
+        difference_Q[:, None],
+        bootstrap_samples=BOOTSTRAP_SAMPLES,
+        randomisation_samples=RANDOMISATION_SAMPLES,
+        seed=config.seed,
+    )
     start, end = ({name: float(table[name].mean()) for name in RANKINGS.values()} for table in (before, after))
     return QueryTraining(rows, start, end, gain, config.metric_for_best_model)

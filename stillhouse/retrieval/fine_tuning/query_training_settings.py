@@ -21,7 +21,7 @@ class QueryTrainingConfig(TrainingConfig):
         minimum=1,
     )
     negatives_per_query: int = setting(15, "only with negatives: hard negatives drawn per query and epoch", minimum=0)
-    negatives_depth: int = setting(200, "draw them from this many best ones", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
     alpha: float = setting(0.2, "only with a teacher: weight of the loss over the index", minimum=0)
     metric_for_best_model: str = setting(
         "ndcg10",

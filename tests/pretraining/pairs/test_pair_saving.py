@@ -14,8 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
-from stillhouse.pretraining.pairs.model import PairPretraining
-from stillhouse.pretraining.pairs.saving import save_towers
+from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.encoder import BiEncoder, encode

@@ -1,4 +1,4 @@
-"""The models of a release. Texts are encoded together: all tokens in one row for linear layers, attention within each.
+"""Encodes several texts at once: all tokens in one row for the linear layers, attention within each text.
 
 No text is padded, so a batch of short and long texts costs only its tokens. The row is padded to a multiple of eight
 tokens, and the weights are packed for the processor once, in fp32 or bf16. With bf16 the types are those of
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -23,14 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from stillhouse.acceleration.packed_linears import can_pack, keep_packed, packed_forward
-from stillhouse.context import Context
-from stillhouse.errors import InputError
+from stillhouse.acceleration.packed_linears import can_pack, packed_forward
 from stillhouse.retrieval.index.exact_search import EVEN
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-from stillhouse.retrieval.models.encoder import inference, length_batches
 from stillhouse.retrieval.models.pooling import normalized, pool
-from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, PlainBert
+from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert
 
 Linear = Callable[[Tensor], Tensor]
 FEW_TOKENS = 16
@@ -179,23 +174,3 @@ class TowerEncoder:
         texts = EncoderTexts([list(each) for each in ids], empty.padding_id, empty.role, empty.max_length)
         made: NDArray[np.float32] = encode(model, texts, self._encoder.context, "texts", EXACT)
         return made
-
-
-class PairScores:
-    """Scores pairs. Raises `InputError` for a folder without a cross-encoder."""
-
-    def __init__(self, folder: Path, context: Context) -> None:
-        self._model, self._context = CrossEncoder.load(folder), replace(context, quiet=True)
-        keep_packed(self._model, context.torch_device())
-
-    def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score per text, in order; higher is better. Raises `InputError` for a score that is not a number."""
-        pairs = self._model.pairs([query] * len(texts), texts)
-        scores_P = np.empty(len(texts), dtype=np.float32)
-        with inference(self._model, self._context, EXACT) as device:
-            for rows in length_batches(pairs.ids.lengths(), EXACT.batch_tokens):
-                scores_P[rows] = self._model(*pairs.batch(rows, device)).float().cpu().numpy()
-        if not np.isfinite(scores_P).all():
-            raise InputError("a score of the cross-encoder is not a number: the model is damaged; train it again")
-        found: list[float] = scores_P.tolist()
-        return found

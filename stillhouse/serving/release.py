@@ -162,7 +162,7 @@ class Release:
 
     @cached_property
     def _reranker(self) -> Any:
-        from stillhouse.serving.batch_encoder import PairScores
+        from stillhouse.serving.pair_scores import PairScores
 
         with self._held.named():
             return PairScores(self._held["reranker"], self._context)

@@ -1,0 +1,39 @@
+"""The cross-encoder of a release, which scores one query with a few texts.
+
+It is apart because it needs transformers, which takes seconds to import, and most releases have no cross-encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from stillhouse.acceleration.packed_linears import keep_packed
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import inference, length_batches
+from stillhouse.retrieval.models.query_encoder import EXACT
+
+
+class PairScores:
+    """Scores pairs. Raises `InputError` for a folder without a cross-encoder."""
+
+    def __init__(self, folder: Path, context: Context) -> None:
+        self._model, self._context = CrossEncoder.load(folder), replace(context, quiet=True)
+        keep_packed(self._model, context.torch_device())
+
+    def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One score per text, in order; higher is better. Raises `InputError` for a score that is not a number."""
+        pairs = self._model.pairs([query] * len(texts), texts)
+        scores_P = np.empty(len(texts), dtype=np.float32)
+        with inference(self._model, self._context, EXACT) as device:
+            for rows in length_batches(pairs.ids.lengths(), EXACT.batch_tokens):
+                scores_P[rows] = self._model(*pairs.batch(rows, device)).float().cpu().numpy()
+        if not np.isfinite(scores_P).all():
+            raise InputError("a score of the cross-encoder is not a number: the model is damaged; train it again")
+        found: list[float] = scores_P.tolist()
+        return found

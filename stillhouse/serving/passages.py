@@ -1,11 +1,17 @@
-"""The passages of a release, ready to be shown and filtered: an unnamed Arrow file that is memory-mapped.
+"""The passages of a release, ready to be shown and filtered.
 
-A corpus's Parquet file would have to be decompressed for every answer.
+A corpus's Parquet file would have to be decompressed for every answer. So ids and titles are in an unnamed Arrow file
+that is memory-mapped, and texts in an unnamed file that is read at their offsets. If it were mapped too, each text
+would bring 64 KB of its neighbours into the process, and the process would grow to the size of the file.
+
+Shape suffixes: N passages, B passages of a batch.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
+import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +25,8 @@ from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
 
-COLUMNS = ("passage_id", "article_id", "title", "text")
+MAPPED = ("passage_id", "article_id", "title")
+TEXT = "text"
 FILTERS_KEPT = 32
 """How many filters have their rows cached, at 4 bytes per matching passage."""
 
@@ -29,17 +36,25 @@ class Passages:
 
     def __init__(self, corpus: Path) -> None:
         path = corpus / "passages.parquet"
-        with tempfile.NamedTemporaryFile(prefix="stillhouse-") as file:
+        lengths = [np.zeros(1, dtype=np.int64)]
+        with tempfile.NamedTemporaryFile(prefix="stillhouse-") as file, tempfile.TemporaryFile() as texts:
             try:
                 with pq.ParquetFile(path) as source:
-                    schema = pa.schema([source.schema_arrow.field(name) for name in COLUMNS])
+                    schema = pa.schema([source.schema_arrow.field(name) for name in MAPPED])
                     with pa.ipc.new_file(file.name, schema) as written:
-                        for batch in source.iter_batches(columns=list(COLUMNS)):
-                            written.write_batch(batch)
+                        for batch in source.iter_batches(columns=[*MAPPED, TEXT]):
+                            written.write_batch(batch.select(MAPPED))
+                            text_bytes, lengths_B = _bytes_of(batch[TEXT])
+                            texts.write(text_bytes)
+                            lengths.append(lengths_B)
             except (pa.ArrowInvalid, KeyError) as error:
                 raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
-            # The mapping outlives the file's name, so a kill leaves nothing behind.
+            # Both outlive the files' names, so a kill leaves nothing behind.
             self._table: pa.Table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+            texts.flush()
+            self._texts = os.dup(texts.fileno())
+            weakref.finalize(self, os.close, self._texts)
+        self._offsets_N = np.cumsum(np.concatenate(lengths))
         # The decompressed data are not needed again, but Arrow would keep their memory.
         pa.default_memory_pool().release_unused()
         self.rows_within = lru_cache(FILTERS_KEPT)(self._rows_within)
@@ -50,8 +65,16 @@ class Passages:
     def at(self, rows: Sequence[int], *columns: str) -> list[dict[str, Any]]:
         """Some columns of the passages `rows`, in order."""
         # Value by value: `take` would first join all chunks of the column, even for a few rows.
-        taken = [(name, self._table[name]) for name in columns]
-        return [{name: values[row].as_py() for name, values in taken} for row in rows]
+        taken = [(name, self._table[name]) for name in columns if name != TEXT]
+        found = [{name: values[row].as_py() for name, values in taken} for row in rows]
+        if TEXT in columns:
+            for each, row in zip(found, rows):
+                each[TEXT] = self._text(row)
+        return found
+
+    def _text(self, row: int) -> str:
+        begin, end = self._offsets_N[row], self._offsets_N[row + 1]
+        return os.pread(self._texts, end - begin, begin).decode()
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """The rows, ascending, of the ids that are passages."""
@@ -66,3 +89,11 @@ class Passages:
         if article:
             keep = pc.and_(keep, pc.equal(self._table["article_id"], article))
         return np.flatnonzero(keep.to_numpy(zero_copy_only=False)).astype(np.int32)
+
+
+def _bytes_of(texts_B: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:
+    """The UTF-8 bytes of texts, joined, and the length of each."""
+    texts_B = texts_B.cast(pa.large_binary())
+    _, offsets, data = texts_B.buffers()
+    offsets_B = np.frombuffer(offsets, dtype=np.int64)[texts_B.offset : texts_B.offset + len(texts_B) + 1]
+    return memoryview(data)[offsets_B[0] : offsets_B[-1]] if data else memoryview(b""), np.diff(offsets_B)

@@ -63,6 +63,13 @@ def freed_memory_kept() -> Iterator[KeptMemory]:
         _count(library, -1)
 
 
+def release_freed_memory() -> None:
+    """Give memory that was freed back to the system; without glibc nothing changes."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
 def _resident() -> int:
     """The bytes of memory that this process holds."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()

@@ -34,6 +34,27 @@ def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None
     del hold
 
 
+def test_reading_texts_does_not_map_their_neighbours(tmp_path: Path) -> None:
+    """If the file were mapped, each text read would bring 64 KB into the process: 20 MB in all."""
+    rows = range(100_000)
+    texts = [f"{row} é{'x' * (row % 400)}" for row in rows]
+    columns = {name: [f"{name}{row}" for row in rows] for name in ("passage_id", "article_id", "title")}
+    pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
+    passages = Passages(tmp_path)
+    wanted = list(rows)[::300]
+    passages.at(wanted, "passage_id", "article_id", "title")
+    before = mapped_bytes()
+    found = passages.at(wanted, "passage_id", "text")
+    assert found == [{"passage_id": f"passage_id{row}", "text": texts[row]} for row in wanted]
+    assert mapped_bytes() - before < 1 << 20
+
+
+def mapped_bytes() -> int:
+    """The resident bytes of this process that are in mapped files."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssFile"))
+
+
 def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
     """With Nagle's algorithm the body would wait for the headers' acknowledgement, which clients delay by 40 ms."""
     with closing(listen("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):

@@ -98,13 +98,13 @@ class PlainBert(nn.Module):
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.tokens = tokens or QueryTokens(folder, settings.query_length, settings.query_prompt)
         self.device, self.eps = device, float(config["layer_norm_eps"])
-        # In a model with a head, the names of the encoder's weights have a prefix.
-        read = load_file(folder / "model.safetensors")
-        weights = {name.removeprefix("bert."): values.float() for name, values in read.items()}
-        part = "embeddings."
+        weights, part = _weights(folder), "embeddings."
         names = ("word_embeddings.weight", "token_type_embeddings.weight", "position_embeddings.weight")
         self.words, self.kinds, self.positions = (weights[part + name].to(device) for name in names)
         self.scale, self.shift = (weights[f"{part}LayerNorm.{name}"].to(device) for name in ("weight", "bias"))
+        # Mapped a second time: an encoder that packs the layers' weights then gives back the memory of these pages,
+        # while the embeddings stay mapped. Biases and norms are copies, so that they do not hold the mapping.
+        weights = {name: values.clone() if values.ndim == 1 else values for name, values in _weights(folder).items()}
         count = int(config["num_hidden_layers"])
         self.layers = nn.ModuleList(_layer(weights, f"encoder.layer.{number}.", config) for number in range(count))
         self.to(device).eval()
@@ -201,6 +201,13 @@ class AnyEncoder:
             self.encoder, self.encoder.queries(texts), self.context, "queries", EXACT
         )
         return vectors_QD
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a BERT in fp32, mapped from the file if that is their type there."""
+    # In a model with a head, the names of the encoder's weights have a prefix.
+    read = load_file(folder / "model.safetensors")
+    return {name.removeprefix("bert."): values.float() for name, values in read.items()}
 
 
 def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) -> nn.TransformerEncoderLayer:

@@ -78,12 +78,13 @@ class OpenFolders:
             with open(file, "rb", closefd=False) as source, link.open("wb") as copy:
                 shutil.copyfileobj(source, copy)
 
-    def keep_copies(self, *names: str) -> None:
-        """Replaces the files of some folders with unnamed copies, which are read from now on.
+    def copies(self, *names: str) -> dict[Path, int]:
+        """Copies the files of some folders to unnamed files, for `keep`; other threads may read the folders meanwhile.
 
         The system kills (SIGBUS) a reader that has mapped a file into memory if somebody truncates that file in place.
-        Nobody else can reach a copy without a name. Raises `InputError` if a file changed meanwhile.
+        Nobody else can reach a copy without a name.
         """
+        made = {}
         for name in names:
             for link in sorted(self[name].rglob("*")):
                 if not link.is_symlink():
@@ -91,10 +92,15 @@ class OpenFolders:
                 with link.open("rb") as source, tempfile.TemporaryFile(prefix="stillhouse-") as copy:
                     while os.sendfile(copy.fileno(), source.fileno(), None, COPIED_AT_ONCE):
                         pass
-                    file = os.open(OPEN_FILES / str(copy.fileno()), os.O_RDONLY)
-                weakref.finalize(self, os.close, file)
-                link.unlink()
-                link.symlink_to(OPEN_FILES / str(file))
+                    made[link] = os.open(OPEN_FILES / str(copy.fileno()), os.O_RDONLY)
+                weakref.finalize(self, os.close, made[link])
+        return made
+
+    def keep(self, copies: Mapping[Path, int]) -> None:
+        """Replaces files with their copies, which are read from now on. Raises `InputError` if a file has changed."""
+        for link, file in copies.items():
+            link.unlink()
+            link.symlink_to(OPEN_FILES / str(file))
         self.refuse_changed()
 
     def refuse_changed(self) -> None:

@@ -11,11 +11,13 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.errors import InputError
 from stillhouse.pipelines.access import refused
-from stillhouse.pipelines.ir import Compiled
+
+if TYPE_CHECKING:
+    from stillhouse.pipelines.ir import Compiled
 
 PAGE = 100
 """How many entries a request lists."""

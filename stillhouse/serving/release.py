@@ -112,7 +112,7 @@ class Release:
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
-        self.origin: Mapping[str, str] = {}
+        self.origin: Mapping[str, Any] = {}
         self.live: Release | None = None
         self.live_vectors: dict[str, tuple[dict[str, str], NDArray[np.float32]]] = {}
         self.live_ids: frozenset[str] = frozenset()

@@ -6,12 +6,14 @@ Each check asks git for its tags. A new release is fetched into its own folder, 
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError
@@ -62,7 +64,7 @@ class ReleasedSource:
             ) from None
         return self._release.identity
 
-    def origin(self) -> Mapping[str, str]:
+    def origin(self) -> Mapping[str, Any]:
         release = self._release
         assert release is not None, "`state` comes first"
         return {
@@ -70,7 +72,7 @@ class ReleasedSource:
             "tag": release.tag,
             "commit": release.commit,
             "repository": redact(self._repository),
-        }
+        } | {name: _plain(release.record.get(name)) for name in ("figures", "verdict")}
 
     def folders(self) -> dict[str, Path]:
         """The release's folders. Raises `Unreachable` if the data cannot be fetched, and `InputError` if they are not
@@ -138,6 +140,11 @@ class ReleasedSource:
                 self._log(f"the re-ranker of {release.name} was trained on another corpus, so `/rerank` answers 404")
                 del found["reranker"]
         return found
+
+
+def _plain(value: Any) -> Any:
+    """A value of `release.json` for JSON, which has no NaN; None if the release has none."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None) or None
 
 
 def _digests(release: Release) -> dict[str, str]:

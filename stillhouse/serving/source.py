@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from stillhouse.artifacts import MANIFEST, read_manifest
@@ -40,8 +40,8 @@ class Source(Protocol):
     def folders(self) -> dict[str, Path]:
         """The folders of the release by name, on this disk. Raises `InputError` if one is missing."""
 
-    def origin(self) -> Mapping[str, str]:
-        """What is known of the release whose folders were returned last: its version, its commit."""
+    def origin(self) -> Mapping[str, Any]:
+        """What is known of the release whose folders were returned last: its version, commit and figures."""
 
     def end(self) -> None:
         """Releases what it holds; running work ends soon."""
@@ -80,7 +80,7 @@ class FolderSource:
                 raise InputError(f"{self._folder} is not a release: {found[name]} does not exist; {remedy}")
         return found
 
-    def origin(self) -> Mapping[str, str]:
+    def origin(self) -> Mapping[str, Any]:
         return {}
 
     def end(self) -> None:

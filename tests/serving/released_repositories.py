@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from stillhouse.releases.tags import roll_back
 
 PARTS = ("corpus", "retriever", "index", "hybrid")
 PATHS = {name: f"artifacts/{name}" for name in PARTS}
+FIGURES = {"measures": {"nDCG@10": [0.75, [0.5, 0.875]], "RR@10": [0.5, None]}, "labels": "labelled"}
+VERDICT: dict[str, Any] = {"accepted": True, "reason": "better", "difference": 0.25, "randomisation_p": math.nan}
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,8 @@ def release(repository: Repository, folder: Path) -> None:
     for name, path in PATHS.items():
         shutil.rmtree(repository.work / path, ignore_errors=True)
         shutil.copytree(folder / name, repository.work / path)
-    verdict: dict[str, Any] = {"accepted": True, "reason": "better"}
-    candidate = Candidate(repository.work, PATHS, "minor", folder.parent.name, {"rung": "test"})
-    assert promote(candidate, lambda against: verdict, recorded=False).kind == "released"
+    candidate = Candidate(repository.work, PATHS, "minor", folder.parent.name, {"rung": "test", "figures": FIGURES})
+    assert promote(candidate, lambda against: VERDICT, recorded=False).kind == "released"
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import dulwich.porcelain  # noqa: F401  # writes to the stderr of its import for ever, which must not be one test's
 import pytest
-from released_repositories import Repository
+from released_repositories import FIGURES, VERDICT, Repository
 from serving_releases import Running, open_release, running
 
 from stillhouse import cli
@@ -70,12 +70,15 @@ def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     names = [open_release(FolderSource(folder)).name for folder in two_releases]
     shelf = service.service.shelf
     assert service.search(query=QUERY)["release"] == names[0]
-    assert {about(service)[key] for key in ("version", "release")} == {"v1.0.0", names[0]}
+    found = about(service)
+    assert {found[key] for key in ("version", "release")} == {"v1.0.0", names[0]}
+    assert found["figures"] == FIGURES and found["verdict"] is None, "the first release was compared with none"
     repository.use("v1.1.0")
     assert shelf.look() and service.search(query=QUERY)["release"] == names[1]
     found = about(service)
     assert found["version"] == "v1.1.0" and found["repository"] == repository.address
     assert found["commit"] == Git(repository.work).commit_of("retriever@v1.1.0")
+    assert found["figures"] == FIGURES and found["verdict"] == VERDICT | {"randomisation_p": None}
     shutil.rmtree(tmp_path / "fetched")
     repository.use("v1.0.0")
     with repository.without_data():

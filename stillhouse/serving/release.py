@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.artifacts import MANIFEST, Digest, Manifest, digest_file, foreign_manifest, read_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
@@ -98,6 +98,7 @@ class Release:
             corpus = Corpus.open(self._held["corpus"])
             encoder = open_query_encoder(self._held["retriever"], context)
             self.index = VectorIndex(self._held["index"])
+            self.adopted = adopted_index(read_manifest(self._held["index"], verify=False))
             check_index(self.index, corpus)
             check_width(encoder, self.index)
             self.normalize = encoder.normalize
@@ -266,13 +267,20 @@ class Release:
             "digests": self.digests,
             "passages": len(self.passages),
             "width": self.index.width,
-            "index": {"kind": self.index.kind, "recall@10": self.index.recall(10)},
+            "index": {"kind": self.index.kind, "recall@10": self.index.recall(10), "adopted": self.adopted},
             "ranking": str(self.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
             "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
             "precision": self.chosen.about(),
         }
+
+
+def adopted_index(index: Manifest) -> dict[str, Any] | None:
+    """The digests of the older index that `adopt-index` took over and of its retriever, and what it measured on dev."""
+    if "adopted" not in index.facts:
+        return None
+    return {name: index.inputs.get(name) for name in ("old_index", "old_retriever")} | index.facts["adopted"]
 
 
 def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from serving_releases import open_release, running
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder
@@ -49,6 +49,7 @@ def test_an_index_is_upgraded_while_clients_search(
         encoder.save(staging)
         write_manifest(staging, "train-retriever", {}, {}, {})
     shutil.copytree(old / "index", in_use / "index")
+    assert open_release(FolderSource(old)).about()["index"]["adopted"] is None
     with pytest.raises(InputError, match="was made from another retriever"):
         open_release(FolderSource(in_use))
 
@@ -63,7 +64,9 @@ def test_an_index_is_upgraded_while_clients_search(
             shutil.copytree(index, staging, dirs_exist_ok=True)
 
     place(indexes[0])
-    expected = {open_release(FolderSource(in_use)).name: offline(in_use, tmp_path)}
+    opened = open_release(FolderSource(in_use))
+    assert opened.about()["index"]["adopted"]["old_index"] == read_manifest(old / "index").digest
+    expected = {opened.name: offline(in_use, tmp_path)}
     answers: list[tuple[str, Any]] = []
     over = threading.Event()
     with running(in_use, keep=1) as service:
@@ -84,6 +87,9 @@ def test_an_index_is_upgraded_while_clients_search(
             for index in indexes[1:]:
                 place(index)
                 assert service.service.shelf.look()
+                measured = read_manifest(index).facts["adopted"]
+                found = service.client.get("/info").json()["index"]["adopted"]
+                assert found.items() >= measured.items() and measured["encoded"] > 0
                 expected[service.search(query=QUERIES[0])["release"]] = offline(in_use, tmp_path)
         finally:
             over.set()

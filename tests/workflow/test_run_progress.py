@@ -159,7 +159,7 @@ def test_a_single_use_is_not_numbered(tmp_path: Path) -> None:
 
 def lock(done: list[str], code: str) -> None:
     """Write the lock that DVC has after these stages ran with this code."""
-    md5 = hashlib.md5(code.encode()).hexdigest()
+    md5 = hashlib.md5(code.encode(), usedforsecurity=False).hexdigest()
     deps = [{"path": ENVIRONMENT.as_posix(), "hash": "md5", "md5": md5, "size": len(code)}]
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": {name: {"deps": deps} for name in done}}))
 

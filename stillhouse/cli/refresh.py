@@ -20,7 +20,7 @@ examples:
   stillhouse refresh https://git.example/search/releases.git --plan-only
   stillhouse refresh . --revision 4f2c1d9 --folder refreshed
   stillhouse refresh . --fine-tune-above 0.05 --pretrain-above 0.5"""
-SOURCE = ("source", "repo", "revision", "train_queries")
+SOURCE = ("source", "repo", "revision", "train_queries", "documents")
 
 
 def refresh_parser() -> Parser:
@@ -51,9 +51,11 @@ def refresh_parser() -> Parser:
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
         ("train_queries", "extra train queries, written by `stillhouse queries export`"),
+        ("documents", "documents to add, replace and delete, written by `stillhouse documents export`"),
     ):
-        kind = {"source": source_text, "train_queries": _absolute}.get(name, str)
-        metavar = "FOLDER" if name == "train_queries" else name.upper()
+        folder = name in ("train_queries", "documents")
+        kind = source_text if name == "source" else _absolute if folder else str
+        metavar = "FOLDER" if folder else name.upper()
         group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
     group = parser.add_argument_group("how far to go")
     for name, field in Thresholds.__dataclass_fields__.items():

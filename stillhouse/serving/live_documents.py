@@ -109,7 +109,7 @@ class LiveDocuments:
         return id not in self._known and bool(len(release.passages.rows_of([id])))
 
     def _refuse_too_much(self, known: Mapping[str, Document | None], record: Record) -> None:
-        remedy = "add them to a new release (docs/serve.md) and start with an empty folder"
+        remedy = "release them (`stillhouse refresh --documents`) and start with an empty folder"
         if len(known) > self._limits.documents:
             raise Problem(507, f"at most {self._limits.documents:,} documents and deletions are kept; {remedy}")
         size = self._log.size + sum(len(str(value).encode()) for value in record.values())

@@ -358,9 +358,11 @@ READS: set[Argument] = {
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
     ("refresh", "train_queries"),
+    ("refresh", "documents"),
     ("serve", "place"),
     ("serve", "corpus"),
     ("documents", "log"),
+    ("documents", "onto"),
     ("queries", "log"),
     # Like `documents export`; a query log deletes only files of its own (tests/serving/test_query_log.py).
     ("queries", "folder"),

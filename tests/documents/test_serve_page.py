@@ -22,6 +22,7 @@ REPLACED = {
     "http://retriever.stillhouse.example.com": "http://localhost:8000",
 }
 PAGE = "docs/serve.md"
+FOLDERS = ("new-documents", "newer-documents")
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
 
 
 def test_documents_are_added_deleted_and_exported(terminal: Terminal, served: Served) -> None:
-    start, add, delete, hide, export = section(PAGE, "Add documents without a new release")
+    start, add, delete, hide = section(PAGE, "Add documents without a new release")
+    export, export_onto = section(PAGE, "Documents become part of the next release", having="export")
     terminal.replaced["longitude-3"] = "x/p0"
     terminal.type(start)
     counts = []
@@ -87,7 +89,11 @@ def test_documents_are_added_deleted_and_exported(terminal: Terminal, served: Se
     assert counts == [(1, 0), (0, 1), (0, 2)]
     terminal.type(add)
     terminal.type(export)
-    assert "Ships carry clocks" in "".join(path.read_text() for path in Path("new-documents").glob("*.jsonl"))
+    terminal.type(delete)
+    terminal.type(export_onto)
+    held = [[Path(folder, f"{name}.jsonl").read_text() for name in ("corpus", "deleted")] for folder in FOLDERS]
+    assert [["Ships carry clocks" in text for text in texts] for texts in held] == [[True, False], [False, False]]
+    assert [["news/7" in text for text in texts] for texts in held] == [[True, False], [False, True]]
 
 
 def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import threading
@@ -390,3 +391,29 @@ def test_clicks_survive_a_kill_and_train_the_next_release(two_releases: list[Pat
     qrels = Corpus.open(made).qrels_of("train")
     assert list(qrels[qrels["query_id"] == id]["passage_id"]) == [clicked["who sings in trees"]]
     assert dev in set(new[new["split"] == "dev"]["text"]) and dev not in set(new[new["split"] == "train"]["text"])
+
+
+def test_judged_queries_of_a_log_are_a_table_of_a_source(two_releases: list[Path], tmp_path: Path) -> None:
+    """The folder of a log, with its feedback, key and lock, is read as it is; judgements use the log's ids."""
+    source = tmp_path / "source"
+    source.mkdir()
+    passages = shutil.copy(two_releases[0] / "corpus" / "passages.parquet", source)
+    last = pq.read_table(passages)["passage_id"].to_pylist()[-1]
+    judged = {"which fish is green": "test", 'who sings, in "trees"': "test", "où est l'oiseau": "train"}
+    with logging(two_releases[0], tmp_path / "log", rows=2) as service:
+        ids = {query: ask(service, query)["query_id"] for query in (*judged, "nobody judged this")}
+        hit = service.search(query="one more")["answers"][0]
+        assert give(service, hit["query_id"], hit["hits"][0]["passage_id"]).status_code == 200
+    assert len(named(tmp_path / "log", ".parquet")) > 1
+    (tmp_path / "log").rename(source / "queries")
+    for split in ("train", "test"):
+        rows = [f"{ids[query]},{last},1" for query, own in judged.items() if own == split]
+        (source / f"qrels.{split}.csv").write_text("\n".join(["query_id,passage_id,relevance", *rows]) + "\n")
+    command = ["ingest", "--source", str(source), "--dev-fraction", "0", "--corpus", str(tmp_path / "corpus")]
+    assert cli.main([*command, "--work", str(tmp_path / "work")]) == 0
+    corpus = Corpus.open(tmp_path / "corpus")
+    found = {row.text: (row.query_id, row.split) for row in corpus.queries.itertuples()}
+    assert found == {query: (ids[query], split) for query, split in judged.items()}
+    assert set(corpus.qrels["passage_id"]) == {last}
+    rejected = set(corpus.rejected[["id", "reason"]].itertuples(index=False, name=None))
+    assert rejected == {(id, "no relevant passage") for id in (ids["nobody judged this"], hit["query_id"])}

@@ -46,8 +46,8 @@ def test_later_stages_beat_bm25_and_zero_shot(folder: Path) -> None:
 
 def test_only_a_teacher_that_is_ahead_changes_the_retriever(folder: Path) -> None:
     ahead = read_manifest(folder / "teacher" / "teacher").facts["ahead"]
-    one, two = (folder / name / "retriever" / "model.safetensors" for name in ("retriever_1", "distilled"))
-    assert (one.read_bytes() != two.read_bytes()) == ahead
+    start, trained = (folder / name / "retriever" / "model.safetensors" for name in ("retriever_2", "distilled"))
+    assert (start.read_bytes() != trained.read_bytes()) == ahead
 
 
 @pytest.mark.parametrize("training", named(COMPARED, "curves"))

@@ -1,4 +1,4 @@
-"""A quick look at a source: its number of passages, their lengths, and the number of questions in each split."""
+"""A quick look at a source: its numbers of passages and articles, the lengths, and the questions in each split."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class FirstLook:
     """The format, the number of passages, the words in each of the first ones, and the judged questions by split.
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
+    `articles` counts those of the first passages; 0 if they were not counted.
     """
 
     format: str
@@ -29,6 +30,7 @@ class FirstLook:
     lengths: tuple[int, ...]
     questions: Mapping[str, int]
     whole: bool
+    articles: int = 0
 
     @property
     def words(self) -> int:
@@ -49,16 +51,18 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     opened, started = open_source(source), time.monotonic()
     lengths: list[int] = []
     judged: dict[str, set[str]] = defaultdict(set)
+    articles: set[str] = set()
     passages, whole = 0, True
     for number, row in enumerate(opened.rows()):
         if isinstance(row, Passage):
             passages += 1
             if len(lengths) < PASSAGES_MEASURED:
                 lengths.append(len(row.title.split()) + len(row.text.split()))
+                articles.add(row.article_id)
         elif isinstance(row, Qrel):
             judged[row.split].add(row.query_id)
         if number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds:
             whole = False
             break
     questions = {split: len(queries) for split, queries in judged.items()}
-    return FirstLook(opened.format, passages, tuple(lengths), questions, whole)
+    return FirstLook(opened.format, passages, tuple(lengths), questions, whole, len(articles))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 from stillhouse.own_machine import own_memory
-from stillhouse.terminal import show
+from stillhouse.terminal import show, warn
 from stillhouse.workflow.recipe_choice import describe, describe_parts, fitted, recipe_for
 from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
 
@@ -36,6 +36,8 @@ def make(folder: Path, source: str | None, recipe: str | None, hours: float | No
             show(describe(recipe, look))
         if parts := describe_parts(own, memory):
             show(parts)
+        for line in lacking(recipe, look):
+            warn(line)
         own, time = timed(recipe, own, look, hours)
     make_workspace(folder, source, recipe, own)
     return time
@@ -50,6 +52,14 @@ def first_look(source: str | None) -> FirstLook | None:
     if source is not None:
         refuse_missing(source)
     return look_at(source or SAMPLE)
+
+
+def lacking(recipe: str, look: FirstLook | None) -> list[str]:
+    """Why a run of the recipe on the source would stop at its first steps."""
+    from stillhouse.workflow.recipes import find_recipe, load_recipe
+    from stillhouse.workflow.run_forecast import shortfalls
+
+    return shortfalls(load_recipe(find_recipe(recipe)), look)
 
 
 def timed(recipe: str, own: Settings, look: FirstLook | None, hours: float | None) -> tuple[Settings, str]:

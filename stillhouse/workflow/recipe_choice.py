@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 LABELLED, UNLABELLED = "labelled", "unlabelled"
 FITTED = (LABELLED, UNLABELLED)
-"""The recipes whose passage length is set from the corpus."""
+"""The recipes that start from a retriever and whose passage length is set from the corpus."""
 TOKENS_A_WORD = 1.35
 """Word pieces per word of ordinary text, with BERT's English vocabulary."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
@@ -69,4 +69,6 @@ def describe(recipe: str, look: FirstLook) -> str:
     number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
     questions = "training questions" if look.labelled else "no training questions"
     line = f"read as {look.format}: {number}, 95 % with at most {look.words} words, {questions}; recipe {recipe}"
-    return line + (f", passages cut at {passage_length(look)} tokens" if recipe in FITTED else "")
+    if recipe not in FITTED:
+        return line
+    return f"{line}, passages cut at {passage_length(look)} tokens; no pre-training: the start is already a retriever"

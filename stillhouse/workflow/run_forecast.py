@@ -1,4 +1,4 @@
-"""Forecasts the time of a whole run from a first look at its source, and fits a run into a given time."""
+"""Forecasts a run from a first look at its source: its time, how it fits into a given time, and why it would stop."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) ->
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
     """The number of queries in each split after `ingest`."""
     found = dict(look.questions)
-    if ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled):
+    if _makes_pairs(ingest, look):
         made = PAIRS_A_PASSAGE * look.passages
         made = min(made, ingest.max_pair_queries or made)
         dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
@@ -96,6 +96,40 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
         found[split] = min(found.get(split, 0), most or found.get(split, 0))
     found["train"] += int(found["train"] * ingest.mixed_pairs)
     return found
+
+
+def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
+    """Why a run would stop at `ingest` or `validate`, each with the remedy. None without a look at the whole source."""
+    if look is None or not look.whole:
+        return []
+    settings = configs(recipe, "recipe")
+    ingest, least = settings["ingest"], settings.get("validate")
+    if ingest.queries == "pairs" and look.articles:
+        from stillhouse.corpus.pair_queries import split_articles
+
+        try:
+            split_articles(look.articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
+        except InputError as error:
+            return [f"`ingest` will refuse this source: {error}"]
+    if least is None:
+        return []
+    found = []
+    if look.passages < least.min_passages:
+        found.append(
+            f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
+            "add text to it, or lower validate.min_passages in params.yaml"
+        )
+    tests = look.questions.get("test", 0)
+    if tests < least.min_test_queries and not (_makes_pairs(ingest, look) or ingest.test_queries or ingest.splits):
+        found.append(
+            f"`validate` will refuse this source: it has {tests} of at least {least.min_test_queries} test queries; "
+            "move some judged queries to a test split, or name a folder with some as ingest.test_queries in params.yaml"
+        )
+    return found
+
+
+def _makes_pairs(ingest: Any, look: FirstLook) -> bool:
+    return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
 
 
 def _weights(model: str) -> int | None:

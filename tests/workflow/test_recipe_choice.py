@@ -23,7 +23,7 @@ def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40) 
     """Write passages of `words` words, the last twenty times as long, and one question per split."""
     lengths = [words] * (passages - 1) + [20 * words]
     (folder / "qrels").mkdir(parents=True)
-    lines = [{"_id": f"p{i}", "title": "", "text": " ".join(["word"] * n)} for i, n in enumerate(lengths)]
+    lines = [{"_id": f"p{i}", "title": "", "text": " ".join([f"word{i}"] * n)} for i, n in enumerate(lengths)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     queries = [{"_id": f"q-{split}", "text": f"what is in {split}"} for split in splits]
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
@@ -74,6 +74,43 @@ def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFix
     (here / "one").mkdir()
     (here / "one" / "note.md").write_text("# One\n\nOne passage alone.\n")
     assert made("one")["ingest"]["queries"] == "pairs"
+    assert "`ingest` will refuse this source: 1 articles are too few to hold out" in capsys.readouterr().err
+
+
+def stops(source: Path) -> bool:
+    """Whether a run of the workspace `work` fails up to its validation."""
+    words = ["run", "--params", "work/params.yaml", "--source", str(source), "--until", "validate", "--quiet"]
+    return cli.main([*words, "--folder", "ran"]) != 0
+
+
+@pytest.mark.parametrize(
+    ("splits", "passages", "warned"),
+    [
+        (("train", "dev", "test"), 40, ""),
+        (("train", "dev"), 40, "it has 0 of at least 1 test queries; move some judged queries to a test split"),
+        (("train", "dev", "test"), 9, "it has 9 of at least 10 passages; add text to it"),
+        (("test",), 2, "`ingest` will refuse this source: 2 articles are too few"),
+    ],
+)
+def test_new_warns_of_a_source_at_which_the_run_stops(
+    splits: tuple[str, ...], passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = beir(here / "corpus", 20, splits, passages)
+    made(str(source))
+    said = capsys.readouterr().err
+    assert (warned in said) if warned else not said
+    assert stops(source) == bool(warned)
+
+
+@pytest.mark.parametrize("splits", [("train", "test"), ("test",)])
+def test_new_says_why_there_is_no_pretraining(
+    splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 20, splits)))
+    assert "no pre-training: the start is already a retriever" in capsys.readouterr().out
+    assert recipe["stages"]["pretraining"] == "none"
+    assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
+    assert "no pre-training" not in capsys.readouterr().out
 
 
 def test_lengths_stay_within_the_limit_of_the_start_model() -> None:

@@ -13,7 +13,7 @@ from stillhouse.steps.spec import Report
 from stillhouse.workflow.graph import ARTIFACTS, USES, Use
 from stillhouse.workflow.recipes import location_fields
 from stillhouse.workflow.run_progress import made_of, position, still_to_do
-from stillhouse.workflow.run_times import note_seconds
+from stillhouse.workflow.run_times import Seen, note_seconds
 
 
 def run_graph(
@@ -24,11 +24,16 @@ def run_graph(
 
 
 def run_uses(
-    uses: Iterable[Use], configs: Mapping[str, Any], root: Path, log: Callable[[str], None] = lambda line: None
+    uses: Iterable[Use],
+    configs: Mapping[str, Any],
+    root: Path,
+    log: Callable[[str], None] = lambda line: None,
+    first_look: Callable[[], Seen | None] = lambda: None,
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
-    `log` gets a line before each use with its position in the run and the estimated time left.
+    `log` gets a line before each use with its position in the run and the estimated time left, which `first_look` helps
+    to estimate before corpus and starting model exist.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same settings
     and inputs. They do not record the code, so remove the folder after a change of code.
@@ -42,7 +47,7 @@ def run_uses(
             continue
         if len(uses) > 1:
             left = [use, *(other for other in expected(uses, configs, root) if other not in uses[:number])]
-            log(position(number, len(uses), left, configs, root))
+            log(position(number, len(uses), left, configs, root, first_look))
         note = partial(note_seconds, use, config, root)
         reports[use.name] = execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
     return reports

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stillhouse.config import nearest
-from stillhouse.context import say
+from stillhouse.context import quiet, say
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
 from stillhouse.monitoring.duration import in_words
 from stillhouse.workflow.graph import Use, needed
 from stillhouse.workflow.in_process import expected, refuse_foreign_outputs, run_uses
+from stillhouse.workflow.run_forecast import seen_at_once
 from stillhouse.workflow.run_times import estimate
 
 
@@ -35,7 +37,8 @@ def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> 
     with only_process(root):
         started = time.monotonic()
         todo = expected(uses, settings, root)
-        say(f"{len(todo)} of {len(uses)} steps to do: {estimate(todo, settings, root)}")
-        reports = run_uses(uses, settings, root, say)
+        first_look = cache(lambda: None if quiet() else seen_at_once(settings))
+        say(f"{len(todo)} of {len(uses)} steps to do: {estimate(todo, settings, root, '', first_look)}")
+        reports = run_uses(uses, settings, root, say, first_look)
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ NEAR = 1.05
 """A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
 PAIRS_A_PASSAGE = 2
 """The approximate number of sentences per passage that become train queries if there are no others."""
+AT_ONCE = 1.0
+"""For how many seconds a run looks at its source before it starts."""
 NAMED = 4
 """How many uses a forecast names: those that take longest."""
 
@@ -78,6 +81,26 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) ->
     """What determines the time of a run, from a first look and the settings of `ingest`."""
     tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
     return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
+
+
+def seen_at_once(settings: Mapping[str, Any]) -> tuple[Scale, bool] | None:
+    """The scale of a run by a look of `AT_ONCE` seconds at its source, and whether that saw the whole source.
+
+    None for a source that is not on this machine or cannot be read, and if the starting model is not here.
+    """
+    from stillhouse.corpus.first_look import look_at
+    from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+
+    ingest, start = settings.get("ingest"), settings.get("fetch_model")
+    if not ingest or not start or ingest.repo or ingest.source.startswith(SCHEME):
+        return None
+    weights = _weights(start.model)
+    if weights is None:
+        return None
+    with suppress(InputError, OSError):  # `ingest` reports it
+        look = look_at(ingest.source, AT_ONCE)
+        return (scale_of_look(settings, look, weights), look.whole) if look.lengths else None
+    return None
 
 
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:

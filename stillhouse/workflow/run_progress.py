@@ -19,7 +19,7 @@ from stillhouse.errors import InputError
 from stillhouse.steps.execute import ORDER
 from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
 from stillhouse.workflow.recipes import configs, load_recipe
-from stillhouse.workflow.run_times import estimate
+from stillhouse.workflow.run_times import Seen, estimate
 from stillhouse.yaml_file import read_yaml
 
 STAGE = "DVC_STAGE"
@@ -27,9 +27,17 @@ STAGE = "DVC_STAGE"
 ENVIRONMENT = ARTIFACTS / "environment.json"
 
 
-def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
+def position(
+    number: int,
+    total: int,
+    left: Sequence[Use],
+    settings: Mapping[str, Any],
+    root: Path,
+    first_look: Callable[[], Seen | None] = lambda: None,
+) -> str:
     """The line about the first of the uses that are `left`."""
-    return f"step {number} of {total}: {left[0].name} ({left[0].step_name}), {estimate(left, settings, root, ' left')}"
+    time = estimate(left, settings, root, " left", first_look)
+    return f"step {number} of {total}: {left[0].name} ({left[0].step_name}), {time}"
 
 
 def made_of(use: Use, config: Any, root: Path, inputs: Mapping[str, Manifest], *, verify: bool = True) -> bool:

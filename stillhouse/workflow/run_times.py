@@ -1,7 +1,7 @@
 """How long uses of steps took on this machine, and the time left of a run estimated from that.
 
-For uses that never ran here, the time is computed from their arithmetic (`first_run_times`) once corpus and starting
-model exist.
+For uses that never ran here, the time is computed from their arithmetic (`first_run_times`), with the scale of corpus
+and starting model once these exist, and until then with that of a first look at the source.
 
 Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings to
 [seconds, passages of the corpus]. They are a convenience: a file that is damaged, foreign or not writable affects only
@@ -11,7 +11,7 @@ the estimates.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -22,10 +22,12 @@ from stillhouse.context import device, work_root
 from stillhouse.errors import InputError
 from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
-from stillhouse.workflow.first_run_times import on_processor, predicted_seconds, scale_of
+from stillhouse.workflow.first_run_times import Scale, on_processor, predicted_seconds, scale_of
 from stillhouse.workflow.graph import CORPUS, START, Use
 
 Times = dict[str, dict[str, list[float]]]
+Seen = tuple[Scale, bool]
+"""The scale of a run by a first look at its source, and whether that saw the whole source."""
 KEPT = 10
 """For how many settings of a use the seconds are kept."""
 
@@ -55,20 +57,34 @@ def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
     return None
 
 
-def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path, left: str = "") -> str:
-    """The total time of uses, as "about 12 min" and the word `left`, or a note that it is not known."""
+def estimate(
+    uses: Iterable[Use],
+    configs: Mapping[str, Any],
+    root: Path,
+    left: str = "",
+    first_look: Callable[[], Seen | None] = lambda: None,
+) -> str:
+    """The total time of uses, as "about 12 min" and the word `left`, or a note that it is not known.
+
+    `first_look` is called if a use never ran here and corpus or starting model do not exist yet.
+    """
     uses = list(uses)
     expected = [expected_seconds(use, configs[use.name], root) for use in uses]
     known = [seconds for seconds in expected if seconds is not None]
     if len(known) == len(expected):
         return f"about {in_words(sum(known))}{left}"
-    scale = scale_of(root / CORPUS["corpus"], root / START) if on_processor() else None
+    scale, about, by = None, "about", "the speed of this machine"
+    if on_processor():
+        scale = scale_of(root / CORPUS["corpus"], root / START)
+        if scale is None and (seen := first_look()):
+            scale, about = seen[0], "about" if seen[1] else "more than"
+            by = f"a first look at the source and {by}"
     if scale is not None:
         reckoned = [
             predicted_seconds(use.step_name, configs[use.name], scale) if seconds is None else seconds
             for use, seconds in zip(uses, expected)
         ]
-        return f"about {in_words(sum(reckoned))}{left}, estimated from the speed of this machine"
+        return f"{about} {in_words(sum(reckoned))}{left}, estimated from {by}"
     if not known:
         return "no estimate yet, because nothing like it has run here"
     new = f"{len(expected) - len(known)} of {len(expected)}"

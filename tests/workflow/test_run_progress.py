@@ -15,11 +15,15 @@ import yaml
 
 from stillhouse import cli
 from stillhouse.context import QUIET, WORK_ROOT
+from stillhouse.corpus import first_look
+from stillhouse.corpus.first_look import FirstLook
+from stillhouse.monitoring.duration import in_words
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
+from stillhouse.workflow import first_run_times, run_forecast
 from stillhouse.workflow.graph import ARTIFACTS, USES, find_uses
 from stillhouse.workflow.in_process import run_graph, run_uses
-from stillhouse.workflow.recipes import configs, location_fields
+from stillhouse.workflow.recipes import configs, load_recipe, location_fields
 from stillhouse.workflow.run_times import estimate, expected_seconds, note_seconds
 from stillhouse.workflow.step_command import command_of
 
@@ -143,6 +147,61 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     logged = [line.split()[4] for line in said[1:-1]]
     assert logged == [name for name in NAMES if name in again]
     assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s left"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources that were looked at, on a computer without a GPU."""
+    found: list[str] = []
+    look_at = first_look.look_at
+
+    def look(source: str, seconds: float) -> FirstLook:
+        found.append(source)
+        return look_at(source, 60.0)
+
+    monkeypatch.setattr(first_run_times, "speed", lambda: 1e9)
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    monkeypatch.setattr(first_look, "look_at", look)
+    return found
+
+
+def test_a_first_run_starts_with_the_forecast_of_new(
+    looks: list[str], tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once: the stand-ins write no corpus that could be measured, so all lines depend on the first look."""
+    recipe = {"fetch_model": {"model": str(tiny_model)}, "ingest": {"source": "sample"}}
+    Path("params.yaml").write_text(yaml.safe_dump(recipe))
+    forecast = run_forecast.forecast(load_recipe(Path("params.yaml")), first_look.look_at("sample", 60.0))
+    assert forecast is not None and cli.main(["run"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
+    by = "estimated from a first look at the source and the speed of this machine"
+    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: about {in_words(forecast.total)}, {by}"
+    assert said[1].startswith(f"step 1 of {NUMBER}: ") and said[1].endswith(f"left, {by}")
+    assert looks == ["sample", "sample"], "the second is that of the run"
+
+
+def test_a_look_that_ends_early_gives_a_lower_limit(looks: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    own = settings(fetch_model={"model": str(tiny_model)}, ingest={"source": "sample"})
+    scale, _ = run_forecast.seen_at_once(own) or (None, None)
+    assert scale is not None
+    said = estimate(find_uses().values(), own, tmp_path, "", lambda: (scale, False))
+    assert said.startswith("more than ") and "a first look" in said
+
+
+@pytest.mark.parametrize(
+    "ingest", [{"source": "absent"}, {"source": "ir_datasets:beir/scifact"}, {"source": "x", "repo": "https://x.org/y"}]
+)
+def test_a_source_that_cannot_be_seen_gives_no_estimate(
+    ingest: dict[str, str], looks: list[str], tiny_model: Path
+) -> None:
+    assert run_forecast.seen_at_once(settings(fetch_model={"model": str(tiny_model)}, ingest=ingest)) is None
+    assert run_forecast.seen_at_once(settings(fetch_model={"model": "some/name"}, ingest={"source": "sample"})) is None
+    assert looks in ([], ["absent"])
+
+
+def test_quiet_mode_does_not_look(looks: list[str], tiny_model: Path) -> None:
+    Path("params.yaml").write_text(yaml.safe_dump({"fetch_model": {"model": str(tiny_model)}}))
+    assert cli.main(["run", "--quiet"]) == 0 and looks == []
 
 
 def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> None:

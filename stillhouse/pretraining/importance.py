@@ -110,7 +110,7 @@ def _counts(
     if plan.others is None:
         if not plan.own:
             raise InputError(
-                "nothing to count: leave --own at true, or pass --counts the output of `stillhouse importance`"
+                "nothing to count: leave own at true, or give the input counts, an output of `stillhouse importance`"
             )
         return count_ngrams(units, offsets, plan.window, work / "own", memory), inventory
     _refuse_other_kind(plan, plan.others, source.tokenizer)

@@ -67,10 +67,10 @@ def open_cache(encoder: MaskedLanguageModel, objective: Objective, folders: Fold
     """
     if objective.needs_generator and folders.generator is None:
         raise InputError(
-            f"objective {objective.name!r} needs --generator: a masked language model that replaces tokens"
+            f"objective {objective.name!r} needs the input generator: a masked language model that replaces tokens"
         )
     if objective.needs_importance and folders.importance is None:
-        raise InputError(f"objective {objective.name!r} needs --importance; `stillhouse importance` makes it")
+        raise InputError(f"objective {objective.name!r} needs the input importance; `stillhouse importance` makes it")
     importance = folders.importance if objective.needs_importance else None
     return TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
 

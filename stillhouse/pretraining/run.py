@@ -163,7 +163,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     if no_better and not encoder.head_trained:
         raise InputError(
             f"after {steps} steps the language-model head predicts {accuracy.head:.1%} of the masked tokens correctly, "
-            f"the most frequent token makes up {accuracy.unigram:.1%}; raise --epochs or --learning-rate"
+            f"the most frequent token makes up {accuracy.unigram:.1%}; raise epochs, max_steps or learning_rate"
         )
     setup.module.cpu()
     counts = (len(setup.training), len(setup.heldout), setup.skipped, steps)

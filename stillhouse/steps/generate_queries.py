@@ -89,7 +89,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
 
     if not config.model.strip():
-        raise InputError(f"no model is named; set --model to its name at {config.base_url}")
+        raise InputError(f"no model is named; set model to its name at {config.base_url}")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])

@@ -71,9 +71,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
 
     if config.reranker_margin and "filter_reranker" not in inputs:
-        raise InputError("reranker_margin is for scores of a cross-encoder: name its folder with --filter-reranker")
+        raise InputError("reranker_margin is for scores of a cross-encoder; name it as the input filter_reranker")
     if config.others_depth and "others" not in inputs:
-        raise InputError("others_depth mixes in negatives from another source: name their folder with --others")
+        raise InputError("others_depth mixes in negatives from another source; name their folder as the input others")
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)

@@ -78,11 +78,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 def _refuse_inputs(config: Config, inputs: Paths) -> None:
     if config.kind == "cross-encoder" and "reranker" not in inputs:
-        raise InputError("kind: cross-encoder needs --reranker; name it, or set `kind: best`")
+        raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
     if ("retriever" in inputs) != ("index" in inputs):
-        raise InputError("--retriever and --index belong together: give both, or neither")
+        raise InputError("the inputs retriever and index belong together: give both, or neither")
     if not inputs.keys() & {"reranker", "bm25"}:
-        raise InputError("a teacher needs more than its student's scores: give --reranker, --bm25 or both")
+        raise InputError("a teacher needs more than its student's scores: give the input reranker, bm25 or both")
 
 
 def _scores(

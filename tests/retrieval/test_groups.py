@@ -141,7 +141,10 @@ def test_a_teacher_that_scored_fewer_than_are_drawn_is_refused(small_corpus: Pat
     scored_QD = (negatives.rows_QD >= 0) & (np.arange(6) < 2)
     scores_QD = teacher_of(negatives, scored_QD).negative_scores_QD
     GroupSampler(corpus, negatives, "train", 2, 6, 3, scores_QD)
-    with pytest.raises(InputError, match="scored 2 of the best 6 negatives of query 'q0', but 3 are drawn"):
+    with pytest.raises(
+        InputError,
+        match="scored 2 of the best 6 negatives of query 'q0', but 3 are drawn; raise negatives_scored or depth",
+    ):
         GroupSampler(corpus, negatives, "train", 3, 6, 3, scores_QD)
 
 

@@ -60,7 +60,7 @@ def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, 
     alone = {name: folder for name, folder in inputs.items() if name != "bm25"}
     with pytest.raises(InputError, match="more than its student"):
         run_step("score-pairs", alone, "alone", kind="best")
-    with pytest.raises(InputError, match="needs --reranker"):
+    with pytest.raises(InputError, match="needs the input reranker"):
         run_step("score-pairs", inputs, "raw")
     with pytest.raises(InputError, match="belong together"):
         run_step(

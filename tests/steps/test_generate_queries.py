@@ -292,7 +292,7 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
 
 def test_inputs_that_do_not_go_together_are_refused(small_corpus: Path, run_step: RunStep, retriever: Path) -> None:
     for settings, inputs, message in [
-        ({}, {}, "no model is named"),
+        ({}, {}, "no model is named; set model to"),
         ({"model": "m"}, {"retriever": retriever}, "a retriever needs its index"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -106,7 +106,7 @@ def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path)
         ({"absolute_margin": 0.1}, "absolute_margin has no effect with margin none; set margin: absolute or both"),
         ({"margin": "relative", "absolute_margin": 0.1}, "absolute_margin has no effect with margin relative"),
         ({"margin": "absolute", "relative_margin": 0.1}, "relative_margin has no effect with margin absolute"),
-        ({"reranker_margin": 0.5}, "name its folder with --filter-reranker"),
+        ({"reranker_margin": 0.5}, "name it as the input filter_reranker"),
         ({"negatives_depth": 8, "range_max": 7}, "range_max 7 cannot give negatives_depth 8"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_setting_without_effect_is_refused(
 
 
 def test_others_depth_needs_a_folder(run_step: Run, dense: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="name their folder with --others"):
+    with pytest.raises(InputError, match="name their folder as the input others"):
         run_step("mine", dense, others_depth=2)
 
 

@@ -233,7 +233,7 @@ def not_a_model(prepared: Prepared, folder: Path) -> Path:
 
 REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "bare encoder": ("--trainable head", {"init": "bare"}, {}),
-    "no generator": ("needs --generator", {"generator": None}, {}),
+    "no generator": ("needs the input generator", {"generator": None}, {}),
     "no importance": ("stillhouse importance", {"importance": None}, {"objective": "cdmae"}),
     "bare generator": ("of the generator is untrained", {"generator": "bare"}, {}),
     "generator that says so": ("of the generator is untrained", {"generator": claimed_untrained}, {}),
@@ -249,7 +249,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"objective": "ict", "gradient_accumulation_steps": 2},
     ),
-    "untrainable": ("raise --epochs", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
+    "untrainable": ("raise epochs", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
 }
 
 

@@ -132,7 +132,7 @@ def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, object
     refused(prepared, tmp_path, message, settings, importance=prepared.plain_importance)
     without = prepared.inputs()
     del without["importance"]
-    with pytest.raises(InputError, match="needs --importance; `stillhouse importance` makes it"):
+    with pytest.raises(InputError, match="needs the input importance; `stillhouse importance` makes it"):
         pretrain(without, tmp_path, **settings)
 
 
@@ -159,7 +159,7 @@ def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path:
     refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
     without = prepared.inputs()
     del without["generator"]
-    with pytest.raises(InputError, match="needs --generator"):
+    with pytest.raises(InputError, match="needs the input generator"):
         pretrain(without, tmp_path, objective=objective)
 
 

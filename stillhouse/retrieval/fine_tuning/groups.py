@@ -146,8 +146,8 @@ class GroupSampler:
                 place = int(np.argmax(drawn_B < np.minimum(available_B, self._count)))
                 raise InputError(
                     f"the teacher scored {drawn_B[place]} of the best {self._depth} negatives of query "
-                    f"{self.query_ids[examples_B[place]]!r}, but {self._count} are drawn; raise --negatives-scored "
-                    "(or --depth) of `stillhouse score-pairs`, or lower negatives_per_query of this training"
+                    f"{self.query_ids[examples_B[place]]!r}, but {self._count} are drawn; raise negatives_scored "
+                    "or depth of `score-pairs`, or lower negatives_per_query of this training"
                 )
             self._without_negatives += int((available_B == 0).sum())
             self._unscored += int((available_B - drawn_B).sum())

@@ -152,6 +152,8 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     assert all(short_name(name) in page.shown for name in SYSTEMS) and "our-own 2" in page.shown
     assert all(about_training(name).capitalize() in page.shown for name in TRAININGS)
     assert "3.250" in page.shown and "kept 1.500 from step 20" in page.shown
+    rows = re.findall(r'<th scope="row">(\S+) <span class="versus">vs</span> (\S+)</th>', text)
+    assert rows[0] == ("distilled", "zero-shot")
     references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
     assert all(v and v.startswith("#") for v in references)
     assert not re.search(r"url\((?!#)|@import", text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ VERBATIM = "a sentence → its own passage"
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems with adjectives as names, which need a noun in a sentence."""
 SIGNIFICANT = 0.05
+START, LAST = "zero_shot", "distilled"
+"""The system of the starting model, and the last that the papers' run trains, even if it is kept as it was."""
 WINNER = "best"
 """The system that `select-best` chose."""
 NOT_A_RETRIEVER = ("bm25", "rerank")
@@ -97,7 +99,10 @@ def render(content: Content) -> str:
         headline=headline(content),
         rows=stage_rows(content),
         dots=Markup(_dots(content)),
-        comparisons=[(pair, by_measure[test.measures[0]]) for pair, by_measure in content.comparisons.items()],
+        comparisons=[
+            (pair, content.comparisons[pair][test.measures[0]])
+            for pair in compared_rows(list(content.comparisons), test.systems, content.curves)
+        ],
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
         differences=_differences(content, compared),
@@ -115,6 +120,15 @@ def render(content: Content) -> str:
         synthetic=synthetic_part(content),
         files=_files(content),
     )
+
+
+def compared_rows(
+    pairs: Sequence[tuple[str, str]], systems: Sequence[str], trained: Collection[str]
+) -> list[tuple[str, str]]:
+    """The pairs in the order of their rows: winner and last trained retriever against the start, then all others."""
+    last = [system for system in systems if system == LAST or system in trained][-1:]
+    first = [{system, START} for system in (WINNER, *last)]
+    return sorted(pairs, key=lambda pair: first.index(set(pair)) if set(pair) in first else len(first))
 
 
 def headline(content: Content) -> dict[str, Any]:

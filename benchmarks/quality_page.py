@@ -27,6 +27,12 @@ IN_SHORT = {"bm25": "BM25", "start": "start", "start + bm25": "start with BM25",
     PEER: f"{PEER}, equal time"
 }
 """The columns of the table in short, which README and docs/evaluate.md show too."""
+WITHOUT_LABELS = (
+    f" Without labels there is no {PEER}, whose recipe needs labelled pairs, no retriever_1, because the recipe "
+    "`unlabelled` trains once (distilled, on queries made from the corpus), and no teacher, because BM25 finds the "
+    "sentences of such queries too easily."
+)
+"""What the page says if it has a cell without labels."""
 COMPARED = (
     ("winner", "start"),
     ("winner", "bm25"),
@@ -80,13 +86,14 @@ def recipe_of(cell: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def about(found: Cells, size: Size, length: int) -> str:
+    without = any(cell["queries"]["train"] == 0 for cell in found.values())
     return (
         f"{len(found)} of {len(CELLS)} cells are done. {MEASURE} on at most {size.test} test questions, the same in "
         f"all cells of a corpus. Passages are cut at {length} tokens on both sides. {PEER} trains for as much "
         "processor time as the run took here. This table shows the latest recipe that was run. Differences are means "
         "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
-        "over questions."
-    )
+        "over questions. Seeds are averaged, not resampled, so neither says how much a figure varies with the seed."
+    ) + (WITHOUT_LABELS if without else "")
 
 
 def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: str = "") -> list[str]:

@@ -77,6 +77,11 @@ def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monk
     assert "2 of 18 cells" in page and "| winner | 0.750 |" in page and "| start | 0.500 |" in page
     assert "| winner − start | +0.250 | +0.250 to +0.250 | 0.1" in page, "of 16 flips two are as far from 0"
 
+    assert "Seeds are averaged, not resampled" in page and "Without labels" not in page
+
+    none = {"medquad-none-1": found["medquad-300-1"] | {"queries": {"train": 0, "dev": 0, "test": 4}}}
+    assert "Without labels there is no sentence-transformers" in "\n".join(page_lines(none, cells.Size(9, 4, 4), 128))
+
     found["medquad-300-2"]["ranks"]["sentence-transformers"] = [0.25] * 4
     page = "\n".join(page_lines(found, cells.Size(9, 4, 4), 128))
     assert "| winner − sentence-transformers | +0.250 |" in page, "only seed 2 has both, and there the winner has 0.5"

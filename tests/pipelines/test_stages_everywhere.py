@@ -1,6 +1,7 @@
 """A recipe that leaves stages out and adds one, with `stillhouse run`, `dvc repro` and Kubeflow's local runner.
 
-With DVC, only what changed runs again, and pushed outputs can be pulled.
+With DVC, only what changed runs again, and pushed outputs can be pulled. The stages of the recipe `labelled`, with a
+tiny model and in few steps, give the same with `stillhouse run` and Kubeflow's local runner.
 """
 
 from __future__ import annotations
@@ -41,6 +42,19 @@ STAGES: dict[str, Any] = {
     },
 }
 SYSTEMS = ["bm25", "round_2", "best"]
+TRAINING = {"max_steps": 2, "batch_size": 8}
+TINY: dict[str, dict[str, Any]] = {
+    "ingest": {"max_articles": 11},
+    "retriever_1": TRAINING,
+    "retriever_2": TRAINING,
+    "distilled": TRAINING | {"negatives_depth": 8},
+    "bm25": {"negatives_depth": 8},
+    "mine_1": {"negatives_depth": 8},
+    "mine_2": {"negatives_depth": 8, "others_depth": 2, "random_negatives": 2},
+    "teacher": {"depth": 8},
+    "averaged": {"alphas": [0.5, 1.0], "eval_depth": 8},
+}
+"""Settings with which the stages of `labelled` take seconds; the rest is that of `micro`."""
 
 
 def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +83,27 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
 
     run_pipeline(Request("train", str(path)).build(None), {}, tmp_path / "local")
     [found] = (tmp_path / "local").glob("outputs/*/evaluation/evaluate__evaluation")
+    assert read_manifest(found).digest == evaluation.digest
+
+
+@pytest.mark.long
+def test_the_stages_of_labelled_give_the_same_in_kubeflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An average of weights, a fusion with BM25, a fused teacher and `weak_teacher`, which `micro` lacks."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    recipe, micro = load_recipe(find_recipe("labelled")), load_recipe(find_recipe("micro"))
+    recipe |= {name: micro[name] for name in ("fetch_model", "validate", "evaluate")}
+    recipe |= {name: recipe[name] | own for name, own in TINY.items()}
+    assert recipe["teacher"]["kind"] == "best" and recipe["distilled"]["weak_teacher"] == "skip"
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False))
+    steps = {use.step_name for use in graph_of(recipe)}
+    assert {"average", "hybrid", "score-pairs", "select-best"} <= steps
+
+    assert cli.main(["run", "--params", str(path), "--folder", str(tmp_path / "run"), "--quiet"]) == 0
+    run_pipeline(Request("train", str(path)).build(None), {}, tmp_path / "local")
+    [found] = (tmp_path / "local").glob("outputs/*/evaluation/evaluate__evaluation")
+    evaluation = read_manifest(tmp_path / "run" / "artifacts" / "evaluate" / "evaluation")
+    assert {"averaged", "zero_shot_hybrid", "distilled", "best"} <= set(evaluation.facts["systems"])
     assert read_manifest(found).digest == evaluation.digest
 
 

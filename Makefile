@@ -66,7 +66,7 @@ forms: compile  ## docs/forms, pictures of the forms by which Kubeflow starts ru
 deploy: compile  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)
 
-undeploy: compile  ## and away with it, unfinished work included
+undeploy: compile  ## removes everything, including unfinished work
 	kubectl delete --ignore-not-found -k manifests/overlays/$(OVERLAY)
 
 images:  ## both images from a Debian base made here, as root; BASE, VARIANT and more as docs/cluster.md says

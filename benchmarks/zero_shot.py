@@ -80,7 +80,7 @@ def size(folder: Path, name: str) -> str:
 
 
 def table(measure: str, systems: Sequence[str], metrics: Any, intervals: Any, tests: Mapping[str, Any]) -> list[str]:
-    """One measure: a row a corpus, then averages and best-on counts."""
+    """One measure: a row a corpus, then averages and numbers of wins."""
     lines = [f"| {measure} | {' | '.join(systems)} | difference, interval, p |", "|" + "---|" * (len(systems) + 2)]
     for corpus in CORPORA:
         if corpus not in metrics["corpora"]:

@@ -34,48 +34,48 @@ class CurveRow:
 class Watch:
     """What a training measures besides its held-out loss, and which measure selects the parameters to keep.
 
-    `measure()` returns the signals, in evaluation mode without gradients. The parameters with the best `stop_on` are
+    `measure()` returns the signals, in evaluation mode without gradients. The parameters with the best `metric` are
     kept. With `patience`, training stops after this many consecutive rows without an improvement.
     """
 
     measure: Callable[[], Mapping[str, float]] = dict
-    stop_on: str = HELDOUT_LOSS
+    metric: str = HELDOUT_LOSS
     patience: int | None = None
 
 
-def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
-    """The row whose parameters `train` kept: the best by `stop_on`, and the last one in a tie.
+def best_row(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> CurveRow:
+    """The row whose parameters `train` kept: the best by `metric`, and the last one in a tie.
 
     Dev measures over few queries often tie. The lowest held-out loss, which shows finer differences, then decides, and
     after it the earliest row: a training that improves neither keeps its start.
     """
-    if not stop_on.startswith(DEV):
-        return min(reversed(rows), key=lambda row: row.badness(stop_on))
-    return min(rows, key=lambda row: (row.badness(stop_on), row.heldout_loss))
+    if not metric.startswith(DEV):
+        return min(reversed(rows), key=lambda row: row.badness(metric))
+    return min(rows, key=lambda row: (row.badness(metric), row.heldout_loss))
 
 
 def stopped(rows: list[CurveRow], watch: Watch) -> bool:
     """Whether none of the last `patience` rows is better than the rows before them."""
     if not watch.patience or len(rows) <= watch.patience:
         return False
-    before = min(row.badness(watch.stop_on) for row in rows[: -watch.patience])
-    return all(row.badness(watch.stop_on) >= before for row in rows[-watch.patience :])
+    before = min(row.badness(watch.metric) for row in rows[: -watch.patience])
+    return all(row.badness(watch.metric) >= before for row in rows[-watch.patience :])
 
 
-def describe(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> str:
+def describe(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> str:
     """A line for the log."""
-    best = best_row(rows, stop_on)
+    best = best_row(rows, metric)
     changes = [f"held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"]
     changes += [f"{name} {value:.3f} to {best.signals[name]:.3f}" for name, value in rows[0].signals.items()]
     line = f"{rows[-1].step} steps, {', '.join(changes)} (step {best.step})"
-    if not stop_on.startswith(DEV) or best is not rows[0]:
+    if not metric.startswith(DEV) or best is not rows[0]:
         return line
     return f"{line}; it found nothing better than its start, which is kept"
 
 
-def metrics_of(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> dict[str, float]:
+def metrics_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, float]:
     """The held-out loss and the signals at the start, as `NAME_start`, and in the row that is kept."""
-    first, best = rows[0], best_row(rows, stop_on)
+    first, best = rows[0], best_row(rows, metric)
     metrics = {f"{HELDOUT_LOSS}_start": first.heldout_loss, HELDOUT_LOSS: best.heldout_loss}
     for name, value in first.signals.items():
         metrics |= {f"{name}_start": value, name: best.signals[name]}

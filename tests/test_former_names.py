@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from stillhouse.workflow.graph import APART, USES
 from stillhouse.workflow.recipe_settings import read_settings, with_settings
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, shipped_files
 from stillhouse.workflow.step_command import read_section
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(("old", "new"), PAPERS)
@@ -114,6 +117,19 @@ def test_former_setting_wherever_settings_are_given(tmp_path: Path) -> None:
         read_space(space, recipe)
     for old, new in (("retriever_1.clip", "retriever_1.max_grad_norm"), ("lexical.k1", "bm25.k1")):
         assert present_name(old, [new]) == new
+
+
+def test_no_page_has_a_former_flag() -> None:
+    """Former names are explained in CHANGELOG.md alone."""
+    flags = "|".join(f"--{old.replace('_', '-')}" for old, _ in SETTINGS)
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [
+        f"{page.relative_to(ROOT)}:{number}: {line.strip()}"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(rf"(?<![\w-])({flags})(?![\w-])", line)
+    ]
+    assert len(pages) > 15 and not found, "\n".join(found)
 
 
 def test_an_unknown_name_is_not_a_former_name() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING
+from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
 from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
 from stillhouse.experiments.comparison.sweep import Sweep, filled
@@ -26,7 +26,7 @@ from stillhouse.experiments.comparison.sweeps import (
 from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.terminal import show, warn
-from stillhouse.workflow.graph import ARTIFACTS
+from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING
 from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
 from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
 from stillhouse.workflow.small import small

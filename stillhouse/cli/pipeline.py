@@ -67,7 +67,7 @@ def _parser(action: str, description: str) -> Parser:
         "--recipe",
         metavar="NAME|FILE",
         default="",
-        help="a shipped recipe or a recipe file (default: labelled for train, simlm for the others)",
+        help="a shipped recipe or a recipe file (default: simlm for compare-objectives, labelled for the others)",
     )
     parser.add_argument(
         "--sweep", metavar="NAME|FILE", default="all-objectives", help="the sweep for compare-objectives"

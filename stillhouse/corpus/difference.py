@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from stillhouse.artifacts import digest_bytes, digest_json
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.titles import SEPARATOR
 
 PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])
 """A digest that NumPy sorts and compares as one value."""
-SEPARATOR = "\x1f"
-"""A control character between the parts of a digested text."""
 LABELS = {"queries": ("query_id", "text", "split"), "qrels": ("query_id", "passage_id", "relevance", "split")}
 
 

@@ -29,6 +29,7 @@ from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.questions import questions_of
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus, write_table
+from stillhouse.corpus.titles import SEPARATOR
 from stillhouse.errors import InputError
 
 IN_A_ROW = 20
@@ -206,7 +207,7 @@ def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
         found = [Passage(*passage) for passage in zip(rows[first:].tolist(), *(block[name] for name in block))]
         first += len(found)
         before = len(seen)
-        numbers = seen.add(digests_of([f"{passage.title}\x1f{passage.text}" for passage in found]))
+        numbers = seen.add(digests_of([f"{passage.title}{SEPARATOR}{passage.text}" for passage in found]))
         for passage, number in zip(found, numbers.tolist()):
             if number >= before:
                 before = number + 1

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+SIGNIFICANT = 0.05
+"""A difference is called significant if its p is smaller than this."""
 DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which limits a block of samples
 AGAINST: Mapping[str, tuple[str, ...]] = {
     "distilled": ("bm25", "zero_shot", "retriever_1"),

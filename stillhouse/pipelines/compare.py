@@ -19,7 +19,7 @@ from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING, refuse_other_graphs
+from stillhouse.experiments.comparison.graph import EVALUATION, refuse_other_graphs
 from stillhouse.experiments.comparison.plan import SHARED, Job, Plan
 from stillhouse.kubernetes.pods.run_parameters import COMMON, filled
 from stillhouse.kubernetes.pods.task import as_json, describe_use, port_name
@@ -32,7 +32,7 @@ from stillhouse.pipelines.task_component import variants_component
 from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.pipelines.train import pipeline_inputs
 from stillhouse.setting_kinds import plain
-from stillhouse.workflow.graph import Use
+from stillhouse.workflow.graph import PRETRAINING, Use
 from stillhouse.workflow.tasks import Task, tasks_of
 from stillhouse.workflow.uses import used
 

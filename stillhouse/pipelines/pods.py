@@ -10,8 +10,8 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster import waiting
 from stillhouse.kubernetes.cluster.api import Api, NoSuchKind, Unseen, connect
 from stillhouse.kubernetes.cluster.failed import MAIN, failure
+from stillhouse.kubernetes.trainjob.own_pod import RUN_LABEL
 from stillhouse.pipelines.place import TASK_LABEL
-from stillhouse.pipelines.watched import RUN_LABEL
 
 Log = Callable[[str], None]
 Plain = dict[str, Any]

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from kfp import kubernetes
 from kfp.dsl.pipeline_task import PipelineTask
 
+from stillhouse.kubernetes.trainjob.own_pod import RUN_LABEL
 from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK, monitoring_settings
-
-RUN_LABEL = "pipeline/runid"
-"""The pod label in which Kubeflow Pipelines stores the run's id."""
 
 
 def watch(

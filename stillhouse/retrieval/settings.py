@@ -17,6 +17,10 @@ from stillhouse.training.settings import (
     require_parts,
 )
 
+BATCH_TOKENS = 8192
+"""Padded tokens that are encoded or scored together, and the default of `batch_tokens`."""
+QUERY_LENGTH, PASSAGE_LENGTH = 32, 144
+"""Tokens of a query and of a passage, special tokens included (SimLM Table 13): the defaults."""
 NO_MODEL = "none"
 """The model name in `fetch-model` for a part that starts from the run's main model."""
 
@@ -42,7 +46,7 @@ class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 
     precision: str = precision_setting()
-    batch_tokens: int = setting(8192, "padded tokens in a batch", minimum=1)
+    batch_tokens: int = setting(BATCH_TOKENS, "padded tokens in a batch", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)

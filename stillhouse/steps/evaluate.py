@@ -69,9 +69,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     short = figures.cut_short(of_test, measures, corpus.passage_count)
     for measure, systems in short.items():
         shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
-        context.log(
-            f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {shallow}"
-        )
+        context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")
     # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})

@@ -8,7 +8,7 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.settings import NO_MODEL, PASSAGE_LENGTH, QUERY_LENGTH
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -38,8 +38,10 @@ class Config:
         choices=("cls", "mean"),
         former="own",
     )
-    query_length: int = setting(32, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
-    passage_length: int = setting(144, "tokens of a passage, special tokens included (SimLM Table 13)", minimum=3)
+    query_length: int = setting(QUERY_LENGTH, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
+    passage_length: int = setting(
+        PASSAGE_LENGTH, "tokens of a passage, special tokens included (SimLM Table 13)", minimum=3
+    )
     query_prompt: str | None = setting(
         None,
         "text before every query, as 'query: ' for E5, including its last space; null = the model's own, empty = "

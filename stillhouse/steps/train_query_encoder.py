@@ -51,8 +51,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"{gain.difference:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}), step {found.kept_step} kept"
     )
     return Report(
-        f"{said}; {describe(found.rows, found.stop_on)}",
-        metrics=metrics_of(found.rows, found.stop_on) | {"gain": gain.difference},
+        f"{said}; {describe(found.rows, found.metric_in_curves)}",
+        metrics=metrics_of(found.rows, found.metric_in_curves) | {"gain": gain.difference},
         facts={
             "start": dict(found.start),
             "end": dict(found.end),

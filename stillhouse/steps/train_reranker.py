@@ -60,7 +60,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.curves import describe, metrics_of, write_curves
-    from stillhouse.retrieval.fine_tuning.group_training import stop_on
+    from stillhouse.retrieval.fine_tuning.group_training import metric_in_curves
     from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, train_reranker
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.cross_encoder import CrossEncoder
@@ -78,7 +78,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
-    return Report(describe(rows, stop_on(config)), metrics=metrics_of(rows, stop_on(config)))
+    return Report(describe(rows, metric_in_curves(config)), metrics=metrics_of(rows, metric_in_curves(config)))
 
 
 STEP = Step(

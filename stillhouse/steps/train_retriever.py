@@ -42,7 +42,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.curves import describe, metrics_of, write_curves
-    from stillhouse.retrieval.fine_tuning.group_training import stop_on
+    from stillhouse.retrieval.fine_tuning.group_training import metric_in_curves
     from stillhouse.retrieval.fine_tuning.retriever_training import train_retriever
     from stillhouse.retrieval.fine_tuning.teacher import Teacher, is_ahead
     from stillhouse.retrieval.index.vector_index import VectorIndex
@@ -83,10 +83,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    summary = describe(rows, stop_on(config))
+    summary = describe(rows, metric_in_curves(config))
     if weak:
         summary += "; without its teacher, which ranks no better than its student"
-    return Report(summary, metrics=metrics_of(rows, stop_on(config)), facts={"distilled": distilled})
+    return Report(summary, metrics=metrics_of(rows, metric_in_curves(config)), facts={"distilled": distilled})
 
 
 STEP = Step(

@@ -59,14 +59,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     (outputs["validation"] / REPORT).write_text(page, encoding="utf-8")
 
     values = {check.name: float(check.value) for check in checks}
-    if values["truncated_fraction"] > 0:
-        context.log(
-            f"[validate] {values['truncated_fraction']:.1%} of the passages have more than "
-            f"{config.max_passage_words} words; a model of that length reads only their beginning"
-        )
     for check in failed:
         context.log(f"[validate] failed: {check.sentence()}")
     verdict = f"{len(failed)} of {len(every)} checks failed" if failed else f"all {len(every)} checks passed"
+    if values["truncated_fraction"] > 0:
+        verdict += (
+            f"; {values['truncated_fraction']:.1%} of the passages have more than {config.max_passage_words} words "
+            "(max_passage_words), and the model probably reads only their beginning"
+        )
     facts = {
         "passed": not failed,
         "checks": len(every),

@@ -137,10 +137,10 @@ def train(
                     context.monitor.curve(rows, last)
                     shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
                     bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
-                    if best_row(rows, watch.stop_on) is rows[-1]:
+                    if best_row(rows, watch.metric) is rows[-1]:
                         best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
                     if stopped(rows, watch):
-                        context.log(f"stopped after step {step + 1} of {last}: no better {watch.stop_on} since")
+                        context.log(f"stopped after step {step + 1} of {last}: no better {watch.metric} since")
                         break
                 # The time of a checkpoint does not affect the result, so the clock may decide.
                 if not rank() and step + 1 < last and time.monotonic() - saved >= pause:

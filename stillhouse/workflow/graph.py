@@ -18,7 +18,10 @@ __all__ = [
     "ARTIFACTS",
     "CORPUS",
     "GATE",
+    "PRETRAINED",
+    "PRETRAINING",
     "STAGES",
+    "START",
     "USES",
     "Use",
     "find_uses",
@@ -54,7 +57,8 @@ def _evaluate(runs: Mapping[str, str], trainings: Iterable[str]) -> Use:
 
 
 BM25 = CORPUS | {"negatives": "bm25/negatives"}
-PRETRAINED = {"encoder": "pretraining/encoder"}
+PRETRAINING = "pretraining"
+PRETRAINED = {"encoder": f"{PRETRAINING}/encoder"}
 START = "fetch_model/encoder"
 
 USES: tuple[Use, ...] = (
@@ -63,11 +67,11 @@ USES: tuple[Use, ...] = (
     Use("fetch_reranker", "fetch-model"),
     Use("ingest", "ingest"),
     Use("validate", "validate", CORPUS),
-    Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": "fetch_model/encoder"}),
-    Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": "fetch_model/encoder"}),
+    Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START}),
+    Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": START}),
     Use("lm_head", "pretrain", {"tokens": "tokenize/tokens", "init": START}, stands_in={"encoder": START}),
     Use(
-        "pretraining",
+        PRETRAINING,
         "pretrain",
         {
             "tokens": "tokenize/tokens",
@@ -78,8 +82,8 @@ USES: tuple[Use, ...] = (
         stands_in={"encoder": START},
     ),
     Use("bm25", "bm25", CORPUS | GATE),
-    *dense("zero_shot", "fetch_model/encoder"),
-    Use("retriever_1_unpretrained", "train-retriever", BM25 | {"encoder": "fetch_model/encoder"}),
+    *dense("zero_shot", START),
+    Use("retriever_1_unpretrained", "train-retriever", BM25 | {"encoder": START}),
     *dense("retriever_1_unpretrained", "retriever_1_unpretrained/retriever"),
     Use("retriever_1", "train-retriever", BM25 | PRETRAINED),
     *dense("retriever_1", "retriever_1/retriever"),
@@ -90,7 +94,7 @@ USES: tuple[Use, ...] = (
     Use(
         "reranker",
         "train-reranker",
-        CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": "fetch_model/encoder"},
+        CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": START},
     ),
     Use(
         "teacher",
@@ -165,7 +169,7 @@ APART: tuple[Use, ...] = (
             "old_retriever": "retriever_2/retriever",
         },
     ),
-    Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
+    Use("average", "average", BM25 | {"start": PRETRAINED["encoder"], "trained": "retriever_1/retriever"}),
     Use(
         "score_shard",
         "score-shard",

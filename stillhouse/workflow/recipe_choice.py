@@ -38,13 +38,21 @@ def passage_length(look: FirstLook) -> int:
     return int(min(LONGEST, max(SHORTEST, -(-tokens // STEP) * STEP)))
 
 
+def whole_words(length: int) -> int:
+    """About how many words a passage of `length` tokens has: a longer one is truncated."""
+    return int((length - 2) / TOKENS_A_WORD)
+
+
 def fitted(recipe: str, look: FirstLook | None, memory: int) -> Mapping[str, Mapping[str, Any]]:
     """The settings, by section, that `new` changes in the recipe that it chose, on a machine with `memory` bytes."""
     if recipe not in FITTED or look is None or not look.words:
         return {}
     length = passage_length(look)
     in_parts = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}
-    found: dict[str, dict[str, Any]] = {"fetch_model": {"passage_length": length}}
+    found: dict[str, dict[str, Any]] = {
+        "fetch_model": {"passage_length": length},
+        "validate": {"max_passage_words": whole_words(length)},
+    }
     for name, section in load_recipe(find_recipe(recipe)).items():
         if "negatives_per_query" in section and "batch_size" in section:
             tokens = section["batch_size"] * (1 + section["negatives_per_query"]) * length

@@ -34,7 +34,7 @@ def test_refusals() -> None:
         PretrainingConfig(metric_for_best_model="coverage@20", signals=False)
 
 
-def test_stop_on_offers_every_signal() -> None:
+def test_metric_for_best_model_offers_every_signal() -> None:
     for name in SIGNAL_NAMES:
         PretrainingConfig(metric_for_best_model=name)
 

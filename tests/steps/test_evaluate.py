@@ -209,7 +209,7 @@ def test_a_measure_deeper_than_a_run_is_reported(
     output = evaluate(inputs, tmp_path / "out", config)
     expected = {"R@10": {"zero_shot": 5}, "R@100": {"zero_shot": 5}}
     assert read(output / "manifest.json")["facts"]["cut_short"] == expected
-    assert capsys.readouterr().err.count("LOOKS DEEPER than these runs go") == 2
+    assert capsys.readouterr().err.count("is deeper than these runs; missing ranks count as not found") == 2
     assert (output / "report.html").read_text().count("zero-shot ends at rank 5") == 2
 
 

@@ -69,7 +69,7 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
 def test_skipping_padding_trains_the_same_retriever(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first ones may be the best
+    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])  # the first ones may be the best
     corpus = {"corpus": uneven_corpus}
     negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}

@@ -227,7 +227,7 @@ def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("no_training")
-def test_a_signal_to_stop_on_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_metric_for_best_model_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
     refused(prepared, tmp_path, "yield no ICT pairs", {"objective": "bow", "metric_for_best_model": "ict_RR@10"})
 
 

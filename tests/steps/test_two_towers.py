@@ -44,7 +44,7 @@ def narrow_bags(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
-    monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])
+    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_auto_makes_queries_says_so_and_every_cheap_step_runs(
     assert facts(result)["labels"] == facts(result)["dev_labels"] == "synthetic"
     assert not (result / "metrics_synthetic.json").exists()
     page = (result / "report.html").read_text()
-    assert "Nobody asked these queries." in page and page.count('class="badge">synthetic') >= 3
+    assert "These queries are synthetic." in page and page.count('class="badge">synthetic') >= 3
     assert "synthetic dev RR@10" in page and "on synthetic test queries, mean" in page
     per_query = pd.read_parquet(result / "per_query.parquet")
     assert set(per_query["origin"]) <= {"ict", "bfs", "wlp"} and len(per_query) == sum(
@@ -128,7 +128,7 @@ def test_a_handful_of_labelled_test_queries_is_kept_whole_and_measured_apart(
         figures = json.loads((result / f"{name}.json").read_text())["bm25"]
         assert figures["RR@10"] == pytest.approx(part["RR@10"].mean())
     page = (result / "report.html").read_text()
-    assert "On queries made from the corpus" in page and "Nobody asked these queries." not in page
+    assert "On queries made from the corpus" in page and "These queries are synthetic." not in page
     assert page.count('class="badge">synthetic') == 1
 
 

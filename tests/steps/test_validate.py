@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,24 @@ def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pyt
     assert not run(corpus, **LENIENT, min_passages=1000)[0]
     log = capsys.readouterr().err
     assert "the number of passages is 10 and must be at least 1,000" in log
-    assert "10.0% of the passages have more than 110 words" in log
     with pytest.raises(InputError, match="did not pass validation"):
         open_inputs(find_step("bm25"), {"corpus": corpus, "validation": corpus.parent / "validation"})
+
+
+@pytest.mark.parametrize(
+    ("words", "notice"),
+    [
+        (119, "; 10.0% of the passages have more than 119 words (max_passage_words), and the model probably reads"),
+        (120, ""),
+    ],
+)
+def test_the_summary_says_how_many_passages_are_truncated(
+    corpus: Path, words: int, notice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(corpus, **LENIENT, max_passage_words=words)[0]
+    log = capsys.readouterr().err
+    assert re.search(r"all \d+ checks passed", log)
+    assert notice in log and ("max_passage_words" in log) is bool(notice)
 
 
 class Page(HTMLParser):

@@ -297,7 +297,7 @@ STOPS = [
 
 @pytest.mark.parametrize(("values", "patience", "stop"), STOPS)
 def test_when_a_signal_stops_a_training(values: tuple[float, ...], patience: int, stop: bool) -> None:
-    assert stopped(rows_of(*values), Watch(stop_on="hits", patience=patience)) == stop
+    assert stopped(rows_of(*values), Watch(metric="hits", patience=patience)) == stop
 
 
 def test_the_parameters_of_the_best_signal_are_kept_and_the_run_stops(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def pretrain_all(folder: Path, into: Path) -> None:
     inputs = {"tokens": folder / "tokens", "importance": folder / "importance"}
     inputs |= {"init": folder / "model", "generator": folder / "model"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])
+        patch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
         for number, case in enumerate(CASES.values()):
             outputs = {name: into / f"{number}" / name for name in ("encoder", "curves")}
             execute(STEP, build(Config, {**SETTINGS, **case}, "test"), inputs, outputs)

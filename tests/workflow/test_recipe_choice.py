@@ -9,8 +9,8 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.corpus.first_look import FirstLook, look_at
-from stillhouse.workflow.recipe_choice import passage_length
-from stillhouse.workflow.recipes import load_recipe
+from stillhouse.workflow.recipe_choice import passage_length, whole_words
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,7 @@ def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, word
     recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
     assert recipe["teacher"]["kind"] == "best"
     assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
+    assert recipe["validate"]["max_passage_words"] == int((length - 2) / 1.35)
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
@@ -57,6 +58,12 @@ def test_a_named_recipe_is_used_unchanged(here: Path) -> None:
     source = beir(here / "corpus", 100, ("train", "test"))
     assert cli.main(["new", "work", "--source", str(source), "--recipe", "labelled"]) == 0
     assert load_recipe(Path("work/params.yaml"))["fetch_model"]["passage_length"] == 256
+
+
+@pytest.mark.parametrize("name", ["labelled", "unlabelled"])
+def test_validate_counts_passages_that_the_model_of_the_recipe_truncates(name: str) -> None:
+    recipe = load_recipe(find_recipe(name))
+    assert recipe["validate"]["max_passage_words"] == whole_words(recipe["fetch_model"]["passage_length"]) == 188
 
 
 def test_inspecting_a_source_takes_little_time(here: Path) -> None:

@@ -20,7 +20,7 @@ from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
-from stillhouse.evaluation.significance import Comparison
+from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 from stillhouse.monitoring.activity import doing
 
@@ -38,7 +38,6 @@ VERBATIM = "a sentence → its own passage"
 """The text for `ict` in a corpus whose articles have one passage each."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems with adjectives as names, which need a noun in a sentence."""
-SIGNIFICANT = 0.05
 START, LAST = "zero_shot", "distilled"
 """The system of the starting model, and the last that the papers' run trains, even if it is kept as it was."""
 WINNER = "best"

@@ -17,10 +17,10 @@ from typing import Any
 
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING, refuse_other_graphs, seeded
+from stillhouse.experiments.comparison.graph import EVALUATION, refuse_other_graphs, seeded
 from stillhouse.experiments.comparison.plan import Job, Plan
 from stillhouse.experiments.comparison.variants import Variant
-from stillhouse.workflow.graph import graph_of, known_uses
+from stillhouse.workflow.graph import PRETRAINING, graph_of, known_uses
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import write_json
+from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
 from stillhouse.markdown import as_text
 
-SIGNIFICANT = 0.05
 FILES = ("comparison.json", "comparison.csv", "comparison.md")
 """The files that `write_files` writes."""
 OVERVIEW = "overview.md"

@@ -10,12 +10,10 @@ from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.variants import UNTRAINED
-from stillhouse.workflow.graph import STAGES, Use
+from stillhouse.workflow.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
 from stillhouse.workflow.recipes import Recipe
 
-PRETRAINING = "pretraining"
-ENCODER = "pretraining/encoder"
-START = "fetch_model/encoder"
+ENCODER = PRETRAINED["encoder"]
 REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}
 UNPRETRAINED = "retriever_1_unpretrained"
 RERANKED = "reranked"

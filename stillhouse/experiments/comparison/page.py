@@ -14,9 +14,9 @@ from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
 from stillhouse.evaluation.report import page as evaluation_page
 from stillhouse.evaluation.report.examples import Example, example_queries
+from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.evaluation.systems import short_name
 from stillhouse.experiments.comparison import svg
-from stillhouse.experiments.comparison.files import SIGNIFICANT
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.plots import axis_plot, colours, curve_plot, interval_plot, published_plot
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves

@@ -17,7 +17,6 @@ from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.conditions import Condition
 from stillhouse.experiments.comparison.graph import (
     EVALUATION,
-    PRETRAINING,
     REFERENCES,
     RUN,
     below,
@@ -32,7 +31,7 @@ from stillhouse.experiments.comparison.graph import (
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.sweep_fields import NAME
 from stillhouse.experiments.comparison.variants import UNTRAINED, Variant
-from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of, needed
+from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
 from stillhouse.workflow.recipes import Recipe, configs
 
 SHARED = "shared"

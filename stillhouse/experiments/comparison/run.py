@@ -13,12 +13,11 @@ from typing import Any
 
 from stillhouse.artifacts import refuse_file_above, refuse_foreign, write_json
 from stillhouse.errors import InputError, is_full_disk
-from stillhouse.experiments.comparison.graph import PRETRAINING
 from stillhouse.experiments.comparison.plan import Job, Plan
 from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
 from stillhouse.steps.execute import execute
-from stillhouse.workflow.graph import ARTIFACTS, Use
+from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use
 from stillhouse.workflow.in_process import up_to_date
 from stillhouse.workflow.timed_step import Timing, reason, run_timed
 

@@ -1,4 +1,4 @@
-"""Zero-shot figures: the same systems on many corpora, their averages and best-on counts (CDMAE Table 3)."""
+"""Zero-shot figures: the same systems on many corpora, their averages and numbers of wins (CDMAE Table 3)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillhouse.evaluation.report.curves import forest_plot
-from stillhouse.evaluation.report.page import SIGNIFICANT, count, p_value, signed
+from stillhouse.evaluation.report.page import count, p_value, signed
+from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group
 
 

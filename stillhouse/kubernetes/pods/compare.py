@@ -18,7 +18,7 @@ from typing import Any
 from stillhouse.artifacts import read_manifest, whole_folder, write_whole, write_whole_json
 from stillhouse.context import say
 from stillhouse.errors import InputError, is_full_disk
-from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING
+from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import evaluation_title, run_name
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubernetes.pods.component import one_line_errors
@@ -28,6 +28,7 @@ from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.lock import only_process
 from stillhouse.steps.execute import write_metrics
+from stillhouse.workflow.graph import PRETRAINING
 from stillhouse.workflow.timed_step import reason
 
 NAME = "comparison"

@@ -15,6 +15,7 @@ from stillhouse.errors import InputError
 CONTAINER = "main"
 """The container of a Kubeflow task that runs the step."""
 RUN_LABEL = "pipeline/runid"
+"""The pod label in which Kubeflow Pipelines stores the run's id."""
 
 Plain = dict[str, Any]
 

@@ -29,7 +29,7 @@ from stillhouse.remote.address import refuse_secret
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.terminal import warn
-from stillhouse.workflow.graph import ARTIFACTS, graph_of, needed
+from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, graph_of, needed
 from stillhouse.workflow.in_process import run_uses
 from stillhouse.workflow.recipes import configs, load_recipe, moved
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from stillhouse.corpus.store import Corpus
 
 VERDICT = Path("compare_release") / "verdict"
-PRETRAINING = "pretraining"
 
 
 @dataclass(frozen=True)

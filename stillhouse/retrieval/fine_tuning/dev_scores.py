@@ -21,10 +21,10 @@ from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, length_batches
 from stillhouse.retrieval.models.towers import Role
+from stillhouse.retrieval.settings import BATCH_TOKENS
 from stillhouse.training.batches import chunks
 from stillhouse.training.processes import add_up, own_parts
 
-BATCH_TOKENS = 8192
 TEXTS_AT_ONCE = 16_384
 """Texts tokenized together."""
 PAIRS_AT_ONCE = 1 << 16

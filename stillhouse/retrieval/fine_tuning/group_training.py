@@ -147,11 +147,11 @@ def train_on_groups(
         figures = candidates.measured(score(candidates))
         return {signal(config.metric_for_best_model): figures[RANKINGS[config.metric_for_best_model]]}
 
-    watch = Watch(ranking if ranks else dict, stop_on(config), config.patience)
+    watch = Watch(ranking if ranks else dict, metric_in_curves(config), config.patience)
     with Ahead(lambda step: draw("train", batch(step), times(step)), steps) as drawn:
         return train(model, lambda step: loss("train", drawn(step)), heldout_loss, steps, config, context, watch)
 
 
-def stop_on(config: GroupTrainingConfig) -> str:
+def metric_in_curves(config: GroupTrainingConfig) -> str:
     """The name of the figure that chooses the row of the curves to keep."""
     return signal(config.metric_for_best_model) if config.metric_for_best_model in RANKINGS else HELDOUT_LOSS

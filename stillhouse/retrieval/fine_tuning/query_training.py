@@ -37,11 +37,9 @@ from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.encoder import BiEncoder, length_batches
 from stillhouse.retrieval.search.dense import check_index, check_width
-from stillhouse.retrieval.settings import RANKINGS
+from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS
 from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.loop import train
-
-BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True)
@@ -156,13 +154,13 @@ class QueryTraining:
         return RANKINGS[self.metric]
 
     @property
-    def stop_on(self) -> str:
+    def metric_in_curves(self) -> str:
         """The curves' name of the measure that chose the step."""
         return signal(self.metric)
 
     @property
     def kept_step(self) -> int:
-        return best_row(self.rows, self.stop_on).step
+        return best_row(self.rows, self.metric_in_curves).step
 
     @property
     def helps(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.config import setting
-from stillhouse.retrieval.settings import RANKINGS
+from stillhouse.config import same_setting, setting
+from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig
 from stillhouse.training.settings import TrainingConfig, patience_setting
 
 
@@ -30,6 +30,4 @@ class QueryTrainingConfig(TrainingConfig):
         choices=tuple(RANKINGS),
     )
     patience: int | None = patience_setting()
-    eval_queries: int | None = setting(
-        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1
-    )
+    eval_queries: int | None = same_setting(DevRankingConfig, "eval_queries")

@@ -18,6 +18,7 @@ from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.model_files import REMEDY, json_object, read_json
 from stillhouse.retrieval.models.projection import PROJECTION, write_projection
+from stillhouse.retrieval.settings import PASSAGE_LENGTH, QUERY_LENGTH
 
 POOLINGS = ("cls", "mean")
 LONGEST = 1_000_000
@@ -41,8 +42,8 @@ class EncoderSettings:
 
     pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
     normalize: bool = setting(True, "vectors have length 1")
-    query_length: int = setting(32, "tokens of a query", minimum=3, maximum=LONGEST)
-    passage_length: int = setting(144, "tokens of a passage", minimum=3, maximum=LONGEST)
+    query_length: int = setting(QUERY_LENGTH, "tokens of a query", minimum=3, maximum=LONGEST)
+    passage_length: int = setting(PASSAGE_LENGTH, "tokens of a passage", minimum=3, maximum=LONGEST)
     projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
     query_prompt: str = setting("", "text put before every query")

@@ -50,7 +50,7 @@ def test_labels_that_changed_train_the_query_tower_first(tmp_path: Path, monkeyp
     # `after_queries` decides, which test_plan.py covers; this test covers what follows.
     monkeypatch.setattr("stillhouse.releases.refresh.run.after_queries", lambda planned, *found: planned)
     for module in (loop, query_training):
-        monkeypatch.setattr(module, "best_row", lambda rows, stop_on: rows[-1])
+        monkeypatch.setattr(module, "best_row", lambda rows, metric: rows[-1])
     rung, _ = again(source.drop_query(), 0.0)
     assert rung == Rung.QUERY_ONLY
     release = read_history(Git.of(work)).champion

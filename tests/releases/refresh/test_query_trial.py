@@ -133,7 +133,7 @@ def test_a_sufficient_trial_trains_nothing_else(cluster: Cluster, monkeypatch: p
     """`test_plan.py` tests the decision itself; here dev is made to show a gain."""
     monkeypatch.setattr("stillhouse.releases.refresh.run.after_queries", lambda planned, *found: planned)
     for module in (loop, query_training):
-        monkeypatch.setattr(module, "best_row", lambda rows, stop_on: rows[-1])
+        monkeypatch.setattr(module, "best_row", lambda rows, metric: rows[-1])
     run = cluster.refresh(cluster.source.drop_query(), query_only_gain=0.0)
     assert (run.record["rung"], run.record["outcome"]) == ("query_only", "released")
     assert run.made("query_tower") and run.made("champion_index") and run.made("challenger_run")

@@ -15,7 +15,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,11 @@ def compared(corpus: Path, runs: Mapping[str, Path], split: str) -> dict[str, An
     return means | {"queries": of.queries} | vars(difference)
 
 
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """Output of a command in lines of at most 100 characters."""
+    return [part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="  ") or [""]]
+
+
 def page_lines(found: Mapping[str, Any]) -> list[str]:
     trials, best = found["trials"], found["best"]
     spent = sum(trial["seconds"] for trial in trials) + found["stopped_seconds"]
@@ -140,8 +146,8 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines += ["", "p comes from a two-sided paired randomisation test. On dev it ignores that the best was chosen. The"]
     lines += ["command's own p accounts for this and is one-sided: how often the best of the same number of settings"]
     lines += ["would lead by as much if none were better. The command's RR@10 skips passages that are neither right"]
-    lines += ["nor wrong, as training does; `evaluate` counts them. Its last lines:"]
-    lines += ["", "```", *found["said"], "```", "", "## Trials", ""]
+    lines += ["nor wrong, as training does; `evaluate` counts them. Its last lines, wrapped:"]
+    lines += ["", "```", *wrapped(found["said"]), "```", "", "## Trials", ""]
     names = list(dict.fromkeys(key for trial in trials for key in trial["settings"]))
     lines += [f"| trial | {' | '.join(names)} | dev RR@10 | seconds |", "|---|" + "---|" * (len(names) + 2)]
     for trial in trials:

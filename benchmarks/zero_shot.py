@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import machine
-from notes import write_page
+from notes import command_lines, write_page
 
 CORPORA = ("scifact", "squad-passages", "medquad")
 MEASURES = ("nDCG@10", "R@100")
@@ -54,10 +53,9 @@ def render(folder: Path) -> list[str]:
         for name in ("metrics", "intervals", "significance")
     )
     words = ["stillhouse", "zero-shot", *(f"../shared/data/{name}" for name in CORPORA), *SETTINGS]
-    command = shlex.join(words)
     lines = ["# Zero-shot: BM25 and all-MiniLM-L6-v2 on three corpora", ""]
     lines += ["Command: `python benchmarks/zero_shot.py --folder build/zero-shot`, which runs", ""]
-    lines += ["```", command, "```", "", machine("torch", "transformers", "bm25s", "ir-measures"), ""]
+    lines += ["```", *command_lines(words), "```", "", machine("torch", "transformers", "bm25s", "ir-measures"), ""]
     lines += [f"- {name}: {size(folder, name)}" for name in CORPORA if name in metrics["corpora"]]
     lines += [f"- {name}: no figures, {reason}" for name, reason in metrics.get("failed", {}).items()]
     lines += [

@@ -39,12 +39,19 @@ STEPS = {
 HEAVY = ("torch", "transformers", "faiss", "numpy", "pandas", "pyarrow", "bm25s", "matplotlib")
 
 
-@pytest.mark.parametrize("names", ["", ", ".join(STEPS), "encode, predict, InputError, StepResult"])
+@pytest.mark.parametrize("names", ["", ", ".join(STEPS), "encode, predict, new, run, InputError, StepResult"])
 def test_nothing_heavy_is_imported_before_it_is_used(names: str) -> None:
     line = f"from stillhouse import {names}" if names else "import stillhouse"
     code = f"{line}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["BiEncoder", "CrossEncoder", "Searcher"])
+def test_a_class_loads_torch_when_it_is_named(name: str) -> None:
+    code = f"import sys, stillhouse\nprint('torch' in sys.modules)\nstillhouse.{name}\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nTrue\n"
 
 
 def test_type_checkers_see_the_names_that_are_there() -> None:

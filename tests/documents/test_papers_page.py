@@ -1,0 +1,46 @@
+"""The table of docs/reference/papers.md names settings, values, sweeps and recipes that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stillhouse.config import build, field_types
+from stillhouse.experiments.comparison.sweeps import SWEEPS
+from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.recipes import shipped_files
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "papers.md"
+ROWS = re.findall(r"^\| (?:SimLM|BoW|CDMAE|Chang et al\.) \| [^|]+ \| ([^|]*?) ?\| ([^|]+) \|$", PAGE.read_text(), re.M)
+SETTINGS = [found for settings, _ in ROWS for found in re.findall(r"`(\w+)\.(\w+)(?:: ([^`]+))?`", settings)]
+PLACES = sorted({found for _, places in ROWS for found in re.findall(r"`([^`]+)`", places)})
+
+
+def test_the_table_is_read() -> None:
+    assert len(ROWS) > 40 and len(SETTINGS) > 50 and len(PLACES) > 20
+
+
+@pytest.mark.parametrize(("use", "setting", "value"), SETTINGS)
+def test_a_setting_exists_and_accepts_the_value(use: str, setting: str, value: str) -> None:
+    config: Any = find_uses()[use].step.config
+    assert setting in field_types(config)
+    if value:
+        build(config, {setting: yaml.safe_load(value)}, "papers.md")
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if "." not in place])
+def test_a_sweep_or_recipe_exists(place: str) -> None:
+    name = place.removeprefix("compare --sweep ")
+    if place.startswith("compare --sweep "):
+        assert name in shipped_files(SWEEPS)
+    elif not place.startswith("stillhouse "):
+        assert name in shipped_files(SWEEPS.parent)
+
+
+def test_every_sweep_of_a_paper_has_a_row() -> None:
+    papers = {name for name in shipped_files(SWEEPS) if re.match(r"(simlm|bow|cdmae|chang)-", name)}
+    assert papers == {place.removeprefix("compare --sweep ") for place in PLACES if place.startswith("compare ")}

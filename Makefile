@@ -69,7 +69,7 @@ deploy: compile  ## everything that Stillhouse needs on the cluster that kubectl
 undeploy: compile  ## removes everything, including unfinished work
 	kubectl delete --ignore-not-found -k manifests/overlays/$(OVERLAY)
 
-images:  ## both images from a Debian base made here, as root; BASE, VARIANT and more as docs/cluster.md says
+images:  ## both images from a Debian base made here, as root; BASE, VARIANT and more as docs/deploy.md says
 	images/build
 
 images-try: compile  ## what was built with VARIANT=cpu does its work on a read-only root, without a network; needs root

@@ -54,7 +54,7 @@ def pretrain(
     """Train an encoder on unlabelled passages with one of the objectives, into `output/encoder`.
 
     `init` is the model to start from. SimLM replaces tokens with `generator`, a masked language model; CDMAE masks by
-    `importance`. docs/pretraining.md explains how to choose an objective.
+    `importance`. docs/pretrain.md explains how to choose an objective.
 
     Raises `InputError` if the objective needs an input that was not given.
     """

@@ -82,7 +82,7 @@ def test_objectives_settings_and_sweeps_are_compared(terminal: Terminal, planned
 @pytest.mark.long
 def test_a_recipe_of_one_s_own_is_compared(terminal: Terminal, planned: Planned) -> None:
     shutil.copy(ROOT / "stillhouse" / "recipes" / "simlm.yaml", "params.yaml")
-    terminal.type_all(section("docs/pretraining.md", "Is it working, and when to stop"))
+    terminal.type_all(section("docs/pretrain.md", "Is it working, and when to stop"))
     assert compared("compare/mine") == {"none", "simlm"} and len(planned["mine"]) == 12
     assert compared("compare/all-objectives") == {"none", "cdmae_bow"} and len(planned["all-objectives"]) == 10
 

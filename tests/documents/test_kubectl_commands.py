@@ -52,7 +52,7 @@ def kubectl() -> Kubectl:
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Kubectl) -> Terminal:
     """A terminal in a folder with the pages' overlays, the manifests and the files of the secrets."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
-    for block in blocks("docs/cluster.md", "yaml"):
+    for block in blocks("docs/deploy.md", "yaml"):
         name = block.splitlines()[0].removeprefix("# ")
         if name.endswith("/kustomization.yaml"):
             (tmp_path / name).parent.mkdir()
@@ -86,7 +86,7 @@ def keys_that_pods_read() -> dict[str, set[str]]:
 
 def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl) -> None:
     for heading in ("3. Install", "A search service"):
-        terminal.type_all(section("docs/cluster.md", heading))
+        terminal.type_all(section("docs/deploy.md", heading))
     terminal.type_all(section("docs/kubeflow.md", "Ends and retries"))
     assert len(kubectl.rendered) == 5
     installed, removed = kubectl.rendered[1:3]
@@ -95,8 +95,8 @@ def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl)
 
 
 def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubectl) -> None:
-    terminal.type_all(section("docs/cluster.md", "3. Install", having="secret"))
-    terminal.type_all(section("docs/cluster.md", "A search service", having="secret"))
+    terminal.type_all(section("docs/deploy.md", "3. Install", having="secret"))
+    terminal.type_all(section("docs/deploy.md", "A search service", having="secret"))
     terminal.type_all(section("docs/releases.md", "Releases in a Model Registry", having="kubectl"))
     read = keys_that_pods_read()
     of_files = {"stillhouse-git", "stillhouse-ssh", "stillhouse-gcs"}
@@ -111,7 +111,7 @@ def test_patches_of_the_page_apply_to_the_overlay(tmp_path: Path) -> None:
     """The page's patches for a user's own overlay remove the pipelines and add another type of accelerator."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
     made: list[tuple[Resource, ...]] = []
-    for number, block in enumerate(block for block in blocks("docs/cluster.md", "yaml") if block.startswith("patches")):
+    for number, block in enumerate(block for block in blocks("docs/deploy.md", "yaml") if block.startswith("patches")):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "kustomization.yaml").write_text("resources: [../manifests/overlays/gpu]\n" + block)
@@ -143,6 +143,6 @@ def test_the_metrics_of_a_watch_are_deleted_where_they_were_pushed(
     monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", gateway.url)
     report_schedule("NAME", 3600.0, True, False, print)
     terminal = Terminal(tmp_path, monkeypatch, {"http://stillhouse-pushgateway:9091": gateway.url})
-    terminal.type_all(section("docs/cluster.md", "Metrics and alerts"))
+    terminal.type_all(section("docs/deploy.md", "Metrics and alerts"))
     (pushed, pushed_path, _), (deleted, deleted_path, _) = gateway.pushes
     assert (deleted, pushed_path) == ("DELETE", deleted_path) and pushed in ("PUT", "POST")

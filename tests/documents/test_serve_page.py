@@ -61,7 +61,7 @@ def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
     terminal: Terminal, served: Served
 ) -> None:
     shutil.rmtree("in-use")
-    questions = [*section(PAGE, "Search"), *section("docs/cluster.md", "With KServe", having="curl")]
+    questions = [*section(PAGE, "Search"), *section("docs/deploy.md", "With KServe", having="curl")]
     versions = []
     for start in [*section(PAGE, "Serve: search over HTTP"), *section(PAGE, "Releases of a git repository")]:
         if start.program != "stillhouse" or not runs(start):

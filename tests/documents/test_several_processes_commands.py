@@ -39,7 +39,7 @@ def test_processes_share_a_batch(terminal: Terminal) -> None:
     content["pretraining"] |= {"max_steps": 3}
     content["retriever_1"] |= {"max_steps": 3}
     path.write_text(yaml.safe_dump(content))
-    terminal.type_all(section("docs/pretraining.md", "Larger runs"))
+    terminal.type_all(section("docs/pretrain.md", "Larger runs"))
     assert read_manifest(Path("artifacts/pretraining/encoder")).config["max_steps"] == 3
     terminal.type_all(section("docs/fine-tuning.md", "Several processes"))
     after = read_manifest(Path("artifacts/retriever_1/retriever"))

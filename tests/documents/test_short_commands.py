@@ -28,7 +28,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
     [said] = terminal.type_all(section("docs/fine-tuning.md", "Fine-tuning a retriever")).values()
     assert "--temperature" in said
-    [said] = terminal.type_all(section("docs/pretraining.md", "Pre-training")).values()
+    [said] = terminal.type_all(section("docs/pretrain.md", "Pre-training")).values()
     assert [name for name in NAMES if name not in said] == []
     [said] = terminal.type_all(section("docs/reference/commands.md", "Commands")).values()
     assert "train-retriever" in said and "serve" in said
@@ -39,7 +39,7 @@ def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:
 
     assert cli.main(["new", "search", "--recipe", "micro"]) == 0
     terminal.patch.chdir("search")
-    terminal.type_all(section("docs/cluster.md", "A remote in a folder"))
+    terminal.type_all(section("docs/deploy.md", "A remote in a folder"))
     assert "url = /store/search" in Path(".dvc/config").read_text()
     assert "FOLDER" in Path(".dvc/config.local").read_text()
 

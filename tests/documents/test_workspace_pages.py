@@ -75,7 +75,7 @@ def test_a_workspace_without_questions(terminal: Terminal, tmp_path: Path) -> No
 
 def test_a_workspace_whose_recipe_is_named(terminal: Terminal) -> None:
     write_articles(terminal.home / "manuals")
-    terminal.type_all(section("docs/pretraining.md", "Without labelled queries"))
+    terminal.type_all(section("docs/pretrain.md", "Without labelled queries"))
     assert json.loads(Path("artifacts/evaluate/evaluation/metrics.json").read_text())
 
 

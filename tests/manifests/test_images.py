@@ -41,7 +41,7 @@ def test_every_listed_image_is_used() -> None:
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_an_overlay_of_ones_own_names_them_all_by_digest(overlay: str, tmp_path: Path) -> None:
-    """docs/cluster.md shows such an overlay."""
+    """docs/deploy.md shows such an overlay."""
     names = {image.split(":")[0] for image in BUILT_HERE}
     pinned: list[dict[str, Any]] = [
         {"name": name, "newName": f"registry.example/{name}", "digest": DIGEST} for name in sorted(names)

@@ -165,7 +165,7 @@ def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is
 
 
 def test_the_page_about_clusters_lists_every_port() -> None:
-    page = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     table = page.split("## Who talks to whom")[1].split("\n## ")[0]
     listed = {int(number) for number in re.findall(r"\b\d{2,5}\b", table)}
     assert {flow[2] for flow in [*NEEDED, *NEEDED_GPU] if flow[:2] != ("node", "node")} <= listed

@@ -184,7 +184,7 @@ def test_adding_pipelines_keeps_the_single_node_resources() -> None:
 
 
 def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_path: Path) -> None:
-    page = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     [text] = [part for part in page.split("```")[1::2] if "kind: Pipeline" in part]
     left = with_component(tmp_path, "gpu", **yaml.safe_load(text.removeprefix("yaml")))
     assert [one for one in rendered("gpu") if not key(one).startswith("pipelines.kubeflow.org/")] == list(left)

@@ -11,7 +11,7 @@ from test_overlays import check_custom, is_kueue
 from stillhouse.pipelines.placement import Placement
 from stillhouse.pipelines.placement_table import find_table, shipped_tables
 
-PAGE = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGE = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## The queue\n")[1].split("\n## ")[0]
 
 
@@ -58,7 +58,7 @@ def test_the_queue_hands_out_what_placements_ask_for() -> None:
 
 
 def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path) -> None:
-    """docs/cluster.md shows the patches as YAML for a custom overlay."""
+    """docs/deploy.md shows the patches as YAML for a custom overlay."""
     example = yaml.safe_load(SECTION.split("```yaml")[1].split("```")[0])
     resources = with_component(tmp_path, "gpu", **example)
     for resource in resources:

@@ -135,7 +135,7 @@ def test_the_dashboard_is_what_the_panels_say() -> None:
 
 
 def test_the_page_about_clusters_lists_every_metric_and_alert() -> None:
-    page = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].split(" by ")[0].strip(" `") for line in page.splitlines() if line.startswith("| ")}
     assert all_metrics().keys() <= rows
     assert {rule["alert"] for rule in rules() if "alert" in rule} <= rows

@@ -189,7 +189,7 @@ def test_only_admitted_clients_reach_the_service(component: str, tmp_path: Path)
 
 
 def test_the_page_shows_what_the_overlays_ask_for() -> None:
-    page = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     shown = [part for part in page.split("```")[1::2] if "manifests/overlays/serving" in part]
     [overlay] = [yaml.safe_load(part.removeprefix("yaml")) for part in shown]
     [patch] = yaml.safe_load(overlay["patches"][0]["patch"])

@@ -1,7 +1,7 @@
 """If a cluster is given, its Kubeflow Pipelines must accept the pipeline `train` unchanged.
 
 `KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (for example, a port-forward). First
-install the overlay `single-node` and let its watcher check once (docs/cluster.md, step 3), or for single-user Kubeflow
+install the overlay `single-node` and let its watcher check once (docs/deploy.md, step 3), or for single-user Kubeflow
 `shared-namespace`: the run mounts its claims. `STILLHOUSE_NAMESPACE` is the namespace of that overlay, and
 `STILLHOUSE_SERVICE_ACCOUNT` the account of the run's pods, `stillhouse-steps`. With `STILLHOUSE_IMAGE`, an image by
 digest that the cluster can pull, the run must succeed; without it, the run is terminated once the backend has compiled

@@ -13,7 +13,7 @@ CREATE_CLAIM = (
     "one"
 )
 CREATE_SECRET = (
-    "create it in the run's namespace with `kubectl create secret generic` (docs/cluster.md lists the keys), or give "
+    "create it in the run's namespace with `kubectl create secret generic` (docs/deploy.md lists the keys), or give "
     "the run the name of an existing one"
 )
 CREATE_QUEUE = (

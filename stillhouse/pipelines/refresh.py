@@ -24,7 +24,7 @@ from stillhouse.pipelines.refresh_tasks import check_refresh, plan_refresh, rele
 from stillhouse.pipelines.task_component import trial_component
 from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.releases.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung
-from stillhouse.releases.refresh.parameters import SOURCE, Parameters, write_recipe
+from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
@@ -50,7 +50,7 @@ def build_refresh(
     settings = configs(recipe, where)
     whole = graph_of(recipe, where)
     ladder = Ladder.of(whole)
-    text = write_recipe(recipe)
+    text = carried_recipe(recipe)
 
     rungs = {rung: ladder.climbed_from(rung) for rung in CLIMBED}
     read_later = {source for uses in rungs.values() for use in uses for source in use.inputs.values()}

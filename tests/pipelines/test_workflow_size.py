@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
-from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.workflow_size import LARGEST_PLAIN, WorkflowSize
+from stillhouse.releases.refresh.parameters import carried_recipe, write_recipe
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 BYTES_OF_A_TASK = 6443.3
 """Bytes that describe a task of the pipeline `train` when each task was one step: 244,846 for 38 tasks."""
@@ -65,3 +68,16 @@ def test_only_the_largest_conditional_group_counts() -> None:
     }
     size = Compiled(spec, {}).size
     assert (size.tasks, size.graphs) == (4, 3), "the other group's driver looks at its condition"
+
+
+def test_every_pipeline_can_run_on_gpus_with_its_default_recipe() -> None:
+    for pipeline in RESULTS:
+        compile_small(Request(pipeline).build(find_table("gpu")))  # refuses one that Kubeflow could not follow
+
+
+@pytest.mark.parametrize("name", ["labelled", "unlabelled", "simlm", "simlm-msmarco"])
+def test_a_pod_completes_the_recipe_that_the_pipeline_carries(name: str) -> None:
+    recipe = load_recipe(find_recipe(name))
+    carried = yaml.safe_load(carried_recipe(recipe))
+    assert write_recipe(carried) == write_recipe(recipe)
+    assert all(carried.values())

@@ -11,12 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.kubernetes.pods.component import watched_task
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.task import refuse_failed_corpus
 from stillhouse.releases.lineage import lineage
-from stillhouse.releases.refresh.parameters import Parameters, read_parameters
+from stillhouse.releases.refresh.parameters import Parameters, read_parameters, write_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.steps.execute import write_metrics
 from stillhouse.steps.spec import Report
@@ -101,13 +103,14 @@ def run_plan(values: Mapping[str, Any]) -> str:
         check_pod()
         outputs = {name: Path(values[name].path) for name in TAKEN}
         parameters, _ = read_asked(Path(values["asked"].path))
-        planned = plan_refresh(parameters, values["recipe"], Path(values["corpus"].path), outputs)
+        recipe = write_recipe(yaml.safe_load(values["recipe"]))
+        planned = plan_refresh(parameters, recipe, Path(values["corpus"].path), outputs)
         for name, folder in outputs.items():
             if folder.is_dir():
                 values[name].metadata |= lineage(folder)
         refreshed = Path(values["refreshed"].path)
         _show(write_summary(refreshed, planned), values)
-        write_whole_json(refreshed / ASKED, {"parameters": asdict(parameters), "recipe": values["recipe"]})
+        write_whole_json(refreshed / ASKED, {"parameters": asdict(parameters), "recipe": recipe})
         return str(planned.rung)
 
 

@@ -79,8 +79,16 @@ def read_parameters(values: Mapping[str, Any]) -> Parameters:
     return build(Parameters, chosen, "pipeline refresh")
 
 
+def carried_recipe(recipe: Recipe) -> str:
+    """A recipe as the pipeline carries it, for `write_recipe` to complete.
+
+    Sections without settings are left out: Argo repeats the text some ten times in the object of a run.
+    """
+    return yaml.safe_dump({name: dict(section) for name, section in recipe.items() if section}, sort_keys=False)
+
+
 def write_recipe(recipe: Recipe) -> str:
-    """A recipe as the pipeline carries it. Every use has a section, since DVC looks up the parameters of each stage."""
+    """A recipe as a release holds it. Every use has a section, since DVC looks up the parameters of each stage."""
     names = [
         *([STAGES] if STAGES in recipe else []),
         *dict.fromkeys(use.section for use in known_uses(recipe).values()),

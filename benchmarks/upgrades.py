@@ -32,7 +32,7 @@ from stillhouse.artifacts import write_whole
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "upgrades.measured.json"
-CORPORA = ("medquad", "squad-passages")
+CORPORA = ("medquad", "squad-passages", "scifact")
 
 
 def main(argv: list[str] | None = None) -> int:

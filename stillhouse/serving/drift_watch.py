@@ -131,7 +131,7 @@ class DriftWatch:
 
     def note(self, release: Release, vectors_QD: NDArray[np.float32], found: Sequence[Found], how: Ranked) -> None:
         """Records queries that a release answered. It must be quick, since it delays the answer."""
-        if how.bm25 >= 0 or how.id_prefix or how.article:
+        if how.bm25 is not None or how.id_prefix or how.article:
             return
         for vector_D, each in zip(vectors_QD, found):
             if each.scores:

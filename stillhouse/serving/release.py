@@ -5,12 +5,12 @@ Shape suffixes: Q queries, K ranks, D width.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,15 +44,15 @@ MAPPED = ("retriever", "index", "hybrid", "reranker")
 WARMED_WITH = "what is this about"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Ranked:
-    """How to rank a query. `bm25` is BM25's share of a convex combination; -1 = as the release chose.
+    """How to rank a query. `bm25` is BM25's share of a convex combination; None = as the release chose.
 
     `id_prefix` and `article` restrict the passages; "" = no restriction.
     """
 
     top: int = 10
-    bm25: float = -1.0
+    bm25: float | None = None
     id_prefix: str = ""
     article: str = ""
 
@@ -227,9 +227,10 @@ class Release:
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         """The best passages of each query, equal to `Searcher.search` with default options."""
         found: list[Found] = [Found([], [])] * len(texts)
-        order = sorted(range(len(texts)), key=lambda number: asked[number])
-        for how, group in groupby(order, key=lambda number: asked[number]):
-            members = list(group)
+        alike: defaultdict[Ranked, list[int]] = defaultdict(list)
+        for number, how in enumerate(asked):
+            alike[how].append(number)
+        for how, members in alike.items():
             rows_QK, scores_QK = self._ranked([texts[number] for number in members], vectors_QD[members], how)
             for number, rows, scores in zip(members, rows_QK.tolist(), scores_QK.tolist()):
                 kept = [place for place, row in enumerate(rows) if row >= 0]
@@ -245,7 +246,7 @@ class Release:
             rows_F = self.passages.rows_within(how.id_prefix, how.article)
             index = FilteredIndex(self.index, rows_F)
             bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
-        fusion = self.fusion if how.bm25 < 0 else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
+        fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
         gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, how.top, self._context)
         if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
             return index.search(vectors_QD, how.top, gpu=gpu)

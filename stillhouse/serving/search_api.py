@@ -73,7 +73,7 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     for text in (body.filter.id_prefix, body.filter.article):
         if text:
             service.check_texts([text], "filter")
-    how = Ranked(body.top, -1.0 if body.bm25 is None else body.bm25, body.filter.id_prefix, body.filter.article)
+    how = Ranked(body.top, body.bm25, body.filter.id_prefix, body.filter.article)
     found = await service.search(release, queries, how)
     answers = []
     for query, each in zip(queries, found):

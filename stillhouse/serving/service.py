@@ -88,7 +88,7 @@ class Service:
         self.check_texts(texts, "queries")
         if how.top > self.limits.top:
             raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
-        if how.bm25 > 0 and not release.has_bm25:
+        if how.bm25 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
         if self.log_texts:
             for text in texts:

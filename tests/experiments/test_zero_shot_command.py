@@ -37,7 +37,7 @@ def run(*words: object) -> int:
 def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Path, list[object]]:
     folder = tmp_path_factory.mktemp("zero_shot")
     words: list[object] = [beir(folder / "one", 0), beir(folder / "two", 9), "--retriever", f"tiny={tiny_model}"]
-    words += ["--query-length", 16, "--passage-length", 16, "--depth", 5, "--measures", "RR@5 R@5"]
+    words += ["--query-length", 16, "--passage-length", 16, "--depth", 5, "--measures", "RR@5,R@5"]
     assert run(*words, "--folder", folder / "out", "--quiet") == 0
     return folder / "out", words
 
@@ -147,6 +147,7 @@ def test_a_retriever_folder_is_used_directly(whole: tuple[Path, list[object]], t
         (["one", "--no-bm25"], "nothing to measure"),
         (["one", "--baseline", "bm26"], "choose one of bm25"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
+        (["one", "--measures", "RR@5 R@5"], "--measures is 'RR@5 R@5', which is now a list"),
         (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),
         (["one", "--together", "g=one,one"], "'one' is already in a group"),
         (["one", "--together", "one=one"], "with a name that is not in use"),

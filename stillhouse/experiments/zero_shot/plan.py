@@ -46,7 +46,7 @@ examples:
 class Settings:
     """What is measured and how; the command and the Kubeflow pipeline share these settings."""
 
-    measures: str = setting("nDCG@10 R@100", "measures, by their names in ir_measures, separated by spaces")
+    measures: tuple[str, ...] = setting(("nDCG@10", "R@100"), "measures, by their names in ir_measures", separator=" ")
     depth: int = setting(100, "passages per query in a run", minimum=1)
     max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
     max_rejected: float = setting(
@@ -103,6 +103,10 @@ def zero_shot_parser() -> Parser:
     return parser
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
 def _add_settings(group: argparse._ActionsContainer, *names: str) -> None:
     """Adds the flags of some `Settings`."""
     fields, kinds = {field.name: field for field in dataclasses.fields(Settings)}, field_types(Settings)
@@ -110,7 +114,11 @@ def _add_settings(group: argparse._ActionsContainer, *names: str) -> None:
         kind = kind_of(kinds[name])
         default = fields[name].default
         group.add_argument(
-            flag_of(name), type=kind.base, default=default, metavar=metavar_of(kind), help=describe(fields[name])
+            flag_of(name),
+            type=_words if kind.shape == "list" else kind.base,
+            default=default,
+            metavar=metavar_of(kind),
+            help=describe(fields[name]),
         )
 
 

@@ -65,7 +65,7 @@ class Config:
     )
     bm25: bool = setting(True, "measure BM25 too")
     baseline: str = setting("", "the system to test against; empty = BM25, or the first")
-    measures: str = same_setting(Settings, "measures")
+    measures: str = setting('["nDCG@10", "R@100"]', "measures, by their names in ir_measures, as a JSON list")
     depth: int = same_setting(Settings, "depth")
     max_queries: int = same_setting(Settings, "max_queries")
     max_rejected: float = same_setting(Settings, "max_rejected")
@@ -77,7 +77,8 @@ class Config:
     title: str = same_setting(Settings, "title")
 
     def __post_init__(self) -> None:
-        self.corpus_list, self.retriever_list  # noqa: B018  (refused here, not in the middle of a run)
+        # Refused here, not in the middle of a run.
+        self.corpus_list, self.retriever_list, self.measure_list  # noqa: B018
 
     @property
     def corpus_list(self) -> list[str]:
@@ -89,6 +90,10 @@ class Config:
     @property
     def retriever_list(self) -> list[str]:
         return _words(self.retrievers, "retrievers")
+
+    @property
+    def measure_list(self) -> list[str]:
+        return _words(self.measures, "measures")
 
 
 def _words(text: str, name: str) -> list[str]:
@@ -110,7 +115,8 @@ def config_of(values: Mapping[str, Any]) -> Config:
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     """The settings as parsed command-line arguments of `stillhouse zero-shot`."""
     words = [f"--retriever={model}" for model in config.retriever_list]
-    words += [f"{flag_of(name)}={getattr(config, name)}" for name in field_types(Settings)]
+    words += [f"--measures={','.join(config.measure_list)}"]
+    words += [f"{flag_of(name)}={getattr(config, name)}" for name in field_types(Settings) if name != "measures"]
     words += [f"--baseline={config.baseline}"] if config.baseline else []
     words += [] if config.bm25 else ["--no-bm25"]
     return zero_shot_parser().parse([*words, "--", *corpora])

@@ -127,7 +127,7 @@ def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monke
     values = {
         "corpora": json.dumps([str(tmp_path / "one"), str(tmp_path / "two")]),
         "retrievers": json.dumps([f"tiny={tiny_model}"]),
-        "measures": "RR@5",
+        "measures": '["RR@5"]',
         "depth": 5,
         "query_length": 16,
         "passage_length": 16,

@@ -17,12 +17,13 @@ from serving_releases import TRAP, Running, running
 websocket = pytest.importorskip("websocket", reason="websocket-client, which comes with kubernetes, is not installed")
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed; `make test-tools` installs it")
+LEVELS = ("warning", "error")
 SECONDS = 30.0
 """How long Chromium may take to start and to answer."""
 
 
 class Tab:
-    """A page in Chromium, driven by its DevTools protocol. `errors` are what its pages reported."""
+    """A page in Chromium, driven by its DevTools protocol. `errors` are the warnings and errors of its pages."""
 
     def __init__(self, socket: Any) -> None:
         self._socket, self._number, self._loads = socket, 0, 0
@@ -36,7 +37,8 @@ class Tab:
     def _read(self) -> Any:
         message = json.loads(self._socket.recv())
         self._loads += message.get("method") == "Page.loadEventFired"
-        if message.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
+        raised = message.get("method") == "Runtime.exceptionThrown"
+        if raised or (message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] in LEVELS):
             self.errors.append(json.dumps(message["params"]))
         return message
 

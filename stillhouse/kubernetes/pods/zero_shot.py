@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,8 @@ def _words(text: str, name: str) -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
-        raise InputError(f'{name} must be a JSON list of strings, like ["/volume/corpora/scifact"], not {text!r}')
+        example = next(field.default for field in fields(Config) if field.name == name)
+        raise InputError(f"{name} must be a JSON list of strings, like {example}, not {text!r}")
     return found
 
 

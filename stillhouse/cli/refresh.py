@@ -10,10 +10,9 @@ from stillhouse.config import build
 from stillhouse.errors import REFUSED_CODE
 from stillhouse.monitoring.activity import write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
-from stillhouse.setting_kinds import from_text
 from stillhouse.terminal import show
 from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
-from stillhouse.workflow.step_command import add_context_flags, environment, flag_of
+from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 
 EXAMPLES = """\
 examples:
@@ -58,8 +57,7 @@ def refresh_parser() -> Parser:
         metavar = "FOLDER" if folder else name.upper()
         group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
     group = parser.add_argument_group("how far to go")
-    for name, field in Thresholds.__dataclass_fields__.items():
-        group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
+    add_setting_flags(group, Thresholds)
     group.add_argument("--plan-only", action="store_true", help="show what the refresh would do, and exit")
     group.add_argument("--again", action="store_true", help="retry a corpus whose challenger was refused")
     parser.add_argument("--report", metavar="FILE", type=output_file, help="write the outcome to FILE as JSON")
@@ -74,7 +72,6 @@ def _absolute(text: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.config import field_types
     from stillhouse.monitoring.watch import watch_task
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.plan import Thresholds
@@ -82,15 +79,13 @@ def main(argv: Sequence[str]) -> int:
     from stillhouse.steps.spec import Report
 
     arguments = refresh_parser().parse(argv)
-    shares = {name: getattr(arguments, name) for name in field_types(Thresholds)}
-    thresholds = {name: from_text(text, float, flag_of(name)) for name, text in shares.items() if text is not None}
     source = {name: getattr(arguments, name) for name in SOURCE if getattr(arguments, name) is not None}
     request = Request(
         repo=arguments.releases,
         folder=arguments.folder,
         branch=arguments.branch,
         source=source,
-        thresholds=build(Thresholds, thresholds, "stillhouse refresh"),
+        thresholds=build(Thresholds, given_settings(arguments, Thresholds), "stillhouse refresh"),
         rules=rule_settings(arguments),
         plan_only=arguments.plan_only,
         again=arguments.again,

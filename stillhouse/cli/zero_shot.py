@@ -12,7 +12,7 @@ from stillhouse.experiments.zero_shot.plan import (
     results,
     run_plan,
     write_results,
-    zero_shot_parser,
+    zero_shot_arguments,
 )
 from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files
@@ -22,7 +22,7 @@ from stillhouse.workflow.step_command import environment
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = zero_shot_parser().parse(argv)
+    arguments = zero_shot_arguments(argv)
     plan, baseline = checked_plan(arguments)
     refuse_foreign_results(plan, arguments.folder)
     if arguments.work is None:

@@ -23,6 +23,8 @@ from stillhouse.serving.app import make_app
 from stillhouse.serving.errors import error_response
 from stillhouse.serving.service import Service
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol, which answers 408 and closes if a head is not complete within `seconds`.
@@ -77,9 +79,6 @@ def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
             self.transport.write(self.conn.send(event) or b"")
 
     return BoundedHeads
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):

@@ -19,8 +19,6 @@ PARTS = ("retriever", "index", "corpus")
 OPTIONAL = ("hybrid", "reranker", "run")
 BESIDE = Path("ingest") / "corpus"
 """Where a run leaves the corpus, next to the folder of the winner."""
-
-
 OF_GIT = ("git", "ssh", "http", "https")
 """URL schemes that git reads; a `git+` prefix marks any other address as git's."""
 WITHOUT_SCHEME = re.compile(r"[\w.-]+@[\w.-]+:(?!//).+")

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -106,16 +106,39 @@ def step_parser(step: Step) -> Parser:
             else:
                 group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")
-    kinds = field_types(step.config)
-    for field in own_first(step.config):
+    add_setting_flags(group, step.config)
+    add_common_flags(parser, step.divided)
+    return parser
+
+
+def add_setting_flags(group: argparse._ActionsContainer, config: type, names: Container[str] | None = None) -> None:
+    """A flag for every setting of a class, or for those in `names`; `given_settings` reads their values."""
+    kinds = field_types(config)
+    for field in own_first(config):
+        if names is not None and field.name not in names:
+            continue
         known = kind_of(kinds[field.name])
         # A switch needs no value: `--normalize` means `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
         group.add_argument(
             flag_of(field.name), dest=field.name, metavar=metavar_of(known), help=describe(field), **bare
         )
-    add_common_flags(parser, step.divided)
-    return parser
+
+
+def given_settings(arguments: argparse.Namespace, config: type, names: Container[str] | None = None) -> dict[str, Any]:
+    """The values of the flags of `add_setting_flags` that were given.
+
+    Raises `InputError`, which names the flag, for a value of the wrong type or out of its range.
+    """
+    kinds, given = field_types(config), {}
+    for field in dataclasses.fields(config):
+        if names is not None and field.name not in names:
+            continue
+        text = getattr(arguments, field.name)
+        if text is not None:
+            flag, kind = flag_of(field.name), kinds[field.name]
+            given[field.name] = check_value(from_text(text, kind, flag), kind, field.metadata, flag)
+    return given
 
 
 def own_first(config: type) -> list[dataclasses.Field[Any]]:
@@ -204,16 +227,7 @@ def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
         path, section = split_section(arguments.params, step.identifier)
         where = f"{path}: {section}"
         values = read_section(step, path, section)
-    kinds = field_types(step.config)
-    flags = {}
-    for field in dataclasses.fields(step.config):
-        text = getattr(arguments, field.name)
-        if text is not None:
-            flag = flag_of(field.name)
-            flags[field.name] = check_value(
-                from_text(text, kinds[field.name], flag), kinds[field.name], field.metadata, flag
-            )
-    return build(step.config, dict(values) | flags, where)
+    return build(step.config, dict(values) | given_settings(arguments, step.config), where)
 
 
 def split_section(text: str, default: str) -> tuple[Path, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_objects, shown_id, text_field
 from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source
@@ -18,6 +19,7 @@ CORPUS, DELETED = "corpus.jsonl", "deleted.jsonl"
 ID = ("_id",)
 REPLACED = LeftOut("passage", "replaced by a document")
 GONE = LeftOut("passage", "deleted by the documents")
+T = TypeVar("T")
 
 
 def with_documents(source: Source, folder: Path) -> Source:
@@ -77,30 +79,28 @@ def document_files(folder: Path) -> dict[str, Path]:
 
 def read_documents(path: Path) -> Iterator[Passage | Rejected]:
     """The documents, each its own article unless it names one; what cannot be read is a `Rejected`."""
-    for fields in _read(path):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            id = identifier(fields, ID)
-            title, article = text_field(fields, "title", optional=True), text_field(fields, "article", optional=True)
-            yield Passage(id, title, text_field(fields, "text"), article or id, "", 0, fields.where)
-        except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, ID), str(reason), fields.where, fields.content)
+
+    def document(fields: Fields) -> Passage:
+        id = identifier(fields, ID)
+        title, article = text_field(fields, "title", optional=True), text_field(fields, "article", optional=True)
+        return Passage(id, title, text_field(fields, "text"), article or id, "", 0, fields.where)
+
+    return _read(path, document)
 
 
 def read_deleted(path: Path) -> Iterator[str | Rejected]:
     """The ids to delete; what cannot be read is a `Rejected`."""
-    for fields in _read(path):
+    return _read(path, lambda fields: identifier(fields, ID))
+
+
+def _read(path: Path, convert: Callable[[Fields], T]) -> Iterator[T | Rejected]:
+    if not path.stat().st_size:  # a log without documents, or without deletions, leaves an empty file
+        return
+    for fields in read_objects(path, f"{PLACE}/{path.name}"):
         if isinstance(fields, Rejected):
             yield fields
             continue
         try:
-            yield identifier(fields, ID)
+            yield convert(fields)
         except IllTyped as reason:
             yield Rejected("passage", shown_id(fields, ID), str(reason), fields.where, fields.content)
-
-
-def _read(path: Path) -> Iterator[Fields | Rejected]:
-    if path.stat().st_size:  # a log without documents, or without deletions, leaves an empty file
-        yield from read_objects(path, f"{PLACE}/{path.name}")

@@ -16,8 +16,6 @@ from stillhouse.evaluation.report.curves import difference_plot
 
 SNIPPET = 170  # characters of a passage that a system ranked first
 WHOLE = 900  # characters of the right passage, so that a reader finds the answer in it
-
-
 BARS = 200
 """The most bars to draw; with more queries, a bar is the mean of neighbours."""
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build, check_value, field_types, setting
+from stillhouse.config import build, setting
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.own_files import refuse_foreign_files
-from stillhouse.setting_kinds import kind_of
 from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
 from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags, describe, flag_of, metavar_of
+from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, given_settings
 from stillhouse.workflow.timed_step import reason
 
 BM25 = "bm25"
@@ -80,7 +78,7 @@ def zero_shot_parser() -> Parser:
     what.add_argument(
         "--baseline", metavar="NAME", help="the system to test the others against (default: bm25, or the first)"
     )
-    _add_settings(what, "measures", "depth")
+    add_setting_flags(what, Settings, ("measures", "depth"))
     what.add_argument(
         "--together",
         metavar="NAME=CORPUS,...",
@@ -88,9 +86,9 @@ def zero_shot_parser() -> Parser:
         default=[],
         help="corpora that count as one in averages, like CQADupStack's forums; can be repeated",
     )
-    _add_settings(what, "max_queries", "max_rejected")
+    add_setting_flags(what, Settings, ("max_queries", "max_rejected"))
     lengths = parser.add_argument_group("models that are not yet retriever folders")
-    _add_settings(lengths, "query_length", "passage_length")
+    add_setting_flags(lengths, Settings, ("query_length", "passage_length"))
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
@@ -98,28 +96,16 @@ def zero_shot_parser() -> Parser:
         default=Path("zero-shot"),
         help="where to write (default: %(default)s)",
     )
-    _add_settings(parser, "title", "bootstrap_samples", "randomisation_samples", "seed")
+    add_setting_flags(parser, Settings, ("bootstrap_samples", "randomisation_samples", "seed", "title"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
-
-
-def _add_settings(group: argparse._ActionsContainer, *names: str) -> None:
-    """Adds the flags of some `Settings`."""
-    fields, kinds = {field.name: field for field in dataclasses.fields(Settings)}, field_types(Settings)
-    for name in names:
-        kind = kind_of(kinds[name])
-        default = fields[name].default
-        group.add_argument(
-            flag_of(name),
-            type=_words if kind.shape == "list" else kind.base,
-            default=default,
-            metavar=metavar_of(kind),
-            help=describe(fields[name]),
-        )
+def zero_shot_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The parsed arguments, in which settings have their values. Raises `InputError` for a value out of range."""
+    arguments = zero_shot_parser().parse(argv)
+    vars(arguments).update(asdict(Settings(**given_settings(arguments, Settings))))
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -142,11 +128,8 @@ class Plan:
 def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     """The plan of a command line and the baseline system.
 
-    Raises `InputError` for a number out of range, and for an unknown folder, name or measure.
+    Raises `InputError` for an unknown folder, name or measure.
     """
-    kinds = field_types(Settings)
-    for field in dataclasses.fields(Settings):
-        check_value(getattr(arguments, field.name), kinds[field.name], field.metadata, flag_of(field.name))
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
     if baseline not in plan.systems:

@@ -28,7 +28,7 @@ from stillhouse.experiments.zero_shot.plan import (
     checked_plan,
     run_plan,
     write_results,
-    zero_shot_parser,
+    zero_shot_arguments,
 )
 from stillhouse.kubernetes.pods.component import one_line_errors
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
@@ -120,7 +120,7 @@ def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     words += [f"{flag_of(name)}={getattr(config, name)}" for name in field_types(Settings) if name != "measures"]
     words += [f"--baseline={config.baseline}"] if config.baseline else []
     words += [] if config.bm25 else ["--no-bm25"]
-    return zero_shot_parser().parse([*words, "--", *corpora])
+    return zero_shot_arguments([*words, "--", *corpora])
 
 
 def check_corpora(values: Mapping[str, Any]) -> None:

@@ -196,7 +196,7 @@ def _refuse_nested(parameters: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class CronField:
-    """The name of a field of a cron line and bounds, and the names of its values from the lowest on."""
+    """A field of a cron line: its name, its bounds, and the names of its values from the lowest on."""
 
     name: str
     lowest: int

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu, layer_norm, relu
@@ -98,15 +98,19 @@ class PlainBert(nn.Module):
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.tokens = tokens or QueryTokens(folder, settings.query_length, settings.query_prompt)
         self.device, self.eps = device, float(config["layer_norm_eps"])
-        weights, part = _weights(folder), "embeddings."
+        part = "embeddings."
+        weights = _weights(folder, part)
         names = ("word_embeddings.weight", "token_type_embeddings.weight", "position_embeddings.weight")
         self.words, self.kinds, self.positions = (weights[part + name].to(device) for name in names)
         self.scale, self.shift = (weights[f"{part}LayerNorm.{name}"].to(device) for name in ("weight", "bias"))
         # Mapped a second time: an encoder that packs the layers' weights then gives back the memory of these pages,
         # while the embeddings stay mapped. Biases and norms are copies, so that they do not hold the mapping.
-        weights = {name: values.clone() if values.ndim == 1 else values for name, values in _weights(folder).items()}
+        of_layers = {
+            name: values.clone() if values.ndim == 1 else values
+            for name, values in _weights(folder, "encoder.").items()
+        }
         count = int(config["num_hidden_layers"])
-        self.layers = nn.ModuleList(_layer(weights, f"encoder.layer.{number}.", config) for number in range(count))
+        self.layers = nn.ModuleList(_layer(of_layers, f"encoder.layer.{number}.", config) for number in range(count))
         self.to(device).eval()
 
     def with_tokens(self, tokens: PlainTokens) -> PlainBert:
@@ -203,11 +207,12 @@ class AnyEncoder:
         return vectors_QD
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a BERT in fp32, mapped from the file if that is their type there."""
-    # In a model with a head, the names of the encoder's weights have a prefix.
-    read = load_file(folder / "model.safetensors")
-    return {name.removeprefix("bert."): values.float() for name, values in read.items()}
+def _weights(folder: Path, part: str) -> dict[str, Tensor]:
+    """The weights of a BERT whose names begin with `part`, in fp32; mapped from the file if they are fp32 there."""
+    with safe_open(folder / "model.safetensors", framework="pt") as read:
+        # In a model with a head, the names of the encoder's weights have a prefix.
+        names = {name.removeprefix("bert."): name for name in read.keys()}  # noqa: SIM118 (it is no mapping)
+        return {name: read.get_tensor(stored).float() for name, stored in names.items() if name.startswith(part)}
 
 
 def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) -> nn.TransformerEncoderLayer:

@@ -133,14 +133,15 @@ class QueryLog:
 
     def about(self) -> dict[str, Any]:
         """The content of `/info`."""
-        return {
-            "sample": self.choices.sample,
-            "retention_days": self.choices.days,
-            "waiting": len(self._waiting),
-            "written": self.counts.written,
-            "dropped": self.counts.dropped,
-            "feedback": self.counts.feedback,
-        }
+        with self._changed:
+            return {
+                "sample": self.choices.sample,
+                "retention_days": self.choices.days,
+                "waiting": len(self._waiting),
+                "written": self.counts.written,
+                "dropped": self.counts.dropped,
+                "feedback": self.counts.feedback,
+            }
 
     def end(self) -> None:
         """Writes the waiting queries, and releases the folder."""

@@ -400,7 +400,7 @@ def test_judged_queries_of_a_log_are_a_table_of_a_source(two_releases: list[Path
     passages = shutil.copy(two_releases[0] / "corpus" / "passages.parquet", source)
     last = pq.read_table(passages)["passage_id"].to_pylist()[-1]
     judged = {"which fish is green": "test", 'who sings, in "trees"': "test", "où est l'oiseau": "train"}
-    with logging(two_releases[0], tmp_path / "log", rows=2) as service:
+    with logging(two_releases[0], tmp_path / "log", rows=3) as service:  # twice as many fit in memory
         ids = {query: ask(service, query)["query_id"] for query in (*judged, "nobody judged this")}
         hit = service.search(query="one more")["answers"][0]
         assert give(service, hit["query_id"], hit["hits"][0]["passage_id"]).status_code == 200

@@ -42,6 +42,12 @@ class Config(NegativesConfig, InferenceConfig):
         minimum=1,
         former=0,
     )
+    round_trip_depth: int | None = setting(
+        None,
+        "round-trip filtering: leave out train queries that were made from the corpus and whose passage is not among "
+        "the first this many that the retriever finds; null = keep all",
+        minimum=1,
+    )
     others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
     random_negatives: int = setting(0, "random passages to mix in per query", minimum=0)
     seed: int = setting(42, "seed of the random passages", minimum=0)
@@ -66,6 +72,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.mining import mine_negatives as mining
     from stillhouse.retrieval.mining.false_negatives import below, limits
     from stillhouse.retrieval.mining.negatives import Negatives, describe
+    from stillhouse.retrieval.mining.relevance import AnswerSets
     from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
@@ -97,8 +104,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     sources = [own_QD]
     if config.others_depth:
         others = Negatives.read(inputs["others"])
-        assert list(others.queries["query_id"]) == list(asked.queries["query_id"]), "lineage ties them to the corpus"
-        rows_QD, dropped = mining.best_of(asked, others.rows_QD, config.others_depth, accept)
+        others_QD = np.full((len(asked), others.rows_QD.shape[1]), -1, dtype=np.int32)
+        others_QD[asked.queries["query_id"].isin(others.texts(corpus)["query_id"])] = others.rows_QD
+        rows_QD, dropped = mining.best_of(asked, others_QD, config.others_depth, accept)
         sources.append(rows_QD)
         above += dropped
     taken_QD = mining.interleaved(sources)
@@ -122,15 +130,27 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         limits_Q = limits("absolute", config.reranker_margin, 0, score(query_of_positive, positives), offsets)
         rows_QD, above_reranker = mining.best_of(asked, rows_QD, rows_QD.shape[1], [below(score, limits_Q)])
 
-    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
+    kept_Q = np.ones(len(asked), dtype=np.bool_)
+    if config.round_trip_depth is not None:
+        kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))
+    queries = asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True)
+    if not (queries["split"] == "train").any():
+        raise InputError(
+            f"no train query's passage is among the first {config.round_trip_depth} that the retriever finds; raise "
+            "round_trip_depth, or set it to null"
+        )
+    negatives = Negatives(queries, rows_QD[kept_Q])
     negatives.write(outputs["negatives"])
     said = describe(negatives)
+    if config.round_trip_depth is not None:
+        said += f"; {(~kept_Q).sum()} train queries whose passage was not found were left out"
     if limits_Q is not None:
         said += f"; {above} candidates above the margin and {above_reranker} above the re-ranker's were left out"
     return Report(
         said,
         facts={
             "queries_without_negatives": int((negatives.counts() == 0).sum()),
+            "queries_left_out": int((~kept_Q).sum()),
             "above_margin": above,
             "above_reranker_margin": above_reranker,
         },

@@ -151,7 +151,7 @@ def test_a_teacher_that_scored_fewer_than_are_drawn_is_refused(small_corpus: Pat
 def test_negatives_of_other_queries_are_refused(small_corpus: Path) -> None:
     negatives = make(small_corpus)
     negatives.queries.loc[0, "query_id"] = "elsewhere"
-    with pytest.raises(InputError, match="do not cover"):
+    with pytest.raises(InputError, match="do not belong"):
         GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)
 
 

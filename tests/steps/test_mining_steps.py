@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.mining.negatives import Negatives
 
 Run = Callable[..., dict[str, Path]]
@@ -76,6 +78,62 @@ def test_a_margin_may_leave_the_dev_ranking_whole(run_step: Run, small_corpus: P
         assert one == (whole if split == "dev" else other)
     dev = [number for number, split in enumerate(splits) if split == "dev"]
     assert any(rows(both)[number] != rows(plain)[number] for number in dev)
+
+
+def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
+    run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
+) -> None:
+    """Every other train query and all dev queries count as made; passage n is the positive of query n."""
+    corpus = corpus_of_made_queries(small_corpus, tmp_path / "made")
+    asked = Corpus.open(corpus)
+    origins, train = list(asked.queries["origin"]), len(asked.queries_of("train"))
+    inputs = {"corpus": corpus, "retriever": base}
+    inputs |= {"index": run_step("index", inputs, precision="fp32")["index"]}
+    exact = scores_of(asked, base)
+    ranks = [int((row > row[number]).sum()) for number, row in enumerate(exact)]
+    depth = sorted(ranks[1:train:2])[2] + 1
+    kept = [n for n in range(len(exact)) if n >= train or origins[n] == "source" or ranks[n] < depth]
+    of_train = [number for number in kept if number < train]
+    assert train > len(of_train) > origins[:train].count("source")
+    plain = rows(run_step("mine", inputs, "plain", negatives_depth=6, precision="fp32"))
+    found = run_step("mine", inputs, "found", negatives_depth=6, precision="fp32", round_trip_depth=depth)["negatives"]
+    assert rows({"negatives": found}) == [plain[number] for number in kept]
+    assert read_manifest(found).facts["queries_left_out"] == len(exact) - len(kept)
+    sampler = GroupSampler(asked, Negatives.read(found), "train", 1, 6, 1)
+    assert list(sampler.texts) == [asked.queries["text"][number] for number in of_train]
+    assert sampler.positives.tolist() == of_train
+    both = run_step("mine", inputs | {"others": found}, "both", negatives_depth=4, others_depth=2)
+    assert len(rows(both)) == len(exact)
+
+
+def test_a_round_trip_that_leaves_no_train_query_is_refused(
+    run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
+) -> None:
+    worst = scores_of(Corpus.open(small_corpus), base).argmin(axis=1)
+    corpus = corpus_of_made_queries(small_corpus, tmp_path / "made", (), worst)
+    inputs = {"corpus": corpus, "retriever": base}
+    inputs |= {"index": run_step("index", inputs)["index"]}
+    with pytest.raises(InputError, match="raise round_trip_depth"):
+        run_step("mine", inputs, "none", round_trip_depth=5)
+
+
+def corpus_of_made_queries(
+    small_corpus: Path, folder: Path, labelled: Sequence[int] = range(0, 12, 2), relevant: np.ndarray | None = None
+) -> Path:
+    """The small corpus, whose queries were made from it, except those of these rows.
+
+    `relevant` are the rows of the passages of the train and dev queries, if not their own.
+    """
+    corpus = Corpus.open(small_corpus)
+    origin = ["source" if row in labelled else "ict" for row in range(len(corpus.queries))]
+    tables = {name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "qrels")}
+    for number, row in enumerate([] if relevant is None else relevant):
+        tables["qrels"]["passage_id"][number] = f"p{row}"
+    queries = {name: list(corpus.queries[name]) for name in ("query_id", "text", "split")}
+    with whole_folder(folder) as staging:
+        write_tables(staging, tables | {"queries": queries | {"origin": origin}})
+        write_manifest(staging, "ingest", {}, {}, {"passages": len(corpus.passages)})
+    return folder
 
 
 def test_defaults_are_the_ranking_alone(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:

@@ -28,6 +28,7 @@ def mine(
     margin_on: str = "train+dev",
     reranker_margin: float = 0.0,
     range_max: Optional[int] = None,
+    round_trip_depth: Optional[int] = None,
     others_depth: int = 0,
     random_negatives: int = 0,
     seed: int = 42,
@@ -63,6 +64,8 @@ def mine(
         reranker_margin: with a filter_reranker: how far its score of a negative must be below that of the positive.
         range_max: passages to search per query, at least negatives_depth; null = enough, or twice as deep if a
             margin or without_answers leaves some out.
+        round_trip_depth: round-trip filtering: leave out train queries that were made from the corpus and whose
+            passage is not among the first this many that the retriever finds; null = keep all.
         others_depth: mix in this many of the best negatives of `others` for each query.
         random_negatives: random passages to mix in per query.
         seed: seed of the random passages.

@@ -41,7 +41,7 @@ class GroupSampler:
     starts over after the last (`rotation`). Its positives take turns too. With a teacher's `scores_QD` (float32,
     aligned with the negatives, NaN for none), only scored negatives are drawn.
 
-    Raises `InputError` for an empty split, for queries that the negatives do not cover, for negatives that are right
+    Raises `InputError` for an empty split, for queries that the corpus lacks, for negatives that are right
     answers or not passages of the corpus, and for a query with fewer scored negatives than are drawn.
     """
 
@@ -62,13 +62,11 @@ class GroupSampler:
                 "`stillhouse ingest` makes them of the corpus itself with `queries: pairs`"
             )
         ids = negatives.queries["query_id"].to_numpy()[chosen]
-        queries = corpus.queries_of(split)
-        if list(ids) != list(queries["query_id"]):
-            raise InputError(f"the negatives do not cover the {split} queries of this corpus; make them again")
+        texts = negatives.texts(corpus)["text"]
         assert scores_QD is None or scores_QD.shape == negatives.rows_QD.shape, "lineage ties scores to negatives"
         self.query_numbers_Q = chosen
         self.query_ids = ids
-        self.texts = queries["text"].to_numpy(dtype=object)
+        self.texts = texts.to_numpy(dtype=object)[chosen]
         self.offsets, self.positives = corpus.positives(ids)
         assert np.diff(self.offsets).all(), "a corpus holds no query without a relevant passage"
         self._answers = AnswerSets(*never_negative(corpus, list(ids)))

@@ -17,7 +17,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.context import Context, rank, world_size
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.mining.negatives import Negatives, training_queries
+from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.mining.rotation import first_turn
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
 from stillhouse.retrieval.models.score_log import ScoreLog
@@ -42,8 +42,7 @@ class ScoredPairs:
 
     @classmethod
     def of(cls, config: ScoredPairsConfig, corpus: Corpus, negatives: Negatives) -> ScoredPairs:
-        queries = training_queries(corpus)
-        assert list(queries["query_id"]) == list(negatives.queries["query_id"]), "lineage ties negatives to the corpus"
+        queries = negatives.texts(corpus)
         rows_QD = np.asarray(negatives.rows_QD)
         scored_QD = (rows_QD >= 0) & (np.arange(rows_QD.shape[1]) < config.depth)
         for split, count in (

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
 
 SPLITS = ("train", "dev")
 
@@ -27,7 +28,10 @@ def training_queries(corpus: Corpus) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Negatives:
-    """`queries` (query_id, split) and their negatives `rows_QD`: passage rows, best first, padded with -1."""
+    """`queries` (query_id, split) and their negatives `rows_QD`: passage rows, best first, padded with -1.
+
+    Training reads these queries alone; mining may have left some out (`round_trip_depth`).
+    """
 
     queries: pd.DataFrame
     rows_QD: NDArray[np.int32]
@@ -41,6 +45,18 @@ class Negatives:
         table = pa.Table.from_pydict({name: list(self.queries[name]) for name in ("query_id", "split")})
         pq.write_table(table, folder / "queries.parquet")
         save_array(folder / "rows.npy", np.ascontiguousarray(self.rows_QD))
+
+    def texts(self, corpus: Corpus) -> pd.DataFrame:
+        """The rows of `corpus.queries` of these queries, in the same order: all that training reads, or without some.
+
+        Raises `InputError` if a query is unknown, in another split or in another place.
+        """
+        found = training_queries(corpus)
+        found = found[found["query_id"].isin(self.queries["query_id"])].reset_index(drop=True)
+        names = ["query_id", "split"]
+        if not np.array_equal(found[names].to_numpy(object), self.queries[names].to_numpy(object)):
+            raise InputError("the negatives do not belong to the queries of this corpus; make them again")
+        return found
 
     def counts(self) -> NDArray[np.int64]:
         """How many negatives each query has."""

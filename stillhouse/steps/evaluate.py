@@ -53,6 +53,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, render
+    from stillhouse.evaluation.report.teachers import read_teacher
     from stillhouse.evaluation.runs import write_lines
 
     measures = parse_measures(config.measures)
@@ -97,6 +98,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
     found = {name: read_curves(folder) for name, folder in named(inputs, "curves").items()}
     curves = {name: rows for name, rows in found.items() if len(rows)}
+    teachers = {name: taught for name, path in named(inputs, "curves").items() if (taught := read_teacher(path))}
+    if teachers:
+        write_json(folder / "teachers.json", {name: taught.figures() for name, taught in teachers.items()})
     made = {system: read_manifest(folder, verify=False) for system, folder in runs.items()}
     content = Content(
         title=config.title,
@@ -116,6 +120,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         made_by={system: manifest.step for system, manifest in made.items()},
         compared=compared_pair,
         cut_short=short,
+        teachers=teachers,
     )
     (folder / "report.html").write_text(render(content), encoding="utf-8")
     values: dict[str, float] = {}

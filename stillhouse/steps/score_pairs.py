@@ -69,9 +69,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     positive_scores = pd.DataFrame({"query_id": ids, "row": scored.rows_P[:positives], "score": scores[:positives]})
     Teacher(negatives.queries, negative_scores_QD, positive_scores).write(outputs["teacher"])
     write_choice(outputs["teacher"], found)
+    verdict = {"ahead": float(found.ahead)} if found.student in found.reciprocal_ranks else {}
     return Report(
         f"{len(scores)} pairs of {len(queries)} queries scored; {found}",
-        metrics={f"dev_rr10_{kind}": value for kind, value in found.reciprocal_ranks.items()},
+        metrics={f"dev_rr10_{kind}": value for kind, value in found.reciprocal_ranks.items()} | verdict,
         facts={"pairs": len(scores), "teacher": found.chosen, "weights": dict(found.weights), "ahead": found.ahead},
     )
 

@@ -41,10 +41,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import torch
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.curves import describe, metrics_of, write_curves
+    from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, describe, metrics_of, write_curves
     from stillhouse.retrieval.fine_tuning.group_training import metric_in_curves
     from stillhouse.retrieval.fine_tuning.retriever_training import train_retriever
-    from stillhouse.retrieval.fine_tuning.teacher import Teacher, is_ahead
+    from stillhouse.retrieval.fine_tuning.teacher import Teacher, is_ahead, pass_on_choice
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.encoder import BiEncoder
@@ -61,6 +61,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if weak:
         then = "the encoder is kept unchanged" if skipped else "training goes on without it"
         context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
+    if "teacher" in inputs:
+        pass_on_choice(inputs["teacher"], outputs["curves"], SKIPPED if skipped else IGNORED if weak else TAUGHT)
     if skipped:
         BiEncoder.load(inputs["encoder"]).save(outputs["retriever"])
         write_curves(outputs["curves"], [])

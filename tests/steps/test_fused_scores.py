@@ -11,6 +11,7 @@ import pytest
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
+from stillhouse.curves import TEACHER
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.curves import read_curves
 from stillhouse.retrieval.fine_tuning.teacher import CHOICE, Teacher
@@ -98,12 +99,22 @@ def test_only_a_teacher_that_is_ahead_teaches(run_step: Run, inputs: dict[str, P
         made = run_step("train-retriever", corpus | folders, name, **settings, **own)["retriever"]
         return weights_of(made)
 
+    def used(name: str) -> str:
+        """What the report will say of the teacher; all else is as `score-pairs` wrote it."""
+        passed_on = json.loads((tmp_path / name / "curves" / TEACHER).read_text())
+        choice = json.loads(((behind if name != "ahead" else ahead) / CHOICE).read_text())
+        assert passed_on == choice | {"used": passed_on["used"]}
+        return str(passed_on["used"])
+
     plain = trained("plain")
     assert trained("behind", teacher=behind, weak_teacher="ignore") == plain
+    assert not (tmp_path / "plain" / "curves" / TEACHER).exists()
+    assert used("behind") == "ignored"
     taught = trained("ahead", teacher=ahead, weak_teacher="skip")
     assert taught != plain and taught == trained("always", teacher=behind)
+    assert used("ahead") == used("always") == "taught"
     assert trained("skipped", teacher=behind, weak_teacher="skip") == weights_of(inputs["retriever"])
-    assert read_curves(tmp_path / "skipped" / "curves").empty
+    assert read_curves(tmp_path / "skipped" / "curves").empty and used("skipped") == "skipped"
     trained("as_it_was", teacher=behind, weak_teacher="skip", similarity="dot")
     settings_of = [folder / "stillhouse.json" for folder in (tmp_path / "as_it_was" / "retriever", inputs["retriever"])]
     assert settings_of[0].read_text() == settings_of[1].read_text(), "a retriever that is kept keeps its similarity"

@@ -20,6 +20,7 @@ from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 from stillhouse.monitoring.activity import doing
@@ -53,7 +54,7 @@ class Content:
     `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
     run: `index_bytes`, and `latency_ms` if it was measured. `compared` are the system and the baseline to show query by
     query; by default those of the headline. `cut_short` comes from `figures.cut_short`. `made_by` maps a system to the
-    step that made its run.
+    step that made its run. `teachers` maps a training to its teacher.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Content:
     compared: tuple[str, str] | None = None
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     made_by: Mapping[str, str] = field(default_factory=dict)
+    teachers: Mapping[str, Taught] = field(default_factory=dict)
 
 
 @doing("drawing the report")
@@ -86,7 +88,7 @@ def render(content: Content) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(signed=signed, p_value=p_value, name=short_name, count=count)
+    environment.filters.update(signed=signed, p_value=p_value, name=short_name, training=about_training, count=count)
     test, compared = content.test, compared_systems(content)
     return environment.get_template("page.html").render(
         title=content.title,
@@ -102,6 +104,7 @@ def render(content: Content) -> str:
             (pair, content.comparisons[pair][test.measures[0]])
             for pair in compared_rows(list(content.comparisons), test.systems, content.curves)
         ],
+        teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
         differences=_differences(content, compared),
@@ -265,7 +268,8 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
 
 def _files(content: Content) -> list[str]:
     names = ["metrics", "dev_metrics", "intervals", "significance", "breakdowns"]
-    return [f"{name}.json" for name in names + ["metrics_synthetic"] * (content.synthetic is not None)]
+    names += ["metrics_synthetic"] * (content.synthetic is not None) + ["teachers"] * bool(content.teachers)
+    return [f"{name}.json" for name in names]
 
 
 def examples_of(content: Content) -> list[Example]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stillhouse.arrays import save_array
 from stillhouse.artifacts import write_json
+from stillhouse.curves import TEACHER
 from stillhouse.errors import InputError
 from stillhouse.retrieval.fine_tuning.fused_teacher import FusedTeacher
 from stillhouse.retrieval.fine_tuning.groups import Groups, GroupSampler
@@ -50,6 +51,15 @@ class Teacher:
 def write_choice(folder: Path, found: FusedTeacher) -> None:
     """Write `choice.json` next to the scores: the chosen teacher, and how it and its student rank."""
     write_json(folder / CHOICE, asdict(found) | {"ahead": found.ahead})
+
+
+def pass_on_choice(folder: Path, curves: Path, used: str) -> None:
+    """Write `teacher.json` next to a training's curves: `choice.json` and what the training did with the teacher.
+
+    Nothing is written for a teacher of an earlier version, which has no `choice.json`.
+    """
+    if (folder / CHOICE).is_file():
+        write_json(curves / TEACHER, json.loads((folder / CHOICE).read_text(encoding="utf-8")) | {"used": used})
 
 
 def is_ahead(folder: Path) -> bool:

@@ -1,0 +1,128 @@
+"""The report's section on teachers: how each was chosen, whether it is ahead of its student, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
+from stillhouse.errors import InputError
+
+FUSED = "fused"
+PARTS = {
+    "bm25": "BM25",
+    "retriever": "the retriever",
+    "cross_encoder": "the cross-encoder",
+    FUSED: "the weighted sum",
+}
+"""The kinds of scores, and their sum, in the order of the table."""
+
+
+@dataclass(frozen=True)
+class Taught:
+    """The teacher of one training, as `score-pairs` chose it.
+
+    `ranks` maps each part and their sum to RR@10 on `queries` dev queries; it is empty if nothing was measured.
+    `weights` belong to the parts of the chosen teacher. `student` is the part that learns; it is not in `ranks` if it
+    was not measured. `used` is what the training did: taught, ignored or skipped.
+    """
+
+    chosen: str
+    weights: Mapping[str, float]
+    ranks: Mapping[str, float]
+    student: str
+    queries: int
+    ahead: bool
+    used: str
+
+    @property
+    def compared(self) -> bool:
+        """Whether the student was ranked too."""
+        return self.student in self.ranks
+
+    @property
+    def name(self) -> str:
+        """The teacher in a sentence; a sum with the parts that it adds up."""
+        parts = [PARTS[kind] for kind in PARTS if self.weights.get(kind)]
+        if self.chosen != FUSED or not parts:
+            return PARTS[self.chosen]
+        return f"{PARTS[FUSED]} of {', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+    @property
+    def sentence(self) -> str:
+        """Which teacher was chosen, whether it is ahead of its student, and what the training did with it."""
+        asked = f"the candidates of {self.queries:,} dev quer{'y' if self.queries == 1 else 'ies'}"
+        if not self.ranks:
+            ranks = "was not measured, since no dev query had both right and wrong candidates"
+        elif not self.compared:
+            ranks = f"ranks {asked} with RR@10 {self.ranks[self.chosen]:.3f}; its student was not ranked on them"
+        else:
+            better = "better" if self.ahead else "no better"
+            figures = f"RR@10 {self.ranks[self.chosen]:.3f} against {self.ranks[self.student]:.3f}"
+            ranks = f"ranks {asked} {better} than its student, the retriever before distillation: {figures}"
+        anyway = "" if self.ahead else ", although it is not ahead"
+        then = {
+            TAUGHT: f"Distillation learned from it{anyway}.",
+            IGNORED: "So the training went on without it.",
+            SKIPPED: "So distillation was skipped, and the retriever was kept as it was.",
+        }[self.used]
+        return f"The teacher is {self.name}. It {ranks}. {then}"
+
+    @property
+    def rows(self) -> list[tuple[str, str, float, float | None]]:
+        """(kind, name, RR@10 on dev, weight in the teacher) for each part and their sum, if there are several."""
+        if len(self.ranks) < 2:
+            return []
+        names = {kind: name.removeprefix("the ") for kind, name in PARTS.items() if kind in self.ranks}
+        return [
+            (kind, name[0].upper() + name[1:], self.ranks[kind], self.weights.get(kind)) for kind, name in names.items()
+        ]
+
+    @property
+    def best(self) -> float:
+        """The highest RR@10 of the table."""
+        return max(self.ranks.values())
+
+    def figures(self) -> dict[str, Any]:
+        """What `teachers.json` says of it."""
+        return {
+            "sentence": self.sentence,
+            "chosen": self.chosen,
+            "weights": dict(self.weights),
+            "dev_RR@10": dict(self.ranks),
+            "dev_queries": self.queries,
+            "student": self.student,
+            "ahead": self.ahead if self.compared else None,
+            "used": self.used,
+        }
+
+
+def read_teacher(curves: Path) -> Taught | None:
+    """The teacher of the training that wrote these curves; None if it had none. Raises `InputError` for another
+    file of that name."""
+    path = curves / TEACHER
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        taught = Taught(
+            found["chosen"],
+            found["weights"],
+            found["reciprocal_ranks"],
+            found["student"],
+            found["queries"],
+            found["ahead"],
+            found["used"],
+        )
+    except (ValueError, KeyError, TypeError):
+        taught = None
+    if (
+        taught is None
+        or taught.used not in (TAUGHT, IGNORED, SKIPPED)
+        or not {*taught.ranks, taught.chosen} <= {*PARTS}
+    ):
+        raise InputError(f"{path} does not describe a teacher; run the training that writes {curves} again")
+    return taught

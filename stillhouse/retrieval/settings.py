@@ -53,6 +53,13 @@ class InferenceConfig:
 class ScoredPairsConfig(InferenceConfig):
     """Which pairs a teacher scores: a query's positives and some of its negatives."""
 
+    kind: str = setting(
+        "cross-encoder",
+        "cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best: the "
+        "cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries, whose "
+        "mined negatives are then all scored",
+        choices=("cross-encoder", "best"),
+    )
     depth: int = setting(200, "score negatives from this many of the best of a query", minimum=1)
     negatives_scored: int | None = setting(
         None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.settings import ScoredPairsConfig
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Config(ScoredPairsConfig):
     """Which teacher, and how many negatives it scores."""
-
-    kind: str = setting(
-        "cross-encoder",
-        "cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best: the "
-        "cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries",
-        choices=("cross-encoder", "best"),
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -38,9 +38,10 @@ def render(recipe: Recipe, folder: Path) -> str:
     """The text of dvc.yaml for a recipe in `folder`."""
     uses = graph_of(recipe)
     evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
+    figures = ["metrics", "dev_metrics"] + ["teachers"] * any("teacher" in use.inputs for use in uses)
     content = {
         "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in uses},
-        "metrics": [f"{path}/{name}.json" for path in evaluations for name in ("metrics", "dev_metrics")],
+        "metrics": [f"{path}/{name}.json" for path in evaluations for name in figures],
         "plots": [_plot(use.name) for use in uses if "curves" in use.output_paths()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)

@@ -69,6 +69,34 @@ def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, 
         )
 
 
+def test_the_teacher_and_the_student_are_compared_on_all_mined_negatives(
+    run_step: Run, inputs: dict[str, Path], small_corpus: Path
+) -> None:
+    """RR@10 of BM25 and of the retriever, by sorting the scores of each dev query's positives and mined negatives."""
+    from test_hybrid import every_score
+
+    made = run_step("score-pairs", inputs, kind="best", precision="fp32", depth=2)["teacher"]
+    teacher, negatives = Teacher.read(made), Negatives.read(inputs["negatives"])
+    dev = (negatives.queries["split"] == "dev").to_numpy()
+    scored = ~np.isnan(teacher.negative_scores_QD)
+    assert not scored[~dev, 2:].any() and scored[~dev, :2].all()
+    assert (scored[dev] == (negatives.rows_QD[dev] >= 0)).all() and scored[dev, 2:].any()
+    corpus = Corpus.open(small_corpus)
+    offsets, positives = corpus.positives(negatives.queries["query_id"][dev])
+    found = json.loads((made / CHOICE).read_text())
+    for kind, scores in zip(("bm25", "retriever"), every_score(corpus, inputs["retriever"], "dev")):
+        ranks = []
+        for query, rows in enumerate(negatives.rows_QD[dev]):
+            right = scores[query][positives[offsets[query] : offsets[query + 1]]]
+            wrong = scores[query][rows[rows >= 0]]
+            place = 1 + int((wrong >= right.max()).sum())
+            ranks.append(1 / place if place <= 10 else 0)
+        assert found["reciprocal_ranks"][kind] == pytest.approx(np.mean(ranks))
+    assert found["queries"] == dev.sum()
+    few = run_step("score-pairs", inputs, "few", kind="best", precision="fp32", depth=2, dev_negatives_scored=1)
+    assert ((~np.isnan(Teacher.read(few["teacher"]).negative_scores_QD))[dev].sum(axis=1) == 1).all()
+
+
 def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:
     """Copy a teacher, and mark it as ahead of its student or not."""
     import shutil

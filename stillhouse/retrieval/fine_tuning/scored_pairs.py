@@ -31,6 +31,7 @@ FILE = "scores.npy"
 class ScoredPairs:
     """The pairs to score: all positives of every query, then the negatives where `scored_QD` is true, row by row.
 
+    With `kind: best`, these are all mined negatives of the dev queries, unless a number of negatives is set.
     `query_P` are places in `queries`, `rows_P` passages of the corpus. The first `positives` pairs are positives.
     """
 
@@ -49,8 +50,10 @@ class ScoredPairs:
             ("train", config.negatives_scored),
             ("dev", config.dev_negatives_scored or config.negatives_scored),
         ):
+            of_split = np.flatnonzero(negatives.queries["split"] == split)
+            if split == "dev" and config.kind == "best" and not count:
+                scored_QD[of_split] = rows_QD[of_split] >= 0  # the candidates that compare a teacher with its student
             if count:
-                of_split = np.flatnonzero(negatives.queries["split"] == split)
                 scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
         offsets, positives = corpus.positives(queries["query_id"])
         query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))

@@ -28,12 +28,15 @@ from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import ICT, MLM_RATE, Encode, Signals, TextPairs
 from stillhouse.pretraining.tokens import ADDED, TokenCache
+from stillhouse.training.measurements import READS_OF_TRAINING, within
 
 B = TypeVar("B")
 
 HELDOUT_BATCH = 32
 """Passages per batch without gradients; fixed, so that held-out passages have the same masks in every run."""
 SIGNAL_PASSAGES = 512
+SIGNAL_READS = 3
+"""How often the signals read a passage: masked, whole, and as a sentence with the rest (ICT)."""
 HELDOUT, ACCURACY, SIGNALS, SENTENCES = 1, 2, 3, 4
 """Second parts of the seeds for draws that are fixed for a whole run; training steps use (seed, 0, step)."""
 PLAIN_MLM = find_objective("mlm")
@@ -50,6 +53,39 @@ def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArra
     count = min(max(1, round(len(rows) * config.heldout_fraction)), config.max_eval_samples)
     order = np.random.default_rng([config.seed, HELDOUT]).permutation(rows)
     return np.sort(order[count:]), np.sort(order[:count]), len(cache) - len(rows)
+
+
+def measured(
+    config: PretrainingConfig, heldout: NDArray[np.int64], examples: int, steps: int, context: Context
+) -> tuple[NDArray[np.int64], int | None]:
+    """The rows of `heldout` to measure on, evenly spaced, and the steps between measurements (None: the default).
+
+    The measurements of a training of `steps` steps of `examples` examples are within `config.eval_share`, together
+    with the accuracy, the coverage and its examples after it. A pair of texts counts as one passage.
+    """
+    last = min(steps, config.last_step or steps)
+    if config.eval_steps or not config.eval_share or not last:
+        return heldout, config.eval_steps
+
+    def reads(passages: int) -> int:
+        return passages + (SIGNAL_READS * min(passages, SIGNAL_PASSAGES) if config.signals else 0)
+
+    def at_end(passages: int) -> int:
+        return passages + min(passages, SIGNAL_PASSAGES) + min(passages, HELDOUT_BATCH)
+
+    trained = READS_OF_TRAINING * last * examples
+    made = within(config.eval_share, trained, last, len(heldout), reads, at_end)
+    part = (made.count(last) * reads(made.queries) + at_end(made.queries)) / trained
+    context.log(
+        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} of {last} steps: "
+        f"{part:.1%} of the training's reads"
+    )
+    return spread(heldout, made.queries), made.every
+
+
+def spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """`count` of the rows, evenly spaced, or all if there are no more."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
 
 
 def _with_tokens(cache: TokenCache, max_length: int, block: int = 65_536) -> NDArray[np.int64]:
@@ -87,7 +123,7 @@ def open_signals(
 
     Raises `InputError` when `metric_for_best_model` is a signal that these passages cannot provide.
     """
-    rows = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
+    rows = spread(heldout, SIGNAL_PASSAGES)
     plain = plain_masks(cache, config, encoder, device, MLM_RATE)
     masked = [batch for _, batch in fixed_batches(plain, rows, config.seed, SIGNALS)]
     pairs = _ict_pairs(cache, config, rows, device) if config.signals else []

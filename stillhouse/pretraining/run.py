@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ from stillhouse.pretraining.heldout import (
     MaskedAccuracy,
     fixed_batches,
     masked_accuracy,
+    measured,
     open_signals,
     plain_masks,
     split_passages,
+    spread,
     unigram_counts,
 )
 from stillhouse.pretraining.inputs import Folders, open_cache, open_encoder, open_generator, start_head
@@ -44,6 +46,7 @@ from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.loop import train
+from stillhouse.training.measurements import ENOUGH
 
 EXAMPLES = 3
 
@@ -129,6 +132,11 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         window = min(config.bucket_steps, max(1, len(setup.training) // config.batch_size))
         batch = length_buckets(batch, lengths, steps, window, config.seed)
 
+    per_step = min(config.batch_size, len(setup.training))
+    heldout, eval_steps = measured(config, setup.heldout, per_step, steps, context)
+    checked = spread(setup.heldout, max(len(heldout), ENOUGH))  # fewer might refuse a head that has learned
+    counts = len(setup.training), len(setup.heldout), setup.skipped, steps
+    config, setup = replace(config, eval_steps=eval_steps), replace(setup, heldout=heldout)
     loss: Any = setup.loss(config, steps, device)  # draws and losses are of the same kind
 
     def heldout_loss() -> float:
@@ -154,7 +162,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         )
     with torch.no_grad(), autocast(config.precision, device):
         plain = plain_masks(cache, config, encoder, device, config.encoder_mlm_probability, config.mask_unit)
-        batches = (inputs for _, inputs in fixed_batches(plain, setup.heldout, config.seed, ACCURACY))
+        batches = (inputs for _, inputs in fixed_batches(plain, checked, config.seed, ACCURACY))
         accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
         with doing("measuring what the vectors hold"):
             coverage = signals.coverage(COVERAGE_RANKS)
@@ -166,7 +174,6 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             f"the most frequent token makes up {accuracy.unigram:.1%}; raise epochs, max_steps or learning_rate"
         )
     setup.module.cpu()
-    counts = (len(setup.training), len(setup.heldout), setup.skipped, steps)
     bag = bool(objective.pairs) and config.pair_encoder == "bow_mlp"
     head_trained = (encoder.head_trained or not objective.pairs) and not bag
     pair_facts = setup.make.facts() if isinstance(setup.make, PairMaker) else {}

@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
-from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE, SHORT
+from stillhouse.training.measurements import SHARE
 from stillhouse.training.settings import (
     TrainingConfig,
+    eval_share_setting,
     gradient_cache_setting,
     mini_batch_setting,
     patience_setting,
@@ -176,15 +177,8 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         choices=("loss", *RANKINGS),
     )
     patience: int | None = patience_setting()
-    eval_share: float | None = setting(
-        None,
-        "without eval_steps, measurements read at most this share of what training reads; a trained text counts "
-        f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then dev queries become fewer, down "
-        f"to {ENOUGH}, then measurements again. The last one may take a share of {SHORT:g} to have {ENOUGH} queries. "
-        f"null = {SHARE:g} if a ranking chooses the step, no limit if the loss does",
-        minimum=0,
-        maximum=1,
-        former=0,
+    eval_share: float | None = eval_share_setting(
+        None, f"{SHARE:g} if a ranking chooses the step, no limit if the loss does"
     )
 
 

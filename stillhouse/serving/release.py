@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import MANIFEST, Digest, Manifest, digest_file, foreign_manifest, read_manifest
+from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
@@ -35,6 +35,7 @@ from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.precision import Chosen, choose, passage_type
+from stillhouse.steps.adopt_index import adopted_index
 from stillhouse.training.memory import release_freed_memory
 
 NAME_LENGTH = 12
@@ -275,13 +276,6 @@ class Release:
             "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
             "precision": self.chosen.about(),
         }
-
-
-def adopted_index(index: Manifest) -> dict[str, Any] | None:
-    """The digests of the older index that `adopt-index` took over and of its retriever, and what it measured on dev."""
-    if "adopted" not in index.facts:
-        return None
-    return {name: index.inputs.get(name) for name in ("old_index", "old_retriever")} | index.facts["adopted"]
 
 
 def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.retrieval.settings import EncodingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    from stillhouse.artifacts import Manifest
+
+ADOPTED = "adopted"
+"""The fact of an adopted index with what was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
     if encoded:
         measured["encoded"] = encoded
-    return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {"adopted": measured})
+    return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {ADOPTED: measured})
+
+
+def adopted_index(index: Manifest) -> dict[str, Any] | None:
+    """The digests of the older index that `adopt-index` took over and of its retriever, and what it measured on dev.
+
+    None for an index that was not adopted. The facts of a copy have the digests, since its inputs are others.
+    """
+    if ADOPTED not in index.facts:
+        return None
+    return {name: index.inputs.get(name) for name in ("old_index", "old_retriever")} | index.facts[ADOPTED]
 
 
 def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) -> int:

@@ -40,7 +40,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.artifacts import MANIFEST
+    from stillhouse.artifacts import MANIFEST, read_manifest
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
     from stillhouse.retrieval.index.vector_index import VectorIndex
@@ -58,6 +58,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         describe_winner,
         log_likelihoods,
     )
+    from stillhouse.steps.adopt_index import ADOPTED, adopted_index
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(retrievers, indexes)
@@ -100,6 +101,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         ignored = shutil.ignore_patterns(MANIFEST)
         shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
+    adopted = adopted_index(read_manifest(indexes[winner.retriever], verify=False))
     return Report(
         describe_winner(winner, contenders, config.metric_for_best_model),
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
@@ -109,6 +111,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "fusion": str(winner.fusion),
             "chosen_by": config.metric_for_best_model,
             **figures,
+            **({ADOPTED: adopted} if adopted else {}),
         },
     )
 

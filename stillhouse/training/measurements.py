@@ -1,7 +1,7 @@
 """How often training is measured and on how many held-out queries: a function of counts, never of a clock.
 
-Held-out queries are read without a backward pass, so a text that is trained on costs about as much as three that are
-only read. All measurements together read at most a given share of what training reads.
+Held-out queries (passages in pre-training) are read without a backward pass, so a text that is trained on costs about
+as much as three that are only read. All measurements together read at most a given share of what training reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ ENOUGH = 100
 SHORT = 0.5
 """The share that this last measurement may take to have `ENOUGH` queries: a training that needs it is short."""
 SHARE = 0.1
-"""The share of training that measurements may take if a ranking chooses the step."""
+"""The share of training that measurements may take in pre-training, and in fine-tuning if a ranking chooses the
+step."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +34,33 @@ class Measurements:
         return 1 + -(-steps // self.every)
 
 
-def within(share: float, trained: float, steps: int, queries: int, reads: Callable[[int], int]) -> Measurements:
+def within(
+    share: float,
+    trained: float,
+    steps: int,
+    queries: int,
+    reads: Callable[[int], int],
+    at_end: Callable[[int], int] = lambda queries: 0,
+) -> Measurements:
     """Plan measurements for a training of `steps` steps that read at most `share` of what the training reads.
 
     `trained` is what the training reads, in texts that are only read. `queries` is the number of held-out queries, and
-    `reads(n)`, which never decreases, is what measuring n of them reads. All queries are used, in ten down to five
-    measurements, if that is within the share. Otherwise five measurements use as many queries as fit. If these are
-    fewer than `ENOUGH`, the measurements are reduced, down to the end alone. That one uses `ENOUGH` queries if they
-    read at most the share `SHORT`. At least one query is used.
+    `reads(n)`, which never decreases, is what measuring n of them reads; `at_end(n)` is read once, after the training.
+    All queries are used, in ten down to five measurements, if that is within the share. Otherwise five measurements use
+    as many queries as fit. If these are fewer than `ENOUGH`, the measurements are reduced, down to the end alone. That
+    one uses `ENOUGH` queries if they read at most the share `SHORT`. At least one query is used.
     """
     assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained
     for moments in range(MOST, FEWEST - 1, -1):
         made = Measurements(-(-steps // moments), queries)
-        if made.count(steps) * reads(queries) <= allowed:
+        if made.count(steps) * reads(queries) + at_end(queries) <= allowed:
             return made
     enough = min(queries, ENOUGH)
 
     def fit(every: int, allowed: float) -> int:
-        room = allowed / Measurements(every, 1).count(steps)
-        return max((n for n in range(1, queries + 1) if reads(n) <= room), default=0)
+        count = Measurements(every, 1).count(steps)
+        return max((n for n in range(1, queries + 1) if count * reads(n) + at_end(n) <= allowed), default=0)
 
     for moments in range(FEWEST, 0, -1):
         every = -(-steps // moments)

@@ -8,6 +8,7 @@ from typing import Any
 from stillhouse.acceleration.padding import PADDING
 from stillhouse.config import setting
 from stillhouse.errors import InputError
+from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHORT
 
 
 def precision_setting() -> Any:
@@ -39,6 +40,20 @@ def patience_setting() -> Any:
         None,
         "stop after this many measurements in a row without improvement; null = never",
         minimum=1,
+        former=0,
+    )
+
+
+def eval_share_setting(default: float | None, null: str, heldout: str = "dev queries", text: str = "text") -> Any:
+    """The share of a training that its measurements may read (`measurements.within`); `null` says what null means."""
+    return setting(
+        default,
+        f"without eval_steps, measurements read at most this share of what training reads; a trained {text} counts "
+        f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then {heldout} become fewer, down "
+        f"to {ENOUGH}, then measurements again. The last one may take a share of {SHORT:g} to have {ENOUGH} {heldout}. "
+        f"null = {null}",
+        minimum=0,
+        maximum=1,
         former=0,
     )
 

@@ -14,6 +14,7 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.searcher import Searcher
+from stillhouse.steps.adopt_index import adopted_index
 
 Run = Callable[..., dict[str, Path]]
 
@@ -66,6 +67,29 @@ def test_an_adopted_index_is_searched(
     )
     assert [(hit.passage_id, round(hit.score, 5)) for hit in one] == [(h.passage_id, round(h.score, 5)) for h in two]
     run_step("retrieve", {"corpus": small_corpus, "retriever": same, "index": adopted}, depth=5)
+
+
+def test_a_chosen_index_says_that_it_was_adopted(
+    run_step: Run, retriever: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """`select-best` copies the winner's index, once more if its copy competes again."""
+    corpus = {"corpus": small_corpus}
+    old = run_step("index", corpus | {"retriever": retriever}, "old", precision="fp32")["index"]
+    (tmp_path / "same").mkdir()
+    BiEncoder.load(retriever, towers="separate").save(tmp_path / "same")
+    inputs = corpus | {"retriever": tmp_path / "same", "old_index": old, "old_retriever": retriever}
+    index = run_step("adopt-index", inputs)["index"]
+    digests = {name: read_manifest(inputs[name]).digest for name in ("old_index", "old_retriever")}
+    pair = {"retriever": tmp_path / "same", "index": index}
+    bm25 = run_step("bm25", corpus, depth=24, negatives_depth=4)["bm25"]
+    for name in ("best", "again"):
+        found = {f"candidates/{name}": pair["retriever"], f"indexes/{name}": pair["index"], "bm25": bm25}
+        pair = run_step("select-best", corpus | found, name, precision="fp32", fusion="never")
+        assert read_manifest(pair["index"]).facts["adopted"] == read_manifest(index).facts["adopted"] | digests
+        assert adopted_index(read_manifest(pair["index"])) == adopted_index(read_manifest(index))
+    found = {"candidates/a": retriever, "indexes/a": old, "bm25": bm25}
+    best = run_step("select-best", corpus | found, "not adopted", precision="fp32", fusion="never")["index"]
+    assert "adopted" not in read_manifest(best).facts and adopted_index(read_manifest(best)) is None
 
 
 @pytest.fixture

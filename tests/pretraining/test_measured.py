@@ -1,0 +1,101 @@
+"""Measuring a pre-training reads at most a tenth of what it trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import BertModel
+
+from stillhouse.config import build
+from stillhouse.context import Context
+from stillhouse.pretraining.heldout import measured, spread
+from stillhouse.steps.execute import execute
+from stillhouse.steps.pretrain import STEP, Config
+from stillhouse.steps.tokenize import STEP as TOKENIZE
+
+
+@pytest.mark.parametrize(
+    ("settings", "heldout", "examples", "steps", "every", "passages"),
+    [
+        # 1,000 steps of 64 passages allow 0.1 x 3 x 64,000 = 19,200 reads. A measurement of n <= 512 passages reads
+        # 4 n (the loss, and three times for the signals), and 2 n + 32 are read at the end.
+        ({}, 400, 64, 1000, 100, 400),  # 11 x 1,600 + 832 = 18,432
+        ({}, 450, 64, 1000, 112, 450),  # 11 x 1,800 + 932 = 20,732 is too much, 10 x 1,800 + 932 = 18,932 is not
+        # Beyond 512 passages one more adds a read to each and one at the end: 6 x (n + 1,536) + n + 544 = 7 n + 9,760.
+        ({}, 4096, 64, 1000, 200, 1348),  # 7 x 1,348 + 9,760 = 19,196
+        ({"signals": False}, 4096, 64, 1000, 200, 2665),  # 6 n + n + 544 = 19,199
+        ({"signals": False, "eval_share": 0.5}, 4096, 64, 1000, 100, 4096),  # 12 x 4,096 + 544 = 49,696 <= 96,000
+        ({"last_step": 500}, 400, 64, 1000, 100, 368),  # 9,600 allowed: 6 x 4 n + 2 n + 32 = 9,600
+        ({"max_steps": 10}, 50, 8, 10, 10, 10),  # 240 x 0.5 allow 2 x 4 n + 3 n = 110
+        ({"eval_steps": 7}, 4096, 8, 10, 7, 4096),
+        ({"eval_share": None}, 4096, 8, 10, None, 4096),
+        ({}, 4096, 8, 0, None, 4096),
+    ],
+)
+def test_measurements_fit_into_a_tenth(
+    settings: dict[str, Any],
+    heldout: int,
+    examples: int,
+    steps: int,
+    every: int | None,
+    passages: int,
+    tmp_path: Path,
+) -> None:
+    rows = 3 * np.arange(heldout)
+    chosen, eval_steps = measured(build(Config, settings, "x"), rows, examples, steps, Context(tmp_path, quiet=True))
+    assert (eval_steps, len(chosen)) == (every, passages)
+    assert len(np.unique(chosen)) == passages and set(chosen) <= set(rows)
+
+
+def test_rows_are_evenly_spaced() -> None:
+    assert spread(np.arange(0, 90, 10), 3).tolist() == [0, 40, 80]
+    assert spread(np.arange(3), 5).tolist() == [0, 1, 2]
+
+
+class Reads:
+    """Counts the texts that an encoder reads with gradients and without."""
+
+    def __init__(self) -> None:
+        self.trained = self.measured = 0
+
+    def add(self, ids_BL: torch.Tensor) -> None:
+        if torch.is_grad_enabled():
+            self.trained += len(ids_BL)
+        else:
+            self.measured += len(ids_BL)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
+    counted, real = Reads(), BertModel.forward
+
+    def forward(self: BertModel, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        counted.add(input_ids)
+        return real(self, input_ids, *args, **kwargs)
+
+    monkeypatch.setattr(BertModel, "forward", forward)
+    yield counted
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.1, 4), (None, 11)])
+def test_a_short_pretraining_reads_no_more_than_a_tenth_to_measure(
+    share: float | None, rows: int, small_corpus: Path, tiny_model: Path, tmp_path: Path, reads: Reads
+) -> None:
+    """Every text that the encoder really reads is counted; ten measurements would read more than the limit."""
+    execute(
+        TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, {"tokens": tmp_path / "tokens"}
+    )
+    settings = {"objective": "mlm", "max_steps": 30, "epochs": None, "batch_size": 8, "learning_rate": 0.01}
+    settings |= {"max_length": 16, "heldout_fraction": 0.4, "signals": False, "padding": "kept", "precision": "fp32"}
+    config = build(Config, settings | {"eval_share": share}, "pretraining")
+    outputs = {name: tmp_path / name for name in ("encoder", "curves")}
+    execute(STEP, config, {"tokens": tmp_path / "tokens", "init": tiny_model}, outputs)
+    assert reads.trained == 30 * 8
+    assert (reads.measured <= 0.1 * 3 * reads.trained) == (share is not None)
+    assert len(pd.read_csv(tmp_path / "curves" / "curves.csv")) == rows

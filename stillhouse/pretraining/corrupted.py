@@ -94,7 +94,7 @@ class Corruptor:
 
     def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> MaskedPassages:
         """Read passages and draw their masks."""
-        passages = self.cache.batch(rows, self.config.max_length)
+        passages = self.cache.batch(rows, self.config.passage_tokens)
         inner = self._mask(self.objective.encoder, passages, self.config.encoder_mlm_probability, None, rng)
         masks = [inner]
         if self.objective.decoder_corruption:

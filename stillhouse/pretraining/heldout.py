@@ -47,7 +47,7 @@ def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArra
 
     Raises `InputError` for fewer than two passages.
     """
-    rows = _with_tokens(cache, config.max_length)
+    rows = _with_tokens(cache, config.passage_tokens)
     if len(rows) < 2:
         raise InputError(f"pre-training needs at least 2 passages with tokens, there are {len(rows)}")
     count = min(max(1, round(len(rows) * config.heldout_fraction)), config.max_eval_samples)
@@ -157,7 +157,8 @@ def _ict_pairs(
     """For each passage of `rows` with several sentences, one sentence and the rest (Chang et al. 2020 §3)."""
     if cache.structure is None:
         return []
-    settings = PairConfig(query_length=min(64, config.max_length), passage_length=config.max_length, pair_title="space")
+    length = config.passage_tokens
+    settings = PairConfig(query_length=min(64, length), passage_length=length, pair_title="space")
     try:
         maker = open_pairs(
             cache,

@@ -55,7 +55,7 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
         raise InputError(
             f"the model has {rows} tokens but its tokenizer {len(encoder.tokenizer)}; choose another model"
         )
-    refuse_longer(encoder.model, "the model", max_length=config.max_length)
+    refuse_longer(encoder.model, "the model", max_length=config.max_length or encoder.settings.passage_length)
     return encoder
 
 

@@ -112,6 +112,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     """
     objective = config.row()
     encoder = open_encoder(config, folders)
+    config = replace(config, max_length=config.max_length or encoder.settings.passage_length)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
     if objective.pairs:

@@ -107,7 +107,12 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         minimum=0,
         maximum=1,
     )
-    max_length: int = setting(144, "tokens per passage, including [CLS] and [SEP]", minimum=3)
+    max_length: int | None = setting(
+        None,
+        "tokens per passage, including [CLS] and [SEP]; null = the passage_length of the model to start from (144 in "
+        "SimLM Table 11)",
+        minimum=3,
+    )
     heldout_fraction: float = setting(
         0.05, "share of the passages to hold out for measuring the loss", minimum=0.0001, maximum=0.5
     )
@@ -158,6 +163,12 @@ class PretrainingConfig(PairConfig, TrainingConfig):
                 f"decoder_mlm_probability {self.decoder_mlm_probability} must be at least encoder_mlm_probability "
                 f"{self.encoder_mlm_probability}: tokens corrupted for the encoder are also corrupted for the decoder"
             )
+
+    @property
+    def passage_tokens(self) -> int:
+        """`max_length`, which a run sets from its model if it is null."""
+        assert self.max_length is not None, "pretrain sets it"
+        return self.max_length
 
     def row(self) -> Objective:
         """The objective's row, changed by these settings."""

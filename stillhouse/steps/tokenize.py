@@ -23,7 +23,12 @@ ROWS = 1 << 17
 class Config:
     """Settings of `tokenize`."""
 
-    max_length: int = setting(144, "tokens to keep per passage, including [CLS] and [SEP] (SimLM Table 11)", minimum=3)
+    max_length: int | None = setting(
+        None,
+        "tokens to keep per passage, including [CLS] and [SEP]; null = the passage_length of the tokenizer's model "
+        "(144 in SimLM Table 11)",
+        minimum=3,
+    )
     language: str = setting("en", "ISO 639-1 code of the passages' language, for splitting sentences")
 
 
@@ -32,13 +37,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.pretraining.token_files import write_structure, write_tokens
     from stillhouse.pretraining.token_parts import TokenSettings, blocks_of, copied, write_token_parts
     from stillhouse.pretraining.tokens import vocabulary_digest
+    from stillhouse.retrieval.models.pooling import read_settings
     from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
     corpus = Corpus.open(inputs["corpus"])
     if not corpus.passage_count:
         raise InputError(f"{inputs['corpus']} has no passages; `stillhouse ingest` a source that has some")
     tokenizer = load_tokenizer(inputs["tokenizer"])
-    settings = TokenSettings(inputs["corpus"], inputs["tokenizer"], config.max_length, config.language)
+    max_length = config.max_length or read_settings(inputs["tokenizer"]).passage_length
+    settings = TokenSettings(inputs["corpus"], inputs["tokenizer"], max_length, config.language)
     with open_engine(context.engine) as engine:
         if engine:
             context.log(f"[tokenize] {engine.sentence}")
@@ -52,7 +59,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
                 outputs["tokens"],
                 bar,
                 tokenizer,
-                config.max_length,
+                max_length,
                 config.language,
                 corpus.titles,
                 corpus.not_prose.keys(),

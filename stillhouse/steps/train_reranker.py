@@ -13,7 +13,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(GroupTrainingConfig):
-    """How a query's candidates are drawn and compared; defaults are SimLM Table 13 (re-ranker)."""
+    """How a query's candidates are drawn and compared; defaults are SimLM Table 13 (re-ranker), except max_length."""
 
     loss: str = setting(
         "listwise",
@@ -40,7 +40,12 @@ class Config(GroupTrainingConfig):
         minimum=1,
         former=0,
     )
-    max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
+    max_length: int | None = setting(
+        None,
+        "tokens of a query and its passage together; null = the query_length and passage_length of the model that "
+        "`fetch-model` fetched, at most what the re-ranker reads (192 in SimLM Table 13)",
+        minimum=8,
+    )
     layers: int | None = setting(
         None, "keep only this many of the first layers of the starting model; null = all", minimum=1, former=0
     )
@@ -64,11 +69,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, train_reranker
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.pooling import read_settings
     from stillhouse.retrieval.models.source import model_or
 
     torch.manual_seed(config.seed)
     init = model_or(inputs["init"], inputs.get("encoder"), "re-ranker")
-    model = CrossEncoder.start(init, config.max_length, config.layers)
+    length = config.max_length
+    if length is None:
+        main = read_settings(inputs.get("encoder", init))
+        length = main.query_length + main.passage_length
+    model = CrossEncoder.start(init, length, config.layers, shorten=config.max_length is None)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     drawing = Drawing(
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
@@ -89,7 +99,12 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("negatives", "hard negatives"),
         Port("init", "the model to start from", kind="model"),
-        Port("encoder", "the model to start from if init was fetched as `none`", kind="model", optional=True),
+        Port(
+            "encoder",
+            "the run's main model: its lengths, and the start if init was fetched as `none`",
+            kind="model",
+            optional=True,
+        ),
     ),
     outputs=(
         Port("reranker", "the cross-encoder", kind="model"),

@@ -132,13 +132,18 @@ def _groups(config: Any, scale: Scale) -> float:
 
 def _pairs(config: Any, scale: Scale) -> float:
     """A training of a cross-encoder on the same groups, which reads each candidate with its query."""
-    read = (1 + config.negatives_per_query) * min(config.max_length, QUERY_TOKENS + scale.tokens)
+    read = (1 + config.negatives_per_query) * _at_most(config.max_length, QUERY_TOKENS + scale.tokens)
     return _examples("train-reranker", config, scale) * read
 
 
 def _pretraining(config: Any, scale: Scale) -> float:
     """Pre-training, with 50 % more for the decoder and the head."""
-    return 1.5 * _examples("pretrain", config, scale) * min(config.max_length, scale.tokens)
+    return 1.5 * _examples("pretrain", config, scale) * _at_most(config.max_length, scale.tokens)
+
+
+def _at_most(max_length: int | None, tokens: float) -> float:
+    """The tokens of a text; a length that follows from the model cuts none."""
+    return min(max_length or tokens, tokens)
 
 
 def _scored(*splits: str) -> Callable[[Any, Scale], float]:

@@ -259,3 +259,33 @@ def test_a_re_ranker_starts_from_any_encoder(
     expected = AutoModel.from_pretrained(folder, add_pooling_layer=False).state_dict()
     found = AutoModel.from_pretrained(made, add_pooling_layer=False).state_dict()
     assert expected.keys() == found.keys() and all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("init", "encoder", "max_length", "expected"),
+    [
+        ((16, 24), None, None, 40),
+        ((8, 8), (16, 24), None, 40),  # the lengths are the main model's, whatever the re-ranker starts from
+        ((16, 24), (32, 48), None, 64),  # it reads no more
+        ((16, 24), (16, 24), 20, 20),
+    ],
+)
+def test_the_length_of_a_pair_follows_from_those_of_query_and_passage(
+    run_step: Run,
+    small_corpus: Path,
+    negatives: Path,
+    tiny_model: Path,
+    init: tuple[int, int],
+    encoder: tuple[int, int] | None,
+    max_length: int | None,
+    expected: int,
+) -> None:
+    def fetched(lengths: tuple[int, int], name: str) -> Path:
+        settings = {"model": str(tiny_model), "query_length": lengths[0], "passage_length": lengths[1]}
+        return run_step("fetch-model", {}, name, **settings)["encoder"]
+
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": fetched(init, "init")}
+    inputs |= {"encoder": fetched(encoder, "main")} if encoder else {}
+    settings = SHORT | {"max_steps": 1, "max_length": max_length}
+    made = run_step("train-reranker", inputs, **settings)["reranker"]
+    assert CrossEncoder.load(made).max_length == expected

@@ -24,6 +24,7 @@ from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import NAMES
 from stillhouse.pretraining.signals import NAMES as SIGNALS
 from stillhouse.steps.execute import execute
+from stillhouse.steps.fetch_model import STEP as FETCH
 from stillhouse.steps.importance import STEP as IMPORTANCE
 from stillhouse.steps.pretrain import STEP, Config
 from stillhouse.steps.tokenize import STEP as TOKENIZE
@@ -263,3 +264,21 @@ def test_refusals(prepared: Prepared, tmp_path: Path, case: str) -> None:
     with pytest.raises(InputError, match=message):
         pretrain(prepared.inputs(**folders), tmp_path, **settings)
     assert not (tmp_path / "encoder").exists()
+
+
+def test_lengths_follow_from_the_model(small_corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """The passage length of `fetch-model` gives the same tokens and encoder as this length in every section."""
+    model = tmp_path / "model" / "encoder"
+    lengths = {"model": str(tiny_model), "query_length": 8, "passage_length": 12}
+    execute(FETCH, build(FETCH.config, lengths, "model"), {}, {"encoder": model})
+    digests = {}
+    for name, settings in (("follows", {"max_length": None}), ("explicit", {"max_length": 12})):
+        config = build(TOKENIZE.config, settings, "tokenize")
+        tokens = {"tokens": tmp_path / name / "tokens"}
+        execute(TOKENIZE, config, {"corpus": small_corpus, "tokenizer": model}, tokens)
+        inputs = tokens | {"init": model}
+        made = pretrain(inputs, tmp_path / name, objective="mlm", padding="kept", **settings)
+        digests[name] = [digest_files(tokens["tokens"]), digest_files(made)["model.safetensors"]]
+    assert digests["follows"] == digests["explicit"]
+    found = np.diff(np.load(tmp_path / "follows" / "tokens" / "offsets.npy"))
+    assert found.max() == 10, "twelve with [CLS] and [SEP]"

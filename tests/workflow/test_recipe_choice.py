@@ -9,8 +9,9 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.corpus.first_look import FirstLook, look_at
+from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipe_choice import passage_length, whole_words
-from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe, shipped_files
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,34 @@ def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
 
 def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:
     assert made("sample")["teacher"]["kind"] == "best"
+
+
+FOLLOWS = ("tokenize", "pretrain", "train-reranker")
+"""Steps whose `max_length` follows from the lengths of `fetch-model` if it is null."""
+OWN_LENGTHS = {"bow-msmarco", "bow-nq", "bow-wikipedia", "cdmae-msmarco", "chang-reqa-squad", "chang-wikipedia"}
+OWN_LENGTHS |= {"simlm-msmarco", "simlm-nq"}
+"""The recipes of papers, which state every length."""
+
+
+@pytest.mark.parametrize("name", sorted(shipped_files(SHIPPED).keys() - OWN_LENGTHS))
+def test_one_setting_gives_every_length(name: str) -> None:
+    """No section repeats the passage length; a re-ranker may read less, but not more."""
+    recipe = load_recipe(find_recipe(name))
+    found = configs(recipe, name)
+    fetched = found["fetch_model"]
+    for use in graph_of(recipe):
+        if use.step_name in FOLLOWS and (length := found[use.name].max_length):
+            assert use.step_name == "train-reranker" and length < fetched.query_length + fetched.passage_length
+
+
+def test_a_re_ranker_in_a_fitted_workspace_needs_no_length_of_its_own(here: Path) -> None:
+    """A cross-encoder that a user adds to `labelled` follows the length that `new` chose."""
+    recipe = made(str(beir(here / "corpus", 100, ("train", "test"))))
+    stages = {name: row for name, row in recipe["stages"].items() if name not in ("fetch_reranker", "reranker")}
+    found = configs(recipe | {"stages": stages, "fetch_reranker": {"model": "none"}, "reranker": {}}, "recipe")
+    uses = {use.name: use for use in graph_of(recipe | {"stages": stages})}
+    assert found["reranker"].max_length is None and recipe["fetch_model"]["passage_length"] == 160
+    assert uses["reranker"].inputs["encoder"] == "fetch_model/encoder", "its lengths are those of this model"
 
 
 def test_a_named_recipe_is_used_unchanged(here: Path) -> None:

@@ -56,11 +56,12 @@ class CrossEncoder(nn.Module):
 
     @classmethod
     @doing("loading the model")
-    def start(cls, folder: Path, max_length: int, layers: int | None = None) -> CrossEncoder:
+    def start(cls, folder: Path, max_length: int, layers: int | None = None, *, shorten: bool = False) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is drawn from torch's random state.
 
-        `layers` keeps this many of the encoder's first layers. Raises `InputError` if the encoder has fewer, reads
-        fewer tokens than `max_length`, or is a bag of words.
+        `layers` keeps this many of the encoder's first layers. With `shorten`, a pair has no more tokens than the
+        encoder reads. Raises `InputError` if the encoder has fewer layers, reads fewer tokens than `max_length`
+        otherwise, or is a bag of words.
         """
         refuse_bag_of_words(folder)
         config = read_config(folder, num_labels=1)
@@ -68,6 +69,8 @@ class CrossEncoder(nn.Module):
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
         keep_layers(config, layers or config.num_hidden_layers)
         model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers is not None).model
+        if shorten:
+            max_length = min(max_length, longest_text(model) or max_length)
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         setattr(model.config, OWN_LENGTH, max_length)

@@ -57,7 +57,7 @@ def pretrain(
     generator_weight: float = 0.2,
     bag_logits: str = "embeddings",
     bag_weight_end: float = 1.0,
-    max_length: int = 144,
+    max_length: Optional[int] = None,
     heldout_fraction: float = 0.05,
     max_eval_samples: int = 4096,
     gradient_accumulation_steps: int = 1,
@@ -65,6 +65,7 @@ def pretrain(
     signals: bool = True,
     metric_for_best_model: str = "heldout_loss",
     patience: Optional[int] = None,
+    eval_share: str = "0.1",
 ):
     """Pre-trains an encoder on unlabelled passages with one of the objectives.
 
@@ -167,7 +168,8 @@ def pretrain(
             whole language-model head, as in BoW's code.
         bag_weight_end: bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = constant,
             as in BoW; BoW's code has 0.1.
-        max_length: tokens per passage, including [CLS] and [SEP].
+        max_length: tokens per passage, including [CLS] and [SEP]; null = the passage_length of the model to start
+            from (144 in SimLM Table 11).
         heldout_fraction: share of the passages to hold out for measuring the loss.
         max_eval_samples: hold out at most this many passages.
         gradient_accumulation_steps: compute a step's batch in this many parts, one after another, to save memory.
@@ -178,6 +180,10 @@ def pretrain(
             ict_RR@10 = retrieval on ICT pairs of held-out passages; heldout_mlm_loss; coverage@20 = input tokens
             among the vector's top 20 (BoW Algorithm 1).
         patience: stop after this many measurements in a row without improvement; null = never.
+        eval_share: without eval_steps, measurements read at most this share of what training reads; a trained
+            passage counts 3 times. To fit, 10 measurements become 5, then held-out passages become fewer, down to
+            100, then measurements again. The last one may take a share of 0.5 to have 100 held-out passages. null =
+            no limit.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

@@ -20,11 +20,11 @@ def score_pairs(
     bm25: Input[Dataset] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
+    kind: str = "cross-encoder",
     depth: int = 200,
     negatives_scored: Optional[int] = None,
     dev_negatives_scored: Optional[int] = None,
     seed: int = 42,
-    kind: str = "cross-encoder",
 ):
     """Scores positives and negatives with the teacher, for distillation.
 
@@ -40,14 +40,15 @@ def score_pairs(
         bm25: the BM25 index, as part of the fused teacher.
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
+        kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
+            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries,
+            whose mined negatives are then all scored.
         depth: score negatives from this many of the best of a query.
         negatives_scored: score this many, those that a training with the same seed draws first; it reads at most
             negatives_per_query x epochs of them; null = all.
         dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null =
             negatives_scored.
         seed: seed of the order of drawn negatives.
-        kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
-            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

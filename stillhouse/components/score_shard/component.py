@@ -16,6 +16,7 @@ def score_shard(
     metrics: Output[Metrics],
     precision: str = "auto",
     batch_tokens: int = 8192,
+    kind: str = "cross-encoder",
     depth: int = 200,
     negatives_scored: Optional[int] = None,
     dev_negatives_scored: Optional[int] = None,
@@ -33,6 +34,9 @@ def score_shard(
         metrics: the step's figures.
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
+        kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
+            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries,
+            whose mined negatives are then all scored.
         depth: score negatives from this many of the best of a query.
         negatives_scored: score this many, those that a training with the same seed draws first; it reads at most
             negatives_per_query x epochs of them; null = all.

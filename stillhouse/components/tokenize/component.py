@@ -1,4 +1,6 @@
 # Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -12,7 +14,7 @@ def tokenize(
     tokens: Output[Dataset],
     metrics: Output[Metrics],
     validation: Input[Dataset] = None,
-    max_length: int = 144,
+    max_length: Optional[int] = None,
     language: str = "en",
 ):
     """Tokenizes every passage once, into flat arrays.
@@ -23,7 +25,8 @@ def tokenize(
         tokens: the token arrays.
         metrics: the step's figures.
         validation: the verdict that lets the run continue.
-        max_length: tokens to keep per passage, including [CLS] and [SEP] (SimLM Table 11).
+        max_length: tokens to keep per passage, including [CLS] and [SEP]; null = the passage_length of the
+            tokenizer's model (144 in SimLM Table 11).
         language: ISO 639-1 code of the passages' language, for splitting sentences.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -41,7 +41,7 @@ def train_reranker(
     forward_per_query: Optional[int] = None,
     r_drop: float = 0.0,
     mini_batch_size: Optional[int] = None,
-    max_length: int = 192,
+    max_length: Optional[int] = None,
     layers: Optional[int] = None,
 ):
     """Trains a cross-encoder with the listwise loss of SimLM eq. 4 or binary cross-entropy.
@@ -54,7 +54,7 @@ def train_reranker(
         curves: training and held-out loss.
         metrics: the step's figures.
         html: its loss curves, as a page.
-        encoder: the model to start from if init was fetched as `none`.
+        encoder: the run's main model: its lengths, and the start if init was fetched as `none`.
         epochs: passes over the training examples, at least one step; null = only max_steps counts.
         max_steps: stop after this many steps; null = after the epochs.
         batch_size: examples per step.
@@ -78,8 +78,8 @@ def train_reranker(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
             counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
-            measurements again. The last one may take a share of 0.5 to have 100 queries. null = 0.1 if a ranking
-            chooses the step, no limit if the loss does.
+            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = 0.1 if a
+            ranking chooses the step, no limit if the loss does.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, with a positive weighted by the number of its query's negatives.
         negatives_per_query: negatives to train on per query and epoch.
@@ -89,7 +89,8 @@ def train_reranker(
         r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
         mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; null = the whole
             batch.
-        max_length: tokens of a query and its passage together.
+        max_length: tokens of a query and its passage together; null = the query_length and passage_length of the
+            model that `fetch-model` fetched, at most what the re-ranker reads (192 in SimLM Table 13).
         layers: keep only this many of the first layers of the starting model; null = all.
     """
     from stillhouse.kubernetes.pods.component import run_component

@@ -123,7 +123,7 @@ def test_a_cross_encoder_alone_is_not_compared(tmp_path: Path) -> None:
     assert "ranks the candidates of 1 dev query with RR@10 0.250; its student was not ranked on them" in found.sentence
 
 
-def test_two_teachers_are_told_apart(tmp_path: Path) -> None:
+def test_two_teachers_have_headings(tmp_path: Path) -> None:
     curves = {"distilled": curves_with_teacher(tmp_path / "a", TAUGHT)}
     curves["distilled_2"] = curves_with_teacher(tmp_path / "b", SKIPPED, student_first=True)
     shown, _ = report(tmp_path, curves)

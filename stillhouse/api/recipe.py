@@ -68,20 +68,30 @@ class Run(os.PathLike[str]):
         return Searcher.open(self.output(CORPUS, "corpus"), best, best.index, best.hybrid)
 
 
-def new(folder: Folder, source: Folder | None = None, *, recipe: str | None = None, hours: float | None = None) -> Path:
+def new(
+    folder: Folder,
+    source: Folder | None = None,
+    *,
+    recipe: str | None = None,
+    model: Folder | None = None,
+    hours: float | None = None,
+) -> Path:
     """Make a working folder as `stillhouse new` does, with `params.yaml`, `dvc.yaml` and a DVC repository.
 
     `source` is a corpus on disk or a name that `ingest` knows; it defaults to the recipe's own. `recipe` defaults to
-    the one that fits the source. `hours` shortens the training so that the run takes at most that long on this machine.
+    the one that fits the source and the model. `model` is what training starts from: a folder, `package:NAME` or a hub
+    name; a bare language model is pre-trained first. `hours` shortens the training so that the run takes at most that
+    long on this machine.
 
-    Raises `InputError` if `folder` is already such a folder, for a source or recipe that does not exist, and for too
-    few hours.
+    Raises `InputError` if `folder` is already such a folder, for a source, recipe or model folder that does not exist,
+    and for too few hours.
     """
     from stillhouse.workflow.new_workspace import make
 
     if hours is not None and not 0 < hours < float("inf"):
         raise InputError(f"new(): hours must be a number above 0, such as 0.5 or 3, not {hours!r}")
-    make(Path(folder), None if source is None else os.fspath(source), recipe, hours)
+    of, start = (None if place is None else os.fspath(place) for place in (source, model))
+    make(Path(folder), of, recipe, start, hours)
     return Path(folder)
 
 

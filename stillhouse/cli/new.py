@@ -20,9 +20,11 @@ def new_parser() -> Parser:
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
+        "  stillhouse new manuals --source ~/manuals --model bert-base-uncased\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
-        "Without --recipe, the source decides: `labelled` if it has training questions, `unlabelled` if not.\n"
+        "Without --recipe, the start and the source decide: `language-model` for a bare language model, which is\n"
+        "pre-trained first; for a retriever `labelled` if the source has training questions, `unlabelled` if not.\n"
         "The command estimates how long the run will take on this machine's processor.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to create")
@@ -33,7 +35,16 @@ def new_parser() -> Parser:
         help="the corpus to read; `sample` is built in (default: the recipe's)",
     )
     parser.add_argument(
-        "--recipe", metavar="NAME|FILE", help="a shipped recipe or a recipe file (default: one that fits the source)"
+        "--model",
+        metavar="MODEL",
+        type=model_text,
+        help="the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
+        "recipe's)",
+    )
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="a shipped recipe or a recipe file (default: one that fits the source and the model)",
     )
     parser.add_argument(
         "--hours",
@@ -42,6 +53,13 @@ def new_parser() -> Parser:
         help="shorten training so that the whole run takes at most H hours on this machine",
     )
     return parser
+
+
+def model_text(text: str) -> str:
+    """The `type` of an argument that names a model."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the model is empty; give one, such as bert-base-uncased, or leave it out")
+    return text
 
 
 def positive(text: str) -> float:
@@ -54,7 +72,7 @@ def positive(text: str) -> float:
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    time = make(arguments.folder, arguments.source, arguments.recipe, arguments.hours)
+    time = make(arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours)
     folder = shlex.quote(str(arguments.folder))
     show(f"created {folder}; its settings are in params.yaml", *([time] if time else []), "Next:")
     show(f"    cd {folder} && dvc repro")

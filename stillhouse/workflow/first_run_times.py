@@ -137,8 +137,9 @@ def _pairs(config: Any, scale: Scale) -> float:
 
 
 def _pretraining(config: Any, scale: Scale) -> float:
-    """Pre-training, with 50 % more for the decoder and the head."""
-    return 1.5 * _examples("pretrain", config, scale) * _at_most(config.max_length, scale.tokens)
+    """Pre-training, with 50 % more for the decoder and the head. A head alone needs no backward pass of the layers."""
+    passes = 1.5 if config.trainable == "all" else 1.5 / TRAINED
+    return passes * _examples("pretrain", config, scale) * _at_most(config.max_length, scale.tokens)
 
 
 def _at_most(max_length: int | None, tokens: float) -> float:

@@ -10,7 +10,8 @@ from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 from stillhouse.own_machine import own_memory
 from stillhouse.terminal import show, warn
-from stillhouse.workflow.recipe_choice import describe, describe_parts, fitted, recipe_for
+from stillhouse.workflow.recipe_choice import describe, describe_parts, describe_start, fitted, recipe_for, unfit
+from stillhouse.workflow.start_model import start_of
 from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
 
 if TYPE_CHECKING:
@@ -20,23 +21,35 @@ Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
 
 
-def make(folder: Path, source: str | None, recipe: str | None, hours: float | None) -> str:
+def make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> str:
     """Makes the folder, shows what was found in the source, and returns a line with the run's expected time.
 
-    Raises `InputError` as `make_workspace` does, and if the hours do not suffice.
+    Raises `InputError` as `make_workspace` does, for a model that cannot be the start, and if the hours do not suffice.
     """
-    own, time = NOTHING, ""
+    from stillhouse.workflow.run_forecast import with_settings
+
+    own, start, time = NOTHING, None, ""
+    if model is not None:
+        model = str(Path(model).expanduser()) if model.startswith("~") else model
+        start = start_of(model)
+        own = {"fetch_model": {"model": model}}
+    if recipe and start and (line := unfit(recipe, start)):
+        warn(line)
     if not recipe or hours:
         refuse_taken(folder)
         look = first_look(source)
         memory = own_memory()
-        own = NOTHING if recipe else fitted(recipe_for(look), look, memory)
-        recipe = recipe or recipe_for(look)
+        chosen = recipe_for(look, start)
+        fits = NOTHING if recipe else fitted(chosen, look, memory, start)
+        own = with_settings(own, fits)
         if look is not None:
-            show(describe(recipe, look))
-        if parts := describe_parts(own, memory):
+            show(describe(recipe or chosen, look, fits))
+        if not recipe:
+            show(describe_start(start))
+        recipe = recipe or chosen
+        if parts := describe_parts(fits, memory):
             show(parts)
-        for line in lacking(recipe, look):
+        for line in lacking(recipe, own, look):
             warn(line)
         own, time = timed(recipe, own, look, hours)
     make_workspace(folder, source, recipe, own)
@@ -54,12 +67,12 @@ def first_look(source: str | None) -> FirstLook | None:
     return look_at(source or SAMPLE)
 
 
-def lacking(recipe: str, look: FirstLook | None) -> list[str]:
-    """Why a run of the recipe on the source would stop at its first steps."""
+def lacking(recipe: str, own: Settings, look: FirstLook | None) -> list[str]:
+    """Why a run of the recipe, with the settings `own`, would stop at its first steps."""
     from stillhouse.workflow.recipes import find_recipe, load_recipe
-    from stillhouse.workflow.run_forecast import shortfalls
+    from stillhouse.workflow.run_forecast import shortfalls, with_settings
 
-    return shortfalls(load_recipe(find_recipe(recipe)), look)
+    return shortfalls(with_settings(load_recipe(find_recipe(recipe)), own), look)
 
 
 def timed(recipe: str, own: Settings, look: FirstLook | None, hours: float | None) -> tuple[Settings, str]:

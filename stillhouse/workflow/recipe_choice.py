@@ -1,19 +1,23 @@
-"""What `stillhouse new` chooses for a source: the recipe, the passage length, and trainings that fit into memory."""
+"""What `stillhouse new` chooses for a source and a starting model: the recipe, the passage length, and trainings that
+fit into memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.workflow.graph import PRETRAINING, graph_of
+from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, Start
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
 AUTO = "auto"
-LABELLED, UNLABELLED = "labelled", "unlabelled"
-FITTED = (LABELLED, UNLABELLED)
-"""The recipes that start from a retriever and whose passage length is set from the corpus."""
+LABELLED, UNLABELLED, PRETRAINED = "labelled", "unlabelled", "language-model"
+FITTED = (LABELLED, UNLABELLED, PRETRAINED)
+"""The recipes whose passage length is set from the corpus. All but the last start from a retriever."""
 TOKENS_A_WORD = 1.35
 """Word pieces per word of ordinary text, with BERT's English vocabulary."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
@@ -22,20 +26,29 @@ SHORTEST, LONGEST, STEP = 64, 256, 32
 BYTES_A_TOKEN = 420 * 1024
 """What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
 measured for 128 passages of 128 tokens and their queries."""
+LAYERS, WIDTH = 6, 384
+"""The size of all-MiniLM-L6-v2. Another model keeps more or less, by its layers and their width."""
 MINI_BATCH = 32
 """Texts that are encoded together where a whole batch would take too much memory."""
 
 
-def recipe_for(look: FirstLook | None) -> str:
-    """The shipped recipe for a source, by whether it has training questions; without a look, it is assumed to have
-    them."""
+def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
+    """The shipped recipe for a source and a starting model.
+
+    A bare language model is pre-trained. For a retriever it matters whether the source has training questions. Without
+    a look, it is assumed to have them. Without a start, it is the recipe's own, which is a retriever; one of an unknown
+    kind is assumed to be a retriever too.
+    """
+    if start is not None and start.kind == LANGUAGE_MODEL:
+        return PRETRAINED
     return UNLABELLED if look is not None and not look.labelled else LABELLED
 
 
-def passage_length(look: FirstLook) -> int:
+def passage_length(look: FirstLook, start: Start | None = None) -> int:
     """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the starting model reads well."""
     tokens = look.words * TOKENS_A_WORD + 2
-    return int(min(LONGEST, max(SHORTEST, -(-tokens // STEP) * STEP)))
+    positions = int((start.config if start else {}).get("max_position_embeddings") or LONGEST)
+    return int(min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-tokens // STEP) * STEP)))
 
 
 def whole_words(length: int) -> int:
@@ -43,40 +56,109 @@ def whole_words(length: int) -> int:
     return int((length - 2) / TOKENS_A_WORD)
 
 
-def fitted(recipe: str, look: FirstLook | None, memory: int) -> Mapping[str, Mapping[str, Any]]:
+def fitted(
+    recipe: str, look: FirstLook | None, memory: int, start: Start | None = None
+) -> Mapping[str, Mapping[str, Any]]:
     """The settings, by section, that `new` changes in the recipe that it chose, on a machine with `memory` bytes."""
     if recipe not in FITTED or look is None or not look.words:
         return {}
-    length = passage_length(look)
-    in_parts = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}
+    length = passage_length(look, start)
     found: dict[str, dict[str, Any]] = {
         "fetch_model": {"passage_length": length},
         "validate": {"max_passage_words": whole_words(length)},
     }
-    for name, section in load_recipe(find_recipe(recipe)).items():
+    settings = load_recipe(find_recipe(recipe))
+    for name, section in settings.items():
+        if "max_length" in section:  # the passages that pre-training reads
+            found[name] = {"max_length": length}
+    if recipe == PRETRAINED and not look.labelled:
+        for name, values in _made_questions().items():
+            found[name] = found.get(name, {}) | values
+    for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
+        found[name] = found.get(name, {}) | values
+    return found
+
+
+def _made_questions() -> dict[str, dict[str, Any]]:
+    """What the recipe `unlabelled` sets so that the corpus makes the questions, for a recipe with mined negatives."""
+    ingest = load_recipe(find_recipe(UNLABELLED))["ingest"]
+    made = {name: value for name, value in ingest.items() if name not in ("source", "format")}
+    among = {"negatives_among": "train_answers"}
+    return {"ingest": {"max_train_queries": None} | made, "bm25": among, "mine_1": among, "mine_2": among}
+
+
+def _bytes_a_token(start: Start | None) -> float:
+    """What a training step keeps per token of its batch with this start, in proportion to its layers and width."""
+    config = start.config if start else {}
+    layers, width = config.get("num_hidden_layers") or LAYERS, config.get("hidden_size") or WIDTH
+    return BYTES_A_TOKEN * layers * width / (LAYERS * WIDTH)
+
+
+def _in_parts(settings: Recipe, bytes_a_passage: float, most: float) -> dict[str, dict[str, Any]]:
+    """Settings with which trainings that keep more than `most` bytes compute their batches in parts."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, section in settings.items():
         if "negatives_per_query" in section and "batch_size" in section:
-            tokens = section["batch_size"] * (1 + section["negatives_per_query"]) * length
-            if tokens * BYTES_A_TOKEN > memory / 2:
-                found[name] = dict(in_parts)
+            if section["batch_size"] * (1 + section["negatives_per_query"]) * bytes_a_passage > most:
+                found[name] = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}
+        elif section.get("trainable", "all") == "all" and "objective" in section:
+            parts = math.ceil(section["batch_size"] * bytes_a_passage / most)
+            if parts > 1:
+                found[name] = {"gradient_accumulation_steps": min(parts, section["batch_size"])}
     return found
 
 
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
     """A line on the trainings that compute a batch in parts; empty if none does."""
-    names = [name for name, section in settings.items() if section.get("gradient_cache")]
-    if not names:
-        return ""
+    cached = [name for name, section in settings.items() if section.get("gradient_cache")]
+    split = {name: section.get("gradient_accumulation_steps", 1) for name, section in settings.items()}
+    said = [
+        f"{name} computes a batch in {parts} (gradient_accumulation_steps)"
+        for name, parts in split.items()
+        if parts > 1
+    ]
+    if cached:
+        said.append(
+            f"{', '.join(cached)} compute a batch in parts: the same gradient, but a third slower (gradient_cache, "
+            "mini_batch_size)"
+        )
+    return f"with {memory / 2**30:.0f} GiB of memory, {'; '.join(said)}" if said else ""
+
+
+def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]], start: Start | None = None) -> str:
+    """One line on what was found in a source and what follows from it; `own` holds the settings of `fitted`."""
+    number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
+    questions = "training questions" if look.labelled else "no training questions"
+    if own.get("ingest", {}).get("queries") == "pairs":
+        questions += ", so the corpus makes them"
+    line = f"read as {look.format}: {number}, 95 % with at most {look.words} words, {questions}; recipe {recipe}"
+    if length := own.get("fetch_model", {}).get("passage_length"):
+        line += f", passages cut at {length} tokens"
+    return line
+
+
+def describe_start(start: Start | None) -> str:
+    """One line on whether the recipe that `new` chose pre-trains, and why."""
+    if start is None:
+        return "no pre-training: the start is already a retriever"
+    if start.kind == LANGUAGE_MODEL:
+        return f"pre-training first: {start.name} is a bare language model ({start.why})"
+    if start.kind == RETRIEVER:
+        return f"no pre-training: {start.name} is already a retriever ({start.why})"
     return (
-        f"with {memory / 2**30:.0f} GiB of memory, {', '.join(names)} compute a batch in parts: the same gradient, but "
-        "a third slower (gradient_cache, mini_batch_size)"
+        f"no pre-training: {start.name} is assumed to be a retriever, because {start.why}; if it is a bare language "
+        f"model, use --recipe {PRETRAINED}"
     )
 
 
-def describe(recipe: str, look: FirstLook) -> str:
-    """One line on what was found and what follows from it."""
-    number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
-    questions = "training questions" if look.labelled else "no training questions"
-    line = f"read as {look.format}: {number}, 95 % with at most {look.words} words, {questions}; recipe {recipe}"
-    if recipe not in FITTED:
-        return line
-    return f"{line}, passages cut at {passage_length(look)} tokens; no pre-training: the start is already a retriever"
+def unfit(recipe: str, start: Start) -> str:
+    """A line on a named recipe that does not suit its start; empty if it does, or if that is unknown."""
+    pretrains = any(use.name == PRETRAINING for use in graph_of(load_recipe(find_recipe(recipe))))
+    if start.kind == LANGUAGE_MODEL and not pretrains:
+        return f"{start.name} is a bare language model ({start.why}), but the recipe {recipe} does not pre-train it"
+    if start.kind == RETRIEVER and pretrains:
+        return (
+            f"{start.name} is already a retriever ({start.why}), and the recipe {recipe} pre-trains it, which has made "
+            "such a start worse"
+        )
+    return ""

@@ -184,7 +184,13 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None) -> dict[str, 
     budget = hours * 3600
     if expected.total <= budget:
         return {}
-    trainings = [use for use in graph_of(recipe) if use.step_name in TRAININGS]
+    settings = configs(recipe, "recipe")
+    trainings = [
+        use
+        for use in graph_of(recipe)
+        # A language-model head that learned too little would stop the run.
+        if use.step_name in TRAININGS and getattr(settings[use.name], "trainable", "all") == "all"
+    ]
     trained = sum(expected.seconds[use.name] for use in trainings)
     share = max(0.0, 1 - (expected.total - budget) / trained) if trained else 0.0
     fewer = {

@@ -89,7 +89,7 @@ def test_a_named_recipe_is_used_unchanged(here: Path) -> None:
     assert load_recipe(Path("work/params.yaml"))["fetch_model"]["passage_length"] == 256
 
 
-@pytest.mark.parametrize("name", ["labelled", "unlabelled"])
+@pytest.mark.parametrize("name", ["labelled", "unlabelled", "language-model"])
 def test_validate_counts_passages_that_the_model_of_the_recipe_truncates(name: str) -> None:
     recipe = load_recipe(find_recipe(name))
     assert recipe["validate"]["max_passage_words"] == whole_words(recipe["fetch_model"]["passage_length"]) == 188

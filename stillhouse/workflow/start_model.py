@@ -1,0 +1,106 @@
+"""What a starting model is: a retriever already, or a bare language model, which has never learned to search.
+
+This file imports neither PyTorch nor, before it is needed, the hub's library: `stillhouse new --help` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import Manifest, read_manifest
+from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import NO_MODEL
+
+RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
+MODULES = "modules.json"
+"""Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
+SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
+"""The steps that write retrievers."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a starting model is, why, and its Hugging Face configuration, which is empty for an unknown one.
+
+    `name` is the model as it was given.
+    """
+
+    name: str
+    kind: str
+    why: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_of(model: str) -> Start:
+    """What the files of a model say about it, if they are on this machine. Fetches nothing.
+
+    Raises `InputError` for a folder or package without a model, and for `none`.
+    """
+    if model == NO_MODEL:
+        raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
+    folder = _place(model)
+    if folder is None:
+        return Start(model, UNKNOWN, "it is not on this machine")
+    kind, why = _kind(folder)
+    return Start(model, kind, why, _config(folder))
+
+
+def _place(model: str) -> Path | None:
+    """The folder of a model's files; None for a name on the hub whose files were never fetched."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from stillhouse.retrieval.models.model_place import CONFIG, locate
+
+    source = locate(model)
+    if Path(source).is_dir():
+        return Path(source)
+    with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
+        found = try_to_load_from_cache(source, CONFIG)
+        return Path(found).parent if isinstance(found, str) else None
+    return None
+
+
+def _kind(folder: Path) -> tuple[str, str]:
+    from stillhouse.retrieval.models.model_place import is_bag_of_words
+
+    if is_bag_of_words(folder):
+        return RETRIEVER, "it is a bag of words, which has no language-model head"
+    with suppress(InputError):  # no manifest, or one of another program
+        found = _of_step(read_manifest(folder, verify=False))
+        if found:
+            return found
+    if (folder / MODULES).is_file():
+        return RETRIEVER, f"it has a {MODULES} of sentence-transformers"
+    return LANGUAGE_MODEL, f"it has no {MODULES} of sentence-transformers"
+
+
+def _of_step(manifest: Manifest) -> tuple[str, str] | None:
+    """What a folder is by the step that wrote it. Every encoder of Stillhouse has a `modules.json`, a bare one too.
+
+    None if the step is not one that writes encoders.
+    """
+    if manifest.step in SEARCHES:
+        return RETRIEVER, f"`{manifest.step}` wrote it"
+    if manifest.step == "pretrain":
+        return LANGUAGE_MODEL, "`pretrain` wrote it, and no training on questions followed"
+    if manifest.step != "fetch-model":
+        return None
+    if manifest.config.get("weights") == "random":
+        return LANGUAGE_MODEL, "its weights are random"
+    if manifest.facts.get("lm_head") == "trained":
+        return LANGUAGE_MODEL, "`fetch-model` wrote it with a language-model head"
+    return UNKNOWN, "`fetch-model` wrote it without a language-model head and did not record what it fetched"
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    from stillhouse.retrieval.models.model_place import CONFIG
+
+    with suppress(OSError, ValueError):
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}

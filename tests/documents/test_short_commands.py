@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from documented_commands import section
 from good_machine import GOOD
 from release_repositories import Source
 from repositories import call
+from small_workspaces import write_corpus
 from terminal import Terminal
 
 from stillhouse.cli import preflight
 from stillhouse.corpus.store import Corpus
 from stillhouse.kubernetes.preflight import Readings
 from stillhouse.pretraining.objectives import NAMES
+from stillhouse.workflow.recipes import load_recipe
 
 
 @pytest.fixture
@@ -32,6 +35,16 @@ def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
     assert [name for name in NAMES if name not in said] == []
     [said] = terminal.type_all(section("docs/reference/commands.md", "Commands")).values()
     assert "train-retriever" in said and "serve" in said
+
+
+def test_a_workspace_starts_from_a_bare_language_model(terminal: Terminal, tiny_model: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "path/to/corpus")
+    shutil.copytree(tiny_model, tmp_path / "path/to/model")
+    [said] = terminal.type_all(section("docs/train.md", "The model to start from")).values()
+    assert "pre-training first: path/to/model is a bare language model" in said
+    recipe = load_recipe(Path("my-corpus/params.yaml"))
+    assert recipe["fetch_model"]["model"] == "../path/to/model"
+    assert recipe["pretraining"]["max_length"] == recipe["fetch_model"]["passage_length"] == 64
 
 
 def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:

@@ -47,7 +47,7 @@ def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
 def passage_length(look: FirstLook, start: Start | None = None) -> int:
     """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the starting model reads well."""
     tokens = look.words * TOKENS_A_WORD + 2
-    positions = int((start.config if start else {}).get("max_position_embeddings") or LONGEST)
+    positions = (start and start.number("max_position_embeddings")) or LONGEST
     return int(min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-tokens // STEP) * STEP)))
 
 
@@ -89,8 +89,8 @@ def _made_questions() -> dict[str, dict[str, Any]]:
 
 def _bytes_a_token(start: Start | None) -> float:
     """What a training step keeps per token of its batch with this start, in proportion to its layers and width."""
-    config = start.config if start else {}
-    layers, width = config.get("num_hidden_layers") or LAYERS, config.get("hidden_size") or WIDTH
+    layers = (start and start.number("num_hidden_layers", "n_layers")) or LAYERS
+    width = (start and start.number("hidden_size", "dim")) or WIDTH
     return BYTES_A_TOKEN * layers * width / (LAYERS * WIDTH)
 
 

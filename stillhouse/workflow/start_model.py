@@ -35,6 +35,11 @@ class Start:
     why: str
     config: Mapping[str, Any] = field(default_factory=dict)
 
+    def number(self, *names: str) -> int | None:
+        """The first of these entries of the configuration that is a positive whole number."""
+        values = (self.config.get(name) for name in names)
+        return next((value for value in values if isinstance(value, int) and value > 0), None)
+
 
 def start_of(model: str) -> Start:
     """What the files of a model say about it, if they are on this machine. Fetches nothing.

@@ -195,6 +195,8 @@ def test_the_length_stays_within_the_positions_of_the_model() -> None:
     for positions, length in ((512, 256), (514, 256), (130, 128), (128, 128), (64, 64)):
         start = Start("m", LANGUAGE_MODEL, "", {"max_position_embeddings": positions})
         assert passage_length(look, start) == length
+    for odd in (None, "512", 0, [512]):
+        assert passage_length(look, Start("m", LANGUAGE_MODEL, "", {"max_position_embeddings": odd})) == 256
     assert passage_length(look) == 256
 
 

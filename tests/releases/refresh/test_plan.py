@@ -23,7 +23,10 @@ LADDERS = {
     "a champion without a re-ranker": Ladder(USES, PRETRAINED),
     "no choice": Ladder.of(graph_of({"stages": {"best": "none"}})),
     "no choice after one": Ladder(graph_of({"stages": {"best": "none"}}), tuple(released_of(USES))),
-    **{name: Ladder.of(graph_of(load_recipe(find_recipe(name)))) for name in ("labelled", "unlabelled")},
+    **{
+        name: Ladder.of(graph_of(load_recipe(find_recipe(name))))
+        for name in ("labelled", "unlabelled", "language-model")
+    },
 }
 ALL_USES = {
     use.name: use for name in ("simlm", "labelled") for use in known_uses(load_recipe(find_recipe(name))).values()

@@ -13,12 +13,10 @@ import argparse
 import json
 import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 from machine import machine
@@ -36,7 +34,7 @@ WITHOUT, WITH = "without", "with"
 SHARED = ("fetch_model", "ingest", "validate", "bm25", "zero_shot_index", "zero_shot_run")
 """The uses whose outputs do not depend on the pre-training or its seed."""
 PRETRAINING = ("tokenize", "lm_head", "pretraining")
-MEASURE, COST = "RR@10", "cost.json"
+MEASURE, EVALUATION = "RR@10", Path("artifacts", "evaluate", "evaluation")
 SAMPLES = 10_000
 """Bootstrap samples of an interval and random sign flips of a p-value."""
 
@@ -74,11 +72,7 @@ def run(name: str, arm: str, seed: int, folder: Path, data: Path) -> int:
     for use in SHARED if arm == WITH else ():
         if not (place / "artifacts" / use).is_dir():
             shutil.copytree(made / use, place / "artifacts" / use)
-    begun = time.monotonic()
-    code = stillhouse(["run", "--params", str(params), "--folder", str(place)])
-    if not code and not (place / COST).is_file():
-        (place / COST).write_text(json.dumps({"seconds": time.monotonic() - begun}))
-    return code
+    return stillhouse(["run", "--params", str(params), "--folder", str(place)])
 
 
 def run_folder(folder: Path, name: str, arm: str, seed: int) -> Path:
@@ -117,9 +111,15 @@ def page(folder: Path) -> list[str]:
 
 def seeds_of(folder: Path, name: str) -> list[int]:
     """The seeds whose runs with and without pre-training are both complete."""
-    done = {path.parent.name.removeprefix(f"{name}-") for path in folder.glob(f"stages/{name}-*/{COST}")}
-    return sorted(int(run.removeprefix(f"{WITH}-")) for run in done
-                  if run.startswith(f"{WITH}-") and run.replace(WITH, WITHOUT, 1) in done)  # fmt: skip
+    seeds = {int(path.name.rpartition("-")[2]) for path in folder.glob(f"stages/{name}-{WITH}-*")}
+    complete = {
+        seed
+        for seed in seeds
+        if all(
+            (run_folder(folder, name, arm, seed) / EVALUATION / "manifest.json").is_file() for arm in (WITHOUT, WITH)
+        )
+    }
+    return sorted(complete)
 
 
 def table(folder: Path, name: str, seeds: Sequence[int]) -> list[str]:
@@ -145,7 +145,7 @@ def table(folder: Path, name: str, seeds: Sequence[int]) -> list[str]:
 
 def values_of(place: Path) -> dict[str, pd.Series]:
     """The measure of every test query of a run, by system in the report's order, indexed by query."""
-    folder = place / "artifacts" / "evaluate" / "evaluation"
+    folder = place / EVALUATION
     order = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["facts"]["order"]["run"]
     rows = pd.read_parquet(folder / "per_query.parquet")
     rows = rows[rows["split"] == "test"]
@@ -158,19 +158,12 @@ def mean_over(runs: Sequence[Mapping[str, pd.Series]]) -> dict[str, pd.Series]:
 
 
 def about(folder: Path, name: str, seeds: Sequence[int]) -> str:
-    """The seeds, the winners and the minutes of the runs."""
-    places = {arm: [run_folder(folder, name, arm, seed) for seed in seeds] for arm in (WITHOUT, WITH)}
-    minutes = {
-        arm: np.mean([json.loads((place / COST).read_text())["seconds"] for place in some]) / 60
-        for arm, some in places.items()
-    }
-    chosen = {arm: ", ".join(f"`{winner(place)}`" for place in some) for arm, some in places.items()}
+    """The seeds and the winners of the runs."""
     number = "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
-    return (
-        f"{number}. `best` is {chosen[WITHOUT]} without pre-training and {chosen[WITH]} with it. The run without took "
-        f"{minutes[WITHOUT]:.0f} minutes, including the steps that both share; the other steps of the run with it took "
-        f"{minutes[WITH]:.0f}"
+    without, within = (
+        ", ".join(f"`{winner(run_folder(folder, name, arm, seed))}`" for seed in seeds) for arm in (WITHOUT, WITH)
     )
+    return f"{number}. `best` is {without} without pre-training and {within} with it"
 
 
 def winner(place: Path) -> str:

@@ -39,7 +39,7 @@ def test_both_runs_differ_in_the_pre_training_alone(stages: Any, name: str) -> N
     assert {after[use].seed for use in ("pretraining", "retriever_1", "retriever_2", "distilled")} == {7}
 
 
-def run(folder: Path, values: dict[str, list[float]], seconds: float) -> None:
+def run(folder: Path, values: dict[str, list[float]]) -> None:
     evaluation = folder / "artifacts" / "evaluate" / "evaluation"
     best = folder / "artifacts" / "best" / "retriever"
     evaluation.mkdir(parents=True)
@@ -53,15 +53,14 @@ def run(folder: Path, values: dict[str, list[float]], seconds: float) -> None:
     pd.DataFrame(rows).to_parquet(evaluation / "per_query.parquet")
     (evaluation / "manifest.json").write_text(json.dumps({"facts": {"order": {"run": list(values)}}}))
     (best / "manifest.json").write_text(json.dumps({"facts": {"winner": "distilled + BM25"}}))
-    (folder / "cost.json").write_text(json.dumps({"seconds": seconds}))
 
 
 def test_the_table_by_hand(stages: Any, tmp_path: Path) -> None:
     """Two seeds: without, `distilled` has 0.25 and 0.25 on average; with, 0.75 in every query."""
     for seed, some in ((1, [0.0, 0.5]), (2, [0.5, 0.0])):
-        run(tmp_path / f"stages/medquad-without-{seed}", {"bm25": [1.0, 0.5], "distilled": some}, 60)
-        run(tmp_path / f"stages/medquad-with-{seed}", {"bm25": [1.0, 0.5], "distilled": [0.75, 0.75]}, 120)
-    run(tmp_path / "stages/medquad-without-3", {"bm25": [1.0, 0.5]}, 60)
+        run(tmp_path / f"stages/medquad-without-{seed}", {"bm25": [1.0, 0.5], "distilled": some})
+        run(tmp_path / f"stages/medquad-with-{seed}", {"bm25": [1.0, 0.5], "distilled": [0.75, 0.75]})
+    run(tmp_path / "stages/medquad-without-3", {"bm25": [1.0, 0.5]})
     assert stages.seeds_of(tmp_path, "medquad") == [1, 2] and stages.seeds_of(tmp_path, "squad-passages") == []
     lines = stages.table(tmp_path, "medquad", [1, 2])
     assert "| `bm25` | 0.750 | 0.750 |  |  |  |" in lines

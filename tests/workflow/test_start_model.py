@@ -216,6 +216,7 @@ def test_the_recipe_for_a_language_model() -> None:
     length = settings["fetch_model"].passage_length
     assert {settings[name].max_length for name in ("tokenize", "lm_head", "pretraining")} == {length}
     assert settings["lm_head"].trainable == "missing_head"
+    assert settings["mine_1"].margin == settings["mine_2"].margin == "none", "it would leave a weak retriever nothing"
 
 
 def test_large_batches_of_a_large_model_are_computed_in_parts() -> None:

@@ -68,12 +68,8 @@ def fitted(
         "validate": {"max_passage_words": whole_words(length)},
     }
     settings = load_recipe(find_recipe(recipe))
-    for name, section in settings.items():
-        if "max_length" in section:  # the passages that pre-training reads
-            found[name] = {"max_length": length}
     if recipe == PRETRAINED and not look.labelled:
-        for name, values in _made_questions().items():
-            found[name] = found.get(name, {}) | values
+        found |= _made_questions()
     for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
         found[name] = found.get(name, {}) | values
     return found

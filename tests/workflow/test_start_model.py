@@ -132,8 +132,7 @@ def test_new_pre_trains_a_bare_language_model(bare: Path, here: Path, capsys: py
     assert "recipe language-model, passages cut at 160 tokens" in said
     assert recipe["fetch_model"]["model"] == "../bert", "a path is relative to the workspace"
     assert recipe["pretraining"]["objective"] == "enhanced_decoding"
-    lengths = [recipe[name]["max_length"] for name in ("tokenize", "lm_head", "pretraining")]
-    assert lengths == [160] * 3 and recipe["fetch_model"]["passage_length"] == 160
+    assert recipe["fetch_model"]["passage_length"] == 160
     assert recipe["validate"]["max_passage_words"] == int((160 - 2) / 1.35)
     deps = Path("work/dvc.yaml").read_text()
     assert "${fetch_model.model}" in deps and "ingest" in deps
@@ -166,7 +165,7 @@ def test_a_bare_language_model_without_training_questions(
     assert ingest == configs(expected, "recipe")["ingest"]
     among = {recipe[name]["negatives_among"] for name in ("bm25", "mine_1", "mine_2")}
     assert among == {own["bm25"]["negatives_among"]}
-    assert recipe["pretraining"]["max_length"] == 160
+    assert recipe["fetch_model"]["passage_length"] == 160
 
 
 @pytest.mark.parametrize(
@@ -213,8 +212,8 @@ def test_the_recipe_for_a_language_model() -> None:
     assert inputs["retriever_2"]["negatives"] == "mine_1/negatives"
     assert inputs["distilled"]["encoder"] == "retriever_2/retriever" and "reranker" not in inputs
     settings = configs(recipe, "recipe")
-    length = settings["fetch_model"].passage_length
-    assert {settings[name].max_length for name in ("tokenize", "lm_head", "pretraining")} == {length}
+    follow = {settings[name].max_length for name in ("tokenize", "lm_head", "pretraining")}
+    assert follow == {None}, "they have the passage_length of fetch_model"
     assert settings["lm_head"].trainable == "missing_head"
     assert settings["mine_1"].margin == settings["mine_2"].margin == "none", "it would leave a weak retriever nothing"
 
@@ -224,13 +223,13 @@ def test_large_batches_of_a_large_model_are_computed_in_parts() -> None:
     look = FirstLook("beir", 40, (150,) * 40, {"train": 40}, True)
     start = Start("m", LANGUAGE_MODEL, "", BASE)
     own = fitted("language-model", look, 64 * 2**30, start)
-    assert own["pretraining"] == {"max_length": 224} and "mini_batch_size" not in own.get("retriever_1", {})
+    assert own["fetch_model"] == {"passage_length": 224} and not own.keys() & {"pretraining", "retriever_1"}
     own = fitted("language-model", look, 16 * 2**30, start)
-    assert own["pretraining"] == {"max_length": 224, "gradient_accumulation_steps": 2}
-    assert own["lm_head"] == {"max_length": 224}, "a head alone keeps nothing of the layers"
+    assert own["pretraining"] == {"gradient_accumulation_steps": 2}
+    assert "lm_head" not in own, "a head alone keeps nothing of the layers"
     assert own["retriever_1"] == {"gradient_cache": True, "mini_batch_size": 32}
     small = fitted("language-model", look, 16 * 2**30)
-    assert small["pretraining"] == {"max_length": 224}, "the recipes' start keeps a quarter of that"
+    assert "pretraining" not in small, "the recipes' start keeps a quarter of that"
 
 
 def test_hours_shorten_the_pre_training_but_not_its_head(

@@ -61,6 +61,25 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
     """RR@10 of every test question by each way of ranking."""
+    corpus, candidates = both(cell, data, folder)
+    test, dev = JudgedQueries(corpus, "test"), JudgedQueries(corpus)
+    asked = candidates(test.texts)
+    labelled = candidates(dev.texts)
+    ways = {
+        "BM25": Fusion("weights", 1.0, 0.0),
+        START: Fusion("weights", 0.0, 1.0),
+        "reciprocal rank fusion": Fusion("ranks"),
+        **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
+        "weights fitted on sentences": fitted_on_sentences(corpus, candidates),
+        "weights fitted on labelled questions": fit_fusion(
+            labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
+        ),
+    }
+    return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items()}
+
+
+def both(cell: Cell, data: Path, folder: Path) -> tuple[Corpus, Callable[[list[str]], Candidates]]:
+    """The corpus of a cell, and what finds the candidates of BM25 and of the retriever for some texts."""
     prepare(cell, SIZE, data, folder)
     cut = {"query_length": 64, "passage_length": LENGTH}
     made = {name: folder / name for name in ("corpus", "encoder", "index", "run", "negatives", "bm25")}
@@ -76,20 +95,7 @@ def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float6
         vectors_QD = query_vectors(encoder, index, texts, Context(folder / "work", quiet=True), Config())
         return hybrid.candidates(texts, vectors_QD, DEPTH)
 
-    test, dev = JudgedQueries(corpus, "test"), JudgedQueries(corpus)
-    asked = candidates(test.texts)
-    labelled = candidates(dev.texts)
-    ways = {
-        "BM25": Fusion("weights", 1.0, 0.0),
-        START: Fusion("weights", 0.0, 1.0),
-        "reciprocal rank fusion": Fusion("ranks"),
-        **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
-        "weights fitted on sentences": fitted_on_sentences(corpus, candidates),
-        "weights fitted on labelled questions": fit_fusion(
-            labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
-        ),
-    }
-    return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items()}
+    return corpus, candidates
 
 
 def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion:

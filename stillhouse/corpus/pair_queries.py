@@ -176,10 +176,11 @@ def split_articles(articles: int, dev_fraction: float, test_fraction: float, see
     """
     sizes = [max(round(part * articles), 1) if part else 0 for part in (dev_fraction, test_fraction)]
     if sum(sizes) >= articles:
+        number = "1 article is" if articles == 1 else f"{articles} articles are"
         raise InputError(
-            f"{articles} articles are too few to hold out {sizes[0]} for dev and {sizes[1]} for test; give "
-            "`stillhouse ingest` more articles, lower heldout_dev_articles and heldout_test_articles, or make no pair "
-            "queries (`queries: source`)"
+            f"{number} too few to hold out {sizes[0]} for dev and {sizes[1]} for test; give `stillhouse ingest` "
+            "more articles, lower heldout_dev_articles and heldout_test_articles, or make no pair queries (`queries: "
+            "source`)"
         )
     split_A = np.zeros(articles, dtype=np.int8)
     order_A = np.random.default_rng([seed, len(SPLITS), 0]).permutation(articles)

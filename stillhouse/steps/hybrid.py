@@ -18,7 +18,7 @@ class Config(InferenceConfig):
         "auto",
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
         "queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank fusion; "
-        "auto = weights, or convex if the corpus has no labelled dev queries",
+        "auto = weights, or convex if the corpus has fewer than 30 labelled dev queries",
         choices=("auto", "weights", "convex", "ranks"),
     )
     depth: int = setting(100, "candidates from each of the two", minimum=1)

@@ -1,33 +1,45 @@
 """Estimates how long a use of a step takes that never ran here, from its arithmetic and this machine's speed.
 
-It counts the products of the transformer's weights with tokens, which take most of the time: two operations per weight
-and token in the forward pass, and twice as many again in the backward pass. The speed is measured on a short matrix
-product. Estimates are right within a factor of about two on a processor; there are none for a GPU.
+It counts the products of the transformer's weights with tokens: two operations per weight and token in the forward
+pass, and twice as many again in the backward pass. Their speed is measured on a short product, in the precision and
+with the library that the step will use. What else a layer computes takes as long in any precision and is reckoned from
+the speed in fp32. benchmarks/forecasts.md compares estimates with the time that runs took. There are none for a GPU.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.context import device
 from stillhouse.errors import InputError
 from stillhouse.workflow.recipe_choice import TOKENS_A_WORD
 
+if TYPE_CHECKING:
+    import torch
+
 TRAINED = 3.0
 """The operations of a training step, as a multiple of a forward pass."""
-SHARE_OF_SPEED = 0.7
-"""The share of a matrix product's speed that a model reaches."""
-OVERHEAD = 5.0
-"""Seconds to start a process, import PyTorch and load what a step reads."""
+CACHED = 4.0
+"""The same with `gradient_cache`, which computes every forward pass twice."""
+BESIDE_PRODUCTS = 0.85
+"""The time that a model takes beside its matrix products (attention, normalisation, activations, reading memory), as a
+multiple of the time of these products in fp32."""
+OVERHEAD = 1.0
+"""Seconds that a step takes beside the model: it verifies and loads what it reads, and writes."""
+IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
+"""Seconds to import the libraries that these steps are the first to need."""
 QUERY_TOKENS = 20
+SECONDS_MEASURED = 0.2
+"""Of the processor, for each measurement of its speed."""
 PASSAGES_READ = 1000
 """The passages that the mean length is computed from."""
 
@@ -76,9 +88,10 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
     """The seconds of a step with these settings on this machine's processor."""
+    beside = OVERHEAD + IMPORTS.get(step, 0.0)
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
-    return OVERHEAD + 2.0 * scale.weights * tokens / (SHARE_OF_SPEED * speed())
+    return beside + 2.0 * scale.weights * tokens / model_speed(config.precision) if tokens else beside
 
 
 def on_processor() -> bool:
@@ -87,17 +100,34 @@ def on_processor() -> bool:
 
 
 @cache
-def speed() -> float:
-    """Operations per second of a product of two float32 matrices; the best of a few runs."""
-    import numpy as np
+def model_speed(precision: str) -> float:
+    """Operations per second that a model reaches on the processor, with a setting `precision`."""
+    import torch
 
-    left, right = np.ones((1024, 384), np.float32), np.ones((384, 1536), np.float32)
-    best = 0.0
-    for _ in range(20):
-        started = time.perf_counter()
-        left @ right
-        best = max(best, 2.0 * left.size * right.shape[1] / (time.perf_counter() - started))
-    return best
+    from stillhouse.acceleration.precision import computed_in
+
+    products, in_fp32 = speed(computed_in(precision, torch.device("cpu"))), speed(torch.float32)
+    return 1 / (1 / products + BESIDE_PRODUCTS / in_fp32)
+
+
+@cache
+def speed(dtype: torch.dtype) -> float:
+    """Operations per second of a linear layer on the processor, computed as in a training.
+
+    It is the best of many short runs, none of which waits for another program.
+    """
+    import torch
+
+    from stillhouse.acceleration.linear_layers import fast_linear_layers
+
+    layer, rows = torch.nn.Linear(384, 1536, dtype=dtype), torch.ones(256, 384, dtype=dtype)
+    best, until = math.inf, time.process_time() + SECONDS_MEASURED
+    with torch.inference_mode(), fast_linear_layers(layer, torch.device("cpu")):
+        while time.process_time() < until:
+            started = time.perf_counter()
+            layer(rows)
+            best = min(best, time.perf_counter() - started)
+    return 2.0 * rows.numel() * layer.out_features / best
 
 
 def _asked(scale: Scale, *splits: str) -> int:
@@ -120,8 +150,10 @@ def steps_of(step: str, config: Any, scale: Scale) -> int:
 
 
 def _examples(step: str, config: Any, scale: Scale) -> float:
-    """The examples of all steps of a training, times three."""
-    return TRAINED * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
+    """The examples of all steps of a training, times the passes over each, with its measurements on dev queries."""
+    passes = CACHED if getattr(config, "gradient_cache", False) else TRAINED
+    measured = 1 + (getattr(config, "eval_share", None) or 0.0)
+    return passes * measured * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
 
 
 def _groups(config: Any, scale: Scale) -> float:

@@ -10,7 +10,15 @@ from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 from stillhouse.own_machine import own_memory
 from stillhouse.terminal import show, warn
-from stillhouse.workflow.recipe_choice import describe, describe_parts, describe_start, fitted, recipe_for, unfit
+from stillhouse.workflow.recipe_choice import (
+    describe,
+    describe_parts,
+    describe_questions,
+    describe_start,
+    fitted,
+    recipe_for,
+    unfit,
+)
 from stillhouse.workflow.start_model import start_of
 from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
 
@@ -47,11 +55,15 @@ def make(folder: Path, source: str | None, recipe: str | None, model: str | None
         if not recipe:
             show(describe_start(start))
         recipe = recipe or chosen
+        for line in describe_questions(fits, look):
+            show(line)
         if parts := describe_parts(fits, memory):
             show(parts)
-        for line in lacking(recipe, own, look):
+        stops = lacking(recipe, own, look)
+        for line in stops:
             warn(line)
         own, time = timed(recipe, own, look, hours)
+        time = "the run would stop: first change the source or params.yaml, as said above" if stops else time
     make_workspace(folder, source, recipe, own)
     return time
 

@@ -22,6 +22,8 @@ TOKENS_A_WORD = 1.35
 """Word pieces per word of ordinary text, with BERT's English vocabulary."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
+TRUNCATED = 0.05
+"""The share of truncated passages that is worth a word."""
 
 BYTES_A_TOKEN = 420 * 1024
 """What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
@@ -30,6 +32,11 @@ LAYERS, WIDTH = 6, 384
 """The size of all-MiniLM-L6-v2. Another model keeps more or less, by its layers and their width."""
 MINI_BATCH = 32
 """Texts that are encoded together where a whole batch would take too much memory."""
+
+FEW_QUESTIONS = 100
+"""With fewer training questions and no dev questions, more of them choose among models (docs/train.md)."""
+DEV_OF_FEW = 0.5
+"""The share of few training questions that becomes dev."""
 
 
 def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
@@ -63,7 +70,8 @@ def fitted(
     if recipe not in FITTED or look is None or not look.words:
         return {}
     length = passage_length(look, start)
-    found: dict[str, dict[str, Any]] = {
+    found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look)) else {}
+    found |= {
         "fetch_model": {"passage_length": length},
         "validate": {"max_passage_words": whole_words(length)},
     }
@@ -104,6 +112,35 @@ def _in_parts(settings: Recipe, bytes_a_passage: float, most: float) -> dict[str
     return found
 
 
+def divided(look: FirstLook) -> dict[str, Any]:
+    """Settings of `ingest` for a source without a test split, and for few training questions without a dev split."""
+    train, dev, test = (look.questions.get(split, 0) for split in ("train", "dev", "test"))
+    found: dict[str, Any] = {}
+    if not look.whole or train < 2:
+        return found
+    if dev and not test:
+        found["splits"] = {"dev": "test"}
+    if train < FEW_QUESTIONS and not (dev and test):
+        found["dev_fraction"] = DEV_OF_FEW
+    return found
+
+
+def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLook | None) -> list[str]:
+    """A line for each setting of `divided`."""
+    found, lines = settings.get("ingest", {}), []
+    if look and "splits" in found:
+        lines.append(
+            "there are no test questions: the dev questions serve as such, and dev questions are drawn from the "
+            "training questions (ingest.splits)"
+        )
+    if look and "dev_fraction" in found:
+        lines.append(
+            f"{look.questions['train']} training questions are few: half of them become dev questions, which choose "
+            "among the models (ingest.dev_fraction); training on so few seldom beats the start with BM25"
+        )
+    return lines
+
+
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
     """A line on the trainings that compute a batch in parts; empty if none does."""
     cached = [name for name, section in settings.items() if section.get("gradient_cache")]
@@ -114,23 +151,41 @@ def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> st
         if parts > 1
     ]
     if cached:
+        compute = "computes" if len(cached) == 1 else "compute"
         said.append(
-            f"{', '.join(cached)} compute a batch in parts: the same gradient, but a third slower (gradient_cache, "
+            f"{', '.join(cached)} {compute} a batch in parts: the same gradient, but a third slower (gradient_cache, "
             "mini_batch_size)"
         )
     return f"with {memory / 2**30:.0f} GiB of memory, {'; '.join(said)}" if said else ""
 
 
-def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]], start: Start | None = None) -> str:
+def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]]) -> str:
     """One line on what was found in a source and what follows from it; `own` holds the settings of `fitted`."""
-    number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
-    questions = "training questions" if look.labelled else "no training questions"
+    number = f"{look.passages:,} passage{'s' * (look.passages != 1)}"
+    number = number if look.whole else f"at least {number}"
+    questions = _questions(recipe, look)
     if own.get("ingest", {}).get("queries") == "pairs":
         questions += ", so the corpus makes them"
-    line = f"read as {look.format}: {number}, 95 % with at most {look.words} words, {questions}; recipe {recipe}"
+    line = f"read as {look.format}: {number}, 95 % with at most {look.words} words; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
-        line += f", passages cut at {length} tokens"
+        longer = sum(count > whole_words(length) for count in look.lengths) / max(1, len(look.lengths))
+        line += f", passages cut at {length} tokens" + (f" ({longer:.0%} are longer)" if longer > TRUNCATED else "")
     return line
+
+
+def _questions(recipe: str, look: FirstLook) -> str:
+    """The judged questions of each split, as words."""
+    names = {"train": "training", "dev": "dev", "test": "test"}
+    counts = [f"{look.questions[split]:,} {name}" for split, name in names.items() if look.questions.get(split)]
+    found = f"{', '.join(counts)} questions" if counts else "no questions"
+    if counts and not look.whole:
+        return f"at least {found}"
+    if counts and not look.labelled:
+        return f"{found}, but none to train on"
+    most = load_recipe(find_recipe(recipe)).get("ingest", {}).get("max_train_queries")
+    if most and look.questions.get("train", 0) > most:
+        return f"{found}, of which training uses {most:,} (ingest.max_train_queries)"
+    return found
 
 
 def describe_start(start: Start | None) -> str:

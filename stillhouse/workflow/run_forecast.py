@@ -31,6 +31,8 @@ FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
 NEAR = 1.05
 """A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
+HALVINGS = 8
+"""How often the share of training that fits is narrowed down: to less than a hundredth."""
 PAIRS_A_PASSAGE = 2
 """The approximate number of sentences per passage that become train queries if there are no others."""
 AT_ONCE = 1.0
@@ -105,20 +107,26 @@ def seen_at_once(settings: Mapping[str, Any]) -> tuple[Scale, bool] | None:
 
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
     """The number of queries in each split after `ingest`."""
-    found = dict(look.questions)
+    found = _renamed(ingest, look)
     if _makes_pairs(ingest, look):
         made = PAIRS_A_PASSAGE * look.passages
         made = min(made, ingest.max_pair_queries or made)
         dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
         found = {"train": made - dev - test, "dev": dev, "test": test}
-    elif "dev" not in found:
-        found["dev"] = int(found.get("train", 0) * ingest.dev_fraction)
-        found["train"] = found.get("train", 0) - found["dev"]
+    elif "dev" not in found and ingest.dev_fraction and found.get("train", 0) > 1:
+        found["dev"] = min(max(round(found["train"] * ingest.dev_fraction), 1), found["train"] - 1)
+        found["train"] -= found["dev"]
     for split in ("train", "dev", "test"):
         most = getattr(ingest, f"max_{split}_queries")
         found[split] = min(found.get(split, 0), most or found.get(split, 0))
     found["train"] += int(found["train"] * ingest.mixed_pairs)
     return found
+
+
+def _renamed(ingest: Any, look: FirstLook) -> dict[str, int]:
+    """The judged questions of each split, as `ingest.splits` names it."""
+    names = ingest.splits or {}
+    return {names.get(split, split): count for split, count in look.questions.items()}
 
 
 def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
@@ -142,11 +150,19 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
             f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
             "add text to it, or lower validate.min_passages in params.yaml"
         )
-    tests = look.questions.get("test", 0)
-    if tests < least.min_test_queries and not (_makes_pairs(ingest, look) or ingest.test_queries or ingest.splits):
+    if _makes_pairs(ingest, look):
+        return found
+    queries = _queries(ingest, look)
+    if queries["test"] < least.min_test_queries and not ingest.test_queries:
         found.append(
-            f"`validate` will refuse this source: it has {tests} of at least {least.min_test_queries} test queries; "
-            "move some judged queries to a test split, or name a folder with some as ingest.test_queries in params.yaml"
+            f"`validate` will refuse this source: it has {queries['test']} of at least {least.min_test_queries} test "
+            "queries; move some judged queries to a test split, or name a folder with some as ingest.test_queries in "
+            "params.yaml"
+        )
+    if queries["dev"] < least.min_dev_queries:
+        found.append(
+            f"`validate` will refuse this source: it has {queries['dev']} of at least {least.min_dev_queries} dev "
+            "queries; judge more training queries, of which some become dev, or move some to a dev split"
         )
     return found
 
@@ -184,25 +200,34 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None) -> dict[str, 
     budget = hours * 3600
     if expected.total <= budget:
         return {}
-    settings = configs(recipe, "recipe")
-    trainings = [
-        use
-        for use in graph_of(recipe)
-        # A language-model head that learned too little would stop the run.
-        if use.step_name in TRAININGS and getattr(settings[use.name], "trainable", "all") == "all"
-    ]
-    trained = sum(expected.seconds[use.name] for use in trainings)
-    share = max(0.0, 1 - (expected.total - budget) / trained) if trained else 0.0
-    fewer = {
-        use.section: {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
-        for use in trainings
-        for steps in [expected.steps[use.name]]
-    }
-    fitted = forecast(with_settings(recipe, fewer), look)
-    if fitted is None or fitted.total > budget * NEAR:
-        least = fitted.total if fitted else expected.total
+    longest, fewer = 0.0, _shortened(0.0, recipe, expected)
+    least = _total(recipe, fewer, look)
+    if least > budget * NEAR:
         raise InputError(
             f"the run takes about {in_words(least)} on this machine, however little it trains; give --hours "
             f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
         )
+    for halving in range(1, HALVINGS):
+        more = _shortened(longest + 0.5**halving, recipe, expected)
+        if _total(recipe, more, look) <= budget:
+            longest, fewer = longest + 0.5**halving, more
     return fewer
+
+
+def _shortened(share: float, recipe: Recipe, expected: Forecast) -> dict[str, dict[str, int]]:
+    """The settings, by section, with which every training has this share of its steps, but not too few.
+
+    A language-model head keeps its steps: one that learned too little would stop the run.
+    """
+    settings = configs(recipe, "recipe")
+    steps = {
+        use.section: expected.steps[use.name]
+        for use in graph_of(recipe)
+        if use.step_name in TRAININGS and getattr(settings[use.name], "trainable", "all") == "all"
+    }
+    return {name: {"max_steps": max(min(FEWEST_STEPS, most), int(share * most))} for name, most in steps.items()}
+
+
+def _total(recipe: Recipe, own: Mapping[str, Mapping[str, Any]], look: FirstLook | None) -> float:
+    found = forecast(with_settings(recipe, own), look)
+    return found.total if found else math.inf

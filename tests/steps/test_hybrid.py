@@ -22,6 +22,7 @@ from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search import hybrid_choice
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.retrieval.search.winner import log_likelihoods
@@ -58,7 +59,8 @@ def every_score(corpus: Corpus, retriever: Path, split: str) -> tuple[np.ndarray
 def test_a_hybrid_run_is_the_weighted_sum_over_all_passages(
     run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, split: str
 ) -> None:
-    fitted = run_step("hybrid", {**dense, "bm25": bm25}, depth=24, precision="fp32")["hybrid"]
+    own = {"depth": 24, "precision": "fp32", "method": "weights"}
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, **own)["hybrid"]
     weights = json.loads((fitted / "hybrid.json").read_text())
     assert weights["method"] == "weights"
     made = run_step("retrieve", {**dense, "hybrid": fitted}, depth=24, precision="fp32")["run"]
@@ -89,6 +91,17 @@ def test_a_question_is_answered_as_the_hybrid_run_ranks_it(
         assert [hit.score for hit in hits] == pytest.approx(lines["score"].tolist(), abs=1e-4)
         other += [hit.passage_id for hit in alone.search(text, 6)] != [hit.passage_id for hit in hits]
     assert other, "BM25 has a part in it"
+
+
+@pytest.mark.parametrize(("fewest", "method"), [(5, "weights"), (6, "weights"), (7, "convex")])
+def test_few_labelled_dev_queries_fit_no_weights(
+    run_step: Run, dense: dict[str, Path], bm25: Path, fewest: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The corpus has six."""
+    assert len(JudgedQueries(Corpus.open(dense["corpus"]))) == 6 and hybrid_choice.FEWEST_TO_FIT == 30
+    monkeypatch.setattr(hybrid_choice, "FEWEST_TO_FIT", fewest)
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    assert json.loads((fitted / "hybrid.json").read_text())["method"] == method
 
 
 def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(

@@ -10,7 +10,7 @@ import pytest
 from stillhouse import cli
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.recipe_choice import passage_length, whole_words
+from stillhouse.workflow.recipe_choice import describe, passage_length, whole_words
 from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe, shipped_files
 
 
@@ -20,16 +20,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40) -> Path:
-    """Write passages of `words` words, the last twenty times as long, and one question per split."""
+def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, train: int = 2) -> Path:
+    """Write passages of `words` words, the last twenty times as long, and one question per split, but `train` in it."""
     lengths = [words] * (passages - 1) + [20 * words]
     (folder / "qrels").mkdir(parents=True)
     lines = [{"_id": f"p{i}", "title": "", "text": " ".join([f"word{i}"] * n)} for i, n in enumerate(lengths)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    queries = [{"_id": f"q-{split}", "text": f"what is in {split}"} for split in splits]
+    names = {split: [f"q-{split}-{i}" for i in range(train if split == "train" else 1)] for split in splits}
+    queries = [{"_id": name, "text": f"what is in {name}"} for split in splits for name in names[split]]
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
     for split in splits:
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq-{split}\tp1\t1\n")
+        lines = "".join(f"{name}\tp1\t1\n" for name in names[split])
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     return folder
 
 
@@ -98,7 +100,7 @@ def test_validate_counts_passages_that_the_model_of_the_recipe_truncates(name: s
 def test_inspecting_a_source_takes_little_time(here: Path) -> None:
     """It counts passages until its time is over."""
     seen = look_at(str(beir(here / "one", 5, ("train", "test"))))
-    assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 1, "test": 1}
+    assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 2, "test": 1}
     seen = look_at(str(beir(here / "two", 5, ("test",), passages=20_100)), seconds=0.0)
     assert not seen.whole and seen.passages < 20_100
 
@@ -106,11 +108,34 @@ def test_inspecting_a_source_takes_little_time(here: Path) -> None:
 def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
     assert cli.main(["new", "nothing", "--source", "empty"]) == 2
-    assert "has no known format" in capsys.readouterr().err and not Path("nothing").exists()
+    assert "empty is an empty folder; put a corpus into it" in capsys.readouterr().err and not Path("nothing").exists()
     (here / "one").mkdir()
     (here / "one" / "note.md").write_text("# One\n\nOne passage alone.\n")
     assert made("one")["ingest"]["queries"] == "pairs"
-    assert "`ingest` will refuse this source: 1 articles are too few to hold out" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "`ingest` will refuse this source: 1 article is too few to hold out" in said.err
+    assert "1 passage, " in said.out and "the whole run takes" not in said.out
+
+
+@pytest.mark.parametrize(("train", "dev_fraction"), [(5, 0.5), (99, 0.5), (100, None)])
+def test_half_of_few_training_questions_choose_among_models(
+    train: int, dev_fraction: float | None, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
+    said = capsys.readouterr().out
+    assert recipe["ingest"].get("dev_fraction") == dev_fraction
+    assert f"{train} training, 1 test questions" in said
+    assert (f"{train} training questions are few: half of them become dev" in said) == bool(dev_fraction)
+
+
+def test_few_training_questions_beside_dev_questions_all_train(here: Path) -> None:
+    assert "dev_fraction" not in made(str(beir(here / "corpus", 20, ("train", "dev", "test"), train=5)))["ingest"]
+
+
+def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=150)))
+    assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
+    assert "there are no test questions: the dev questions serve as such" in capsys.readouterr().out
 
 
 def stops(source: Path) -> bool:
@@ -120,21 +145,26 @@ def stops(source: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("splits", "passages", "warned"),
+    ("splits", "train", "passages", "warned"),
     [
-        (("train", "dev", "test"), 40, ""),
-        (("train", "dev"), 40, "it has 0 of at least 1 test queries; move some judged queries to a test split"),
-        (("train", "dev", "test"), 9, "it has 9 of at least 10 passages; add text to it"),
-        (("test",), 2, "`ingest` will refuse this source: 2 articles are too few"),
+        (("train", "dev", "test"), 2, 40, ""),
+        (("train", "test"), 2, 40, ""),
+        (("train", "dev"), 2, 40, ""),
+        (("train",), 2, 40, "it has 0 of at least 1 test queries; move some judged queries to a test split"),
+        (("train", "test"), 1, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
+        (("train", "dev", "test"), 2, 9, "it has 9 of at least 10 passages; add text to it"),
+        (("test",), 0, 2, "`ingest` will refuse this source: 2 articles are too few"),
     ],
 )
 def test_new_warns_of_a_source_at_which_the_run_stops(
-    splits: tuple[str, ...], passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
+    splits: tuple[str, ...], train: int, passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = beir(here / "corpus", 20, splits, passages)
+    source = beir(here / "corpus", 20, splits, passages, train)
     made(str(source))
-    said = capsys.readouterr().err
-    assert (warned in said) if warned else not said
+    said = capsys.readouterr()
+    assert (warned in said.err) if warned else not said.err
+    assert ("the whole run takes" in said.out) == (not warned)
+    assert ("the run would stop: first change" in said.out) == bool(warned)
     assert stops(source) == bool(warned)
 
 
@@ -147,6 +177,15 @@ def test_new_says_why_there_is_no_pretraining(
     assert recipe["stages"]["pretraining"] == "none"
     assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
     assert "no pre-training" not in capsys.readouterr().out
+
+
+def test_new_says_how_many_passages_are_truncated() -> None:
+    """By hand: 256 tokens hold 188 words, which three of ten passages exceed; 5 % of passages are not mentioned."""
+    own = {"fetch_model": {"passage_length": 256}}
+    some, few = (188,) * 7 + (189, 200, 900), (20,) * 95 + (900,) * 5
+    said = describe("labelled", FirstLook("beir", 10, some, {}, True), own)
+    assert said.endswith("passages cut at 256 tokens (30% are longer)")
+    assert "are longer" not in describe("labelled", FirstLook("beir", 100, few, {}, True), own)
 
 
 def test_lengths_stay_within_the_limit_of_the_start_model() -> None:
@@ -168,4 +207,4 @@ def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
     recipe = made(str(beir(here / "corpus", 400, ("train", "test"))))
     found = {name for name, section in recipe.items() if section.get("gradient_cache")}
     assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)
-    assert ("compute a batch in parts" in capsys.readouterr().out) == bool(parts)
+    assert ("a batch in parts" in capsys.readouterr().out) == bool(parts)

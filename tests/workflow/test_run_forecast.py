@@ -25,7 +25,7 @@ LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A computer without a GPU that reaches 10^11 operations per second in a model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_run_times, "speed", lambda: 1e11 / first_run_times.SHARE_OF_SPEED)
+    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e11)
     monkeypatch.setattr(run_forecast, "on_processor", lambda: True)
 
 
@@ -45,12 +45,29 @@ def source(folder: Path, train: int, dev: int = 0) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("train", "dev", "most"), [(30, 0, None), (20, 10, None), (20, 10, 8), (30, 5, 3)])
+@pytest.mark.parametrize(
+    ("train", "dev", "most", "splits"),
+    [
+        (30, 0, None, None),
+        (26, 0, None, None),
+        (1, 0, None, None),
+        (20, 10, None, None),
+        (20, 10, 8, None),
+        (30, 5, 3, None),
+        (30, 10, None, {"dev": "test"}),
+    ],
+)
 def test_forecast_queries_equal_those_of_ingest(
-    train: int, dev: int, most: int | None, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+    train: int,
+    dev: int,
+    most: int | None,
+    splits: dict[str, str] | None,
+    tmp_path: Path,
+    run_step: Callable[..., dict[str, Path]],
 ) -> None:
     corpus = source(tmp_path / "corpus", train, dev)
     own = {"source": str(corpus), "max_train_queries": most, "max_dev_queries": most, "mixed_pairs": 1.0}
+    own |= {"splits": splits}
     settings = configs(with_settings(LABELLED, {"ingest": own}), "recipe")
     made = run_step("ingest", {}, **own)["corpus"]
     look = look_at(str(corpus))
@@ -69,6 +86,17 @@ def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     assert own["retriever_1"]["max_steps"] < 100 and own["distilled"]["max_steps"] < 50
     others = whole.seconds.keys() - own.keys()
     assert {name: fitted.seconds[name] for name in others} == {name: whole.seconds[name] for name in others}
+
+
+def test_a_training_of_few_steps_stays_whole_while_others_give_way() -> None:
+    """With 160 train questions the distilled retriever trains for five steps, of which none can be spared."""
+    look = FirstLook("beir", 300, (150,) * 100, {"train": 160, "dev": 50, "test": 100}, True)
+    whole = forecast(LABELLED, look)
+    assert whole is not None and whole.steps["distilled"] == 5
+    own = fit_into(0.7 * whole.total / 3600, LABELLED, look)
+    fitted = forecast(with_settings(LABELLED, own), look)
+    assert fitted is not None and 0.95 * 0.7 < fitted.total / whole.total <= 0.7
+    assert own["distilled"]["max_steps"] == 5
 
 
 def test_ample_hours_change_nothing_and_too_few_are_refused() -> None:

@@ -159,7 +159,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(source)
         return look_at(source, 60.0)
 
-    monkeypatch.setattr(first_run_times, "speed", lambda: 1e9)
+    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e9)
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     monkeypatch.setattr(first_look, "look_at", look)
     return found

@@ -31,7 +31,7 @@ def hybrid(
         batch_tokens: padded tokens in a batch.
         method: weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of
             dev queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank
-            fusion; auto = weights, or convex if the corpus has no labelled dev queries.
+            fusion; auto = weights, or convex if the corpus has fewer than 30 labelled dev queries.
         depth: candidates from each of the two.
     """
     from stillhouse.kubernetes.pods.component import run_component

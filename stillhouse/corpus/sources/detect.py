@@ -106,6 +106,8 @@ def detect(location: Path) -> str:
     found = _detect_file(location) if location.is_file() else _detect_folder(location)
     if found is not None:
         return found
+    if location.is_dir() and not any(location.iterdir()):
+        raise InputError(f"{location} is an empty folder; put a corpus into it, or give another --source")
     raise InputError(
         f"{location} has no known format: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
         f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "

@@ -12,6 +12,9 @@ from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, fit_fusion, fused_scores, unfitted
 
+FEWEST_TO_FIT = 30
+"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (few_dev_questions.md)."""
+
 
 @dataclass(frozen=True)
 class MeasuredRankings:
@@ -36,11 +39,11 @@ def measure_rankings(
 ) -> MeasuredRankings:
     """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
-    `auto` fits weights on labelled queries alone. Queries made from the corpus repeat its words, so weights fitted on
-    them trust BM25 too much; `auto` uses `convex` for these.
+    `auto` fits weights on labelled queries alone, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its
+    words, so weights fitted on them trust BM25 too much; `auto` uses `convex` for these.
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
-    if method == "weights" or (method == "auto" and judged.labelled):
+    if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
     else:
         fusion = unfitted(method, depth)

@@ -1,0 +1,88 @@
+"""How many labelled dev questions does it take to fit the weights of BM25 and a retriever? Writes few_dev_questions.md.
+
+    python benchmarks/few_dev_questions.py --folder build/fusion [--data ../shared/data]
+
+The corpora, the retriever and the candidates are those of fusion.py, which keeps them in the same folder. Weights are
+fitted on draws of a few of the dev questions; every fit ranks the same test questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from fusion import DEPTH, both, ranked
+from machine import machine
+from notes import write_page
+from numpy.typing import NDArray
+from quality_cells import SETS, Cell
+
+from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.search.hybrid import Candidates, fit_fusion, unfitted
+
+SIZES = (2, 5, 10, 20, 30, 50, 100)
+DRAWS = 30
+Found = Mapping[str, Mapping[int, NDArray[np.float64]]]
+"""Of each corpus, by the number of dev questions, the mean RR@10 of every draw; 0 questions: the fixed combination."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where sources and indexes go; that of fusion.py")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    arguments = parser.parse_args(argv)
+    os.environ["STILLHOUSE_WORK"] = str(arguments.folder.resolve() / "work")
+    os.environ["STILLHOUSE_QUIET"] = "1"
+    found: dict[str, dict[int, NDArray[np.float64]]] = {}
+    for name, title in SETS.items():
+        if not (arguments.data / name).is_dir():
+            print(f"skipped {title}: {arguments.data / name} is not here; name its parent with --data", file=sys.stderr)
+            continue
+        found[title] = measure(Cell(name, "all", 1), arguments.data.resolve(), arguments.folder.resolve() / name)
+    if found:
+        write_page(Path(__file__).with_suffix(".md"), [*page_lines(found), "", machine("torch", "transformers")])
+    return 0
+
+
+def measure(cell: Cell, data: Path, folder: Path) -> dict[int, NDArray[np.float64]]:
+    corpus, candidates = both(cell, data, folder)
+    dev, test = JudgedQueries(corpus), JudgedQueries(corpus, "test")
+    labelled, asked = candidates(dev.texts), candidates(test.texts)
+    right_QK, judged_QK = dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK)
+
+    def figure(drawn_Q: NDArray[np.int64]) -> float:
+        if not len(drawn_Q):
+            fusion = unfitted("auto", DEPTH)
+        else:
+            part = Candidates(*(values[drawn_Q] for values in vars(labelled).values()))
+            fusion = fit_fusion(part, right_QK[drawn_Q], judged_QK[drawn_Q], DEPTH)
+        return float(test.reciprocal_ranks(ranked(fusion, asked)).mean())
+
+    random = np.random.default_rng(0)
+    draws = {size: [random.permutation(len(dev))[:size] for _ in range(DRAWS)] for size in SIZES}
+    fixed = {0: np.array([figure(np.empty(0, np.int64))])}
+    return fixed | {size: np.array([figure(drawn_Q) for drawn_Q in own]) for size, own in draws.items()}
+
+
+def page_lines(found: Found) -> list[str]:
+    lines = ["# BM25 and a retriever together, with few labels", ""]
+    lines += ["Command: `python benchmarks/few_dev_questions.py --folder build/fusion`.", ""]
+    lines += [f"RR@10 on the test questions of [fusion.md](fusion.md): the mean of {DRAWS} draws of dev questions that"]
+    lines += [
+        "the weights are fitted on, and in brackets the worst of them. *None* is the fixed convex combination.",
+        "",
+    ]
+    lines += [f"| dev questions | {' | '.join(found)} | mean |", "|---|" + "---|" * (len(found) + 1)]
+    for size in next(iter(found.values())):
+        values = [of[size] for of in found.values()]
+        cells = [f"{own.mean():.3f}" + (f" ({own.min():.3f})" if size else "") for own in values]
+        lines.append(f"| {size or 'none'} | {' | '.join(cells)} | {np.mean([own.mean() for own in values]):.3f} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

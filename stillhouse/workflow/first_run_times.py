@@ -37,6 +37,10 @@ OVERHEAD = 1.0
 """Seconds that a step takes beside the model: it verifies and loads what it reads, and writes."""
 IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
 """Seconds to import the libraries that these steps are the first to need."""
+PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
+"""Seconds that a step without a model takes per token of the passages, as measured for benchmarks/forecasts.md."""
+BM25_SEARCH = 1.8e-8
+"""Seconds in which BM25 scores a passage for a query: it is searched with the queries of all splits."""
 QUERY_TOKENS = 20
 SECONDS_MEASURED = 0.2
 """Of the processor, for each measurement of its speed."""
@@ -88,7 +92,9 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
     """The seconds of a step with these settings on this machine's processor."""
-    beside = OVERHEAD + IMPORTS.get(step, 0.0)
+    beside = OVERHEAD + IMPORTS.get(step, 0.0) + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
+    if step == "bm25":
+        beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
     return beside + 2.0 * scale.weights * tokens / model_speed(config.precision) if tokens else beside

@@ -33,10 +33,11 @@ LAYERS, WIDTH = 6, 384
 MINI_BATCH = 32
 """Texts that are encoded together where a whole batch would take too much memory."""
 
+FEWEST_DEV = 30
+"""So many training questions become dev if a source has no dev questions (a tenth if that is more, half at most): fewer
+choose badly among models, and no weights are fitted on them."""
 FEW_QUESTIONS = 100
-"""With fewer training questions and no dev questions, more of them choose among models (docs/train.md)."""
-DEV_OF_FEW = 0.5
-"""The share of few training questions that becomes dev."""
+"""With fewer training questions than this, little is gained by training (docs/train.md)."""
 
 
 def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
@@ -120,8 +121,8 @@ def divided(look: FirstLook) -> dict[str, Any]:
         return found
     if dev and not test:
         found["splits"] = {"dev": "test"}
-    if train < FEW_QUESTIONS and not (dev and test):
-        found["dev_fraction"] = DEV_OF_FEW
+    if 0.1 * train < FEWEST_DEV and not (dev and test):
+        found["dev_fraction"] = min(0.5, math.ceil(100 * FEWEST_DEV / train) / 100)
     return found
 
 
@@ -134,10 +135,10 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
             "training questions (ingest.splits)"
         )
     if look and "dev_fraction" in found:
-        lines.append(
-            f"{look.questions['train']} training questions are few: half of them become dev questions, which choose "
-            "among the models (ingest.dev_fraction); training on so few seldom beats the start with BM25"
-        )
+        train, share = look.questions["train"], found["dev_fraction"]
+        line = f"{share:.0%} of the training questions become dev questions, which choose among models"
+        few = f"; training on {train} questions gains little over the start with BM25" if train < FEW_QUESTIONS else ""
+        lines.append(f"{line} (ingest.dev_fraction){few}")
     return lines
 
 

@@ -36,8 +36,14 @@ def test_times_computed_by_hand() -> None:
     training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1)
     read = 10 * 32 * (20 + 2 * 30)
     assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
-    assert predicted_seconds("bm25", object(), SCALE) == OVERHEAD
-    assert predicted_seconds("validate", object(), SCALE) == OVERHEAD + IMPORTS["validate"]
+    assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
+
+
+def test_steps_without_a_model_read_every_passage() -> None:
+    """By hand: 200,000 passages of 100 tokens, 10,000 queries: 12 s to index, and 36 s to score them all."""
+    large = Scale(passages=200_000, queries={"train": 9000, "dev": 400, "test": 600}, tokens=100.0, weights=10**6)
+    assert predicted_seconds("bm25", object(), large) == pytest.approx(OVERHEAD + 12 + 36)
+    assert predicted_seconds("validate", object(), large) == pytest.approx(OVERHEAD + IMPORTS["validate"] + 3)
 
 
 def test_a_training_in_parts_passes_forward_twice_and_measurements_count() -> None:

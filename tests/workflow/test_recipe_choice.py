@@ -117,15 +117,15 @@ def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFix
     assert "1 passage, " in said.out and "the whole run takes" not in said.out
 
 
-@pytest.mark.parametrize(("train", "dev_fraction"), [(5, 0.5), (99, 0.5), (100, None)])
-def test_half_of_few_training_questions_choose_among_models(
-    train: int, dev_fraction: float | None, here: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("train", "share"), [(5, 0.5), (60, 0.5), (99, 0.31), (200, 0.15), (299, 0.11), (300, None)])
+def test_thirty_or_half_of_few_training_questions_choose_among_models(
+    train: int, share: float | None, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
     said = capsys.readouterr().out
-    assert recipe["ingest"].get("dev_fraction") == dev_fraction
-    assert f"{train} training, 1 test questions" in said
-    assert (f"{train} training questions are few: half of them become dev" in said) == bool(dev_fraction)
+    assert recipe["ingest"].get("dev_fraction") == share and f"{train} training, 1 test questions" in said
+    assert ("of the training questions become dev questions" in said) == (share is not None)
+    assert (f"training on {train} questions gains little" in said) == (train < 100)
 
 
 def test_few_training_questions_beside_dev_questions_all_train(here: Path) -> None:
@@ -133,7 +133,7 @@ def test_few_training_questions_beside_dev_questions_all_train(here: Path) -> No
 
 
 def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=150)))
+    recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=300)))
     assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
     assert "there are no test questions: the dev questions serve as such" in capsys.readouterr().out
 

@@ -10,6 +10,9 @@ Found = Mapping[str, Mapping[str, Any]]
 LONG = 20.0
 """Stages that were to take, or took, as many seconds have a row of their own."""
 
+SKIPPED = 1.0
+"""A long stage that took less had nothing to do: a teacher no better than its student, or a known model."""
+
 
 def page_lines(found: Found) -> list[str]:
     lines = ["# Is the forecast of `new` the time that the run takes?", ""]
@@ -72,7 +75,8 @@ def long_stages(of: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 def cells(seconds: tuple[float, float]) -> str:
     expected, taken = seconds
-    return f"{expected:,.0f} | {taken:,.0f} | {expected / taken:.2f}"
+    ratio = f"{expected / taken:.2f}" if taken >= SKIPPED else "skipped"
+    return f"{expected:,.0f} | {taken:,.0f} | {ratio}"
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:

@@ -136,7 +136,7 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
         )
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]
-        line = f"{share:.0%} of the training questions become dev questions, which choose among models"
+        line = f"{100 * share:.0f} % of the training questions become dev questions, which choose among models"
         few = f"; training on {train} questions gains little over the start with BM25" if train < FEW_QUESTIONS else ""
         lines.append(f"{line} (ingest.dev_fraction){few}")
     return lines
@@ -170,7 +170,7 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     line = f"read as {look.format}: {number}, 95 % with at most {look.words} words; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = sum(count > whole_words(length) for count in look.lengths) / max(1, len(look.lengths))
-        line += f", passages cut at {length} tokens" + (f" ({longer:.0%} are longer)" if longer > TRUNCATED else "")
+        line += f", passages cut at {length} tokens" + (f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else "")
     return line
 
 

@@ -20,7 +20,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_page_compares_forecasts_with_processor_time(page: Any) -> None:
-    """By hand: 50 + 10 seconds were forecast, 25 + 5 taken, 80 on the clock."""
+    """By hand: 50 + 60 + 10 seconds were forecast, 25 + 0.5 + 5 taken, 80 on the clock."""
     refused = {"flags": [], "new": [2.0, 1.0], "said": ["stillhouse: there is nothing"], "machine": "Machine: one."}
     done = refused | {
         "flags": ["--hours", "0.1"],
@@ -29,8 +29,8 @@ def test_the_page_compares_forecasts_with_processor_time(page: Any) -> None:
         "queries": {"train": 50, "dev": 50, "test": 7},
         "recipe": "labelled",
         "passage_length": 96,
-        "now": {"retriever_1": 50.0, "best": 10.0, "evaluate": 99.0},
-        "stages": {"retriever_1": [70.0, 25.0], "best": [10.0, 5.0]},
+        "now": {"retriever_1": 50.0, "distilled": 60.0, "best": 10.0, "evaluate": 99.0},
+        "stages": {"retriever_1": [69.0, 25.0], "distilled": [1.0, 0.5], "best": [10.0, 5.0]},
         "until": "best",
         "run_code": 0,
         "said": ["word " * 30],
@@ -39,11 +39,11 @@ def test_the_page_compares_forecasts_with_processor_time(page: Any) -> None:
     lines = page.page_lines({"empty": refused, "some": done, "one": stopped, "large": done | {"stages": {}}})
     assert "| empty | – | – | 1.0 | refused | – | – | – | – |" in lines
     [row] = [line for line in lines if line.startswith("| some `--hours 0.1 --until best` | 1,000 | 50 / 50 / 7 |")]
-    assert row.endswith("| `labelled`, 96 | 60 | 30 | 2.00 | 80 |")
+    assert row.endswith("| `labelled`, 96 | 120 | 30 | 3.93 | 80 |")
     assert any(line.startswith("| one ") and "the run stops, as `new` says" in line for line in lines)
-    assert any(line.startswith("| large ") and line.endswith("| 159 | not run | – | – |") for line in lines)
+    assert any(line.startswith("| large ") and line.endswith("| 219 | not run | – | – |") for line in lines)
     stages = [line for line in lines if line.startswith("| some | `")]
-    assert stages == ["| some | `retriever_1` | 50 | 25 | 2.00 |"], "the other is short"
+    assert stages == ["| some | `retriever_1` | 50 | 25 | 2.00 |", "| some | `distilled` | 60 | 0 | skipped |"]
     assert max(map(len, lines[lines.index("## What `new` says") :])) <= 100
 
 

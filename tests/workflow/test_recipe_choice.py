@@ -184,7 +184,7 @@ def test_new_says_how_many_passages_are_truncated() -> None:
     own = {"fetch_model": {"passage_length": 256}}
     some, few = (188,) * 7 + (189, 200, 900), (20,) * 95 + (900,) * 5
     said = describe("labelled", FirstLook("beir", 10, some, {}, True), own)
-    assert said.endswith("passages cut at 256 tokens (30% are longer)")
+    assert said.endswith("passages cut at 256 tokens (30 % are longer)")
     assert "are longer" not in describe("labelled", FirstLook("beir", 100, few, {}, True), own)
 
 

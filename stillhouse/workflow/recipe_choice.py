@@ -170,7 +170,9 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     line = f"read as {look.format}: {number}, 95 % with at most {look.words} words; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = sum(count > whole_words(length) for count in look.lengths) / max(1, len(look.lengths))
-        line += f", passages cut at {length} tokens" + (f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else "")
+        line += f", passages cut at {length} tokens" + (
+            f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
+        )
     return line
 
 

@@ -102,7 +102,11 @@ def page(folder: Path) -> list[str]:
     found = {name: seeds_of(folder, name) for name in SETS}
     seeds = ",".join(map(str, sorted({seed for some in found.values() for seed in some})))
     lines += [f"    python benchmarks/objectives_stages.py --folder build/objectives --seeds {seeds}", ""]
-    lines += [machine("torch", "transformers"), "", (HERE / "objectives_stages.about.md").read_text().strip()]
+    lines += [
+        machine("torch", "transformers"),
+        "",
+        (HERE / "objectives_stages.about.md").read_text(encoding="utf-8").strip(),
+    ]
     for name, some in found.items():
         if some:
             lines += ["", f"## {SETS[name]}", "", *table(folder, name, some)]

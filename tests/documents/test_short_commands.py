@@ -44,7 +44,7 @@ def test_a_workspace_starts_from_a_bare_language_model(terminal: Terminal, tiny_
     assert "pre-training first: path/to/model is a bare language model" in said
     recipe = load_recipe(Path("my-corpus/params.yaml"))
     assert recipe["fetch_model"]["model"] == "../path/to/model"
-    assert recipe["pretraining"]["max_length"] == recipe["fetch_model"]["passage_length"] == 64
+    assert recipe["fetch_model"]["passage_length"] == 64 and recipe["pretraining"]["objective"] == "enhanced_decoding"
 
 
 def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:

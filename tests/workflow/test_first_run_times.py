@@ -67,16 +67,19 @@ def test_bf16_speeds_up_products_and_nothing_else(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_speed_of_this_machine_is_that_of_a_layer() -> None:
-    """Against a plain timing of the same layer, which another program may slow down or a faster library may halve."""
+    """Against a plain timing of the same layer. A faster library may halve it, and other programs may slow down either,
+    so the two are compared until they agree."""
     layer, rows = torch.nn.Linear(384, 1536), torch.ones(256, 384)
-    with torch.inference_mode():
+    operations, shares = 2 * 256 * 384 * 1536, []
+    while not shares or not (0.5 < shares[-1] < 10 or len(shares) == 20):
         timings = []
-        for _ in range(50):
-            started = time.perf_counter()
-            layer(rows)
-            timings.append(time.perf_counter() - started)
-    plain = 2 * 256 * 384 * 1536 / min(timings)
-    assert 0.5 * plain < first_run_times.speed(torch.float32) < 10 * plain
+        with torch.inference_mode():
+            for _ in range(50):
+                started = time.perf_counter()
+                layer(rows)
+                timings.append(time.perf_counter() - started)
+        shares.append(first_run_times.speed.__wrapped__(torch.float32) / (operations / min(timings)))
+    assert 0.5 < shares[-1] < 10, shares
 
 
 def test_parameter_counts_equal_those_of_the_layers() -> None:

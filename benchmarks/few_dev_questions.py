@@ -8,18 +8,16 @@ fitted on draws of a few of the dev questions; every fit ranks the same test que
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from fusion import DEPTH, both, ranked
+from fusion import DEPTH, both, measure_sets, ranked
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
-from quality_cells import SETS, Cell
+from quality_cells import Cell
 
 from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.search.hybrid import Candidates, fit_fusion, unfitted
@@ -31,18 +29,7 @@ Found = Mapping[str, Mapping[int, NDArray[np.float64]]]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where sources and indexes go; that of fusion.py")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
-    arguments = parser.parse_args(argv)
-    os.environ["STILLHOUSE_WORK"] = str(arguments.folder.resolve() / "work")
-    os.environ["STILLHOUSE_QUIET"] = "1"
-    found: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for name, title in SETS.items():
-        if not (arguments.data / name).is_dir():
-            print(f"skipped {title}: {arguments.data / name} is not here; name its parent with --data", file=sys.stderr)
-            continue
-        found[title] = measure(Cell(name, "all", 1), arguments.data.resolve(), arguments.folder.resolve() / name)
+    found: Found = measure_sets(argv, __doc__, measure)
     if found:
         write_page(Path(__file__).with_suffix(".md"), [*page_lines(found), "", machine("torch", "transformers")])
     return 0

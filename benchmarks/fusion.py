@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from machine import machine
@@ -39,24 +40,30 @@ SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 MADE = 300
 """Sentences that weights are fitted on."""
 START = "the retriever"
+F = TypeVar("F")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if found := measure_sets(argv, __doc__, measure):
+        write_page(Path(__file__).with_suffix(".md"), lines_of(found))
+    return 0
+
+
+def measure_sets(argv: list[str] | None, about: str | None, measure: Callable[[Cell, Path, Path], F]) -> dict[str, F]:
+    """What `measure` finds on each data set that is here, by its title."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where sources and indexes go; kept from run to run")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     arguments = parser.parse_args(argv)
     os.environ["STILLHOUSE_WORK"] = str(arguments.folder.resolve() / "work")
     os.environ["STILLHOUSE_QUIET"] = "1"
-    found = {}
+    found: dict[str, F] = {}
     for name, title in SETS.items():
         if not (arguments.data / name).is_dir():
             print(f"skipped {title}: {arguments.data / name} is not here; name its parent with --data", file=sys.stderr)
             continue
         found[title] = measure(Cell(name, "all", 1), arguments.data.resolve(), arguments.folder.resolve() / name)
-    if found:
-        write_page(Path(__file__).with_suffix(".md"), lines_of(found))
-    return 0
+    return found
 
 
 def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:

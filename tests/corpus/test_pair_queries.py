@@ -204,7 +204,7 @@ def test_a_labelled_text_is_not_made_again() -> None:
         (SMALL, LINKS, {"min_words": 40}, "lower pair_sentence_words"),
         (SMALL, LINKS, {"min_words": 40, "tasks": ("bfs",)}, "the corpus gives no bfs query"),
         (SMALL, LINKS, {"dev_fraction": 0.5, "test_fraction": 0.5}, "4 articles are too few"),
-        ({"a": [("", [SHORT])]}, [], {"dev_fraction": 0.1}, "1 articles are too few"),
+        ({"a": [("", [SHORT])]}, [], {"dev_fraction": 0.1}, "1 article is too few"),
         ({}, [], {}, "0 articles are too few"),
     ],
 )

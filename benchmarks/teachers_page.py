@@ -24,14 +24,14 @@ COLUMNS = (
     "p",
     "p, Holm",
 )
-ABOUT = """Each row trains a cross-encoder on the train questions of one run of quality.py; it changes what it names,
-and the first row has the defaults. It ranks the best 20 passages of the first stage, BM25 with retriever 2 and weights
-from dev: alone (a residual: added to the score that it was trained on), and fused, as w1 · cross-encoder + w2 ·
-retriever 2 + w3 · BM25. The step of a training is the one that ranks every second dev question best, of the start and
-three others. The weights make the right passages of all dev questions most likely; the figures of dev are by
-cross-validation of the weights in five folds. The step is not cross-validated, so dev flatters the cross-encoders a
-little. Test questions choose nothing. Differences are those of the fused ranking to the first stage on test, with 95 %
-bootstrap intervals over questions and p by randomisation; Holm's p corrects for the number of rows."""
+ABOUT = """Each row trains a cross-encoder on the train questions of one run of quality.py and names what it changes in
+the first rows. It ranks the best 20 passages of the first stage, BM25 with retriever 2 and weights from dev: alone (a
+residual: added to the score that it was trained on), and fused, as w1 · cross-encoder + w2 · retriever 2 + w3 · BM25.
+The step of a training is the one that ranks every second dev question best, of the start and three others. The weights
+make the right passages of all dev questions most likely; the figures of dev are by cross-validation of the weights in
+five folds. The step is not cross-validated, so dev flatters the cross-encoders a little. Test questions choose nothing.
+Differences are those of the fused ranking to the first stage on test, with 95 % bootstrap intervals over questions and
+p by randomisation; Holm's p corrects for the number of rows."""
 
 
 def page_lines(found: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> list[str]:

@@ -40,7 +40,9 @@ MEASUREMENTS = 3
 """Rankings of dev in a training, besides that of its start."""
 COSINE_SCALE = 20.0
 """One divided by the temperature that the recipe trains retrievers with."""
-DEV_RANKING = "dev_RR@10"
+DEV_RANKING, FUSED_LOSS = "dev_RR@10", "fused_loss"
+"""What can choose a step: RR@10 of what is trained, or -log likelihood of the right passages by its fusion with BM25
+and the retriever, of all candidates."""
 
 
 class PooledCrossEncoder(CrossEncoder):
@@ -160,18 +162,19 @@ def train_variant(
     passages: list[str],
     added_QK: NDArray[np.float32],
     loss_name: str,
+    chosen_by: str,
     config: TrainingConfig,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains the model in place, keeps the step that ranks the dev shortlists best, and returns the curves.
+    """Trains the model in place, keeps the step that is best on the dev shortlists, and returns the curves.
 
-    What ranks them is its score plus `added_QK`."""
+    Its score plus `added_QK` ranks them."""
     device = context.torch_device()
     of_scores: Callable[[Tensor, Tensor], Tensor] = LOSSES[loss_name]
     count = len(examples)
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    config = replace(config, eval_steps=max(1, steps // MEASUREMENTS))
+    config = replace(config, eval_steps=-(-steps // MEASUREMENTS))
     latest = np.zeros_like(added_QK)
 
     def batch_loss(step: int) -> Iterator[Tensor]:
@@ -197,11 +200,11 @@ def train_variant(
         return {
             DEV_RANKING: float(dev.reciprocal_ranks(latest + added_QK).mean()),
             "fused_RR@10": float(dev.cross_validated(both).mean()),
-            "fused_loss": dev.loss(fused_QK),
+            FUSED_LOSS: dev.loss(fused_QK),
         }
 
     with Ahead(lambda step: examples.draw(batch(step), times(step)), steps) as ahead:
-        return train(model, batch_loss, heldout_loss, steps, config, context, Watch(signals, DEV_RANKING, PATIENCE))
+        return train(model, batch_loss, heldout_loss, steps, config, context, Watch(signals, chosen_by, PATIENCE))
 
 
 def dev_scores(model: CrossEncoder, asked: Shortlist, passages: list[str], device: torch.device) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
@@ -78,6 +79,7 @@ class Variant:
 HARD = {"negatives_of": "start"}
 RESIDUAL = HARD | {"residual": "start"}
 MEAN = {"pooling": "mean", "start": "retriever_2"}
+COSINE = MEAN | {"pooling": "cosine"}
 VARIANTS = {
     "plain": Variant(label="[CLS], listwise, from the start, 5e-5", learning_rate=5e-5, chosen_by=DEV_RANKING),
     "faster": Variant(label="learning rate 1e-4, as in all rows below"),
@@ -87,11 +89,11 @@ VARIANTS = {
     "hard": Variant(label="negatives among the best 20 of BM25 + start", **HARD),
     "residual": Variant(label="residual on BM25 + start, these negatives", **RESIDUAL),
     "residual-mean": Variant(label="residual, mean, from retriever 2", **RESIDUAL, **MEAN),
-    "residual-cosine": Variant(
-        label="residual, cosine of both halves, from retriever 2", **RESIDUAL, **MEAN | {"pooling": "cosine"}
-    ),
-    "warm-up": Variant(label="residual, mean, from retriever 2, sentences first", **RESIDUAL, **MEAN, sentences=1000),
-    "residual-mean-2": Variant(label="residual, mean, from retriever 2, seed 2", **RESIDUAL, **MEAN, seed=2),
+    "residual-cosine": Variant(label="residual, cosine of both halves, from retriever 2", **RESIDUAL, **COSINE),
+    "residual-cosine-2": Variant(label="the same, seed 2", **RESIDUAL, **COSINE, seed=2),
+    "cosine-longer": Variant(label="the same, 4 epochs", **RESIDUAL, **COSINE, epochs=4),
+    "cosine": Variant(label="the same negatives and cosine, but no residual", **HARD, **COSINE),
+    "warm-up": Variant(label="the residual, sentences first", **RESIDUAL, **COSINE, sentences=1000),
     "late": Variant(label="no training: late interaction of retriever 2's tokens", start="retriever_2", pooling="late"),
 }
 RETRIEVERS = {
@@ -160,6 +162,8 @@ class Place:
         for name, stage in self.stages.items():
             train = stage.shortlist("train")
             about[f"train by {name}"] = mean(train.reciprocal_ranks(train.first_QK))
+        for split, asked in self.lists.items():
+            about[f"{split} by start"] = mean(asked.reciprocal_ranks(self.added("start", asked)))
         return {FIRST: about, CONTROL: fused(dev, test, None, None)}
 
     def measured(self, variant: Variant) -> dict[str, Any]:
@@ -192,6 +196,7 @@ class Place:
                 [row.step, *(round(value, 5) for value in (row.train_loss, row.heldout_loss, *row.signals.values()))]
                 for row in curves
             ]
+        torch.save(model.state_dict(), self.work / f"{variant.label}.pt".replace(" ", "_"))
         scores = {split: final_scores(model, asked, self.passages, self.context) for split, asked in self.lists.items()}
         found["alone dev"] = mean(dev.reciprocal_ranks(scores["dev"] + added["dev"]))
         found["alone"] = rounded(test.reciprocal_ranks(scores["test"] + added["test"]))

@@ -54,7 +54,8 @@ def part(cell: str, rows: Mapping[str, Any], names: list[str], labels: Mapping[s
         f"{first['passages']:,} passages, {counts['dev']} dev and {counts['test']} test questions. The first stage is "
         f"{bm25:.2g} · BM25 + {dense:.3g} · retriever 2. A right passage is among its best 20 for {found['dev']:.0%} "
         f"of dev and {found['test']:.0%} of test. It ranks the train questions, which retriever 2 was trained on, with "
-        f"RR@10 {train['retriever_2']}; BM25 with the start ranks them with {train['start']}."
+        f"RR@10 {train['retriever_2']}; BM25 with the start ranks them with {train['start']}, and the same 20 passages "
+        f"of dev and test with {first['dev by start']:.3f} and {first['test by start']:.3f}."
     )
     lines += [about, ""]
     compared = differences(rows, names)

@@ -55,6 +55,7 @@ def test_a_page_shows_what_was_measured() -> None:
 
     first = {"passages": 2000, "questions": {"train": 3, "dev": 2, "test": 4}, "weights": [0.5, 20.0], "dev": 0.75}
     first |= {"found": {"dev": 1.0, "test": 0.75}, "train by start": 0.7, "train by retriever_2": 0.9}
+    first |= {"dev by start": 0.6, "test by start": 0.5}
     rows = {"first stage": first | {"test": [0.5] * 4}, "control": {"dev": 0.7, "test": [0.5, 0.5, 0.5, 0.25]}}
     rows["plain"] = {"alone dev": 0.25, "alone": [0.2] * 4, "dev": 0.8, "test": [1.0, 0.5, 0.5, 0.5], "seconds": 300}
     lines = teachers_page.page_lines({"scifact-all-2": rows}, {"plain": "as it is", "other": "not run"})

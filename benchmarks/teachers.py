@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
         rows |= place.baselines()
         for name in arguments.only:
             if name not in rows:
-                rows[name] = place.measured(VARIANTS[name]) | {"machine": machine("torch", "transformers")}
+                rows[name] = place.measured(name, VARIANTS[name]) | {"machine": machine("torch", "transformers")}
                 write_whole(MEASURED, json.dumps(found, sort_keys=True) + "\n")
                 print(cell, name, {key: value for key, value in rows[name].items() if key not in ("test", "machine")})
     if any(found.values()):
@@ -166,7 +166,7 @@ class Place:
             about[f"{split} by start"] = mean(asked.reciprocal_ranks(self.added("start", asked)))
         return {FIRST: about, CONTROL: fused(dev, test, None, None)}
 
-    def measured(self, variant: Variant) -> dict[str, Any]:
+    def measured(self, name: str, variant: Variant) -> dict[str, Any]:
         """The ranks of a variant after its training, and what the training took."""
         if variant.pooling == "late":
             return self.late(variant)
@@ -196,7 +196,7 @@ class Place:
                 [row.step, *(round(value, 5) for value in (row.train_loss, row.heldout_loss, *row.signals.values()))]
                 for row in curves
             ]
-        torch.save(model.state_dict(), self.work / f"{variant.label}.pt".replace(" ", "_"))
+        torch.save(model.state_dict(), self.work / f"{name}.pt")
         scores = {split: final_scores(model, asked, self.passages, self.context) for split, asked in self.lists.items()}
         found["alone dev"] = mean(dev.reciprocal_ranks(scores["dev"] + added["dev"]))
         found["alone"] = rounded(test.reciprocal_ranks(scores["test"] + added["test"]))
@@ -219,12 +219,14 @@ class Place:
         return self.stages[residual].pair_scores(asked.texts, *asked.pairs()).reshape(asked.rows_QK.shape)
 
     def labelled(self, variant: Variant) -> LabelledQuestions:
-        if variant.negatives_of == "mined":
-            negatives = Negatives.read(self.artifacts / "mine_2" / "negatives")
-        else:
-            negatives = self.stages[variant.negatives_of].negatives()
+        of = variant.negatives_of
+        negatives = self.mined() if of == "mined" else self.stages[of].negatives()
         sampler = GroupSampler(self.corpus, negatives, "train", variant.negatives, DEPTH, variant.seed)
         return LabelledQuestions(sampler, self.passages, self.stages[variant.residual] if variant.residual else None)
+
+    def mined(self) -> Negatives:
+        """Those that retriever 2 was trained with."""
+        return Negatives.read(self.artifacts / "mine_2" / "negatives")
 
     def sentences(self, variant: Variant) -> SentencesOfTheCorpus:
         stage = self.stages["retriever_2"]

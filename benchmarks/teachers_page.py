@@ -10,7 +10,7 @@ from quality_cells import SETS
 
 from stillhouse.evaluation.significance import Comparison, compare
 
-FIRST, CONTROL = "first stage", "control"
+FIRST, CONTROL, STUDENTS = "first stage", "control", "students"
 FIRST_LABEL = "BM25 + retriever 2"
 CONTROL_LABEL = "the same, weights fitted on the best 20"
 COLUMNS = (
@@ -39,8 +39,8 @@ def page_lines(found: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
     lines += ["`python benchmarks/teachers.py --folder build/quality --work build/teachers`", "", ABOUT]
     for cell, rows in found.items():
         lines += ["", *part(cell, rows, [name for name in labels if name in rows], labels)]
-    machines = sorted({row["machine"] for rows in found.values() for row in rows.values() if "machine" in row})
-    return [*lines, "", *machines]
+    machines = {row["machine"] for rows in found.values() for row in rows.values() if "machine" in row}
+    return [*lines, "", *sorted(machines)]
 
 
 def part(cell: str, rows: Mapping[str, Any], names: list[str], labels: Mapping[str, str]) -> list[str]:
@@ -58,20 +58,35 @@ def part(cell: str, rows: Mapping[str, Any], names: list[str], labels: Mapping[s
         f"of dev and test with {first['dev by start']:.3f} and {first['test by start']:.3f}."
     )
     lines += [about, ""]
-    compared = differences(rows, names)
+    comparisons = differences(rows, names)
     lines += [f"| {' | '.join((*COLUMNS, 'minutes'))} |", "|---" * (len(COLUMNS) + 1) + "|"]
     lines += [f"| {FIRST_LABEL} | | | {first['dev']:.3f} | {np.mean(first['test']):.3f} | | | | | |"]
     [control] = differences(rows, [CONTROL])
     shown = f"{rows[CONTROL]['dev']:.3f} | {np.mean(rows[CONTROL]['test']):.3f} | {figures(control)} | |"
     lines += [f"| {CONTROL_LABEL} | | | {shown} |"]
-    for name, comparison in zip(names, compared):
+    for name, comparison in zip(names, comparisons):
         row = rows[name]
         alone = f"{row['alone dev']:.3f} | {np.mean(row['alone']):.3f}"
         fused = f"{row['dev']:.3f} | {np.mean(row['test']):.3f}"
         holm = f"{comparison.randomisation_p_holm:.3f}"
         minutes = f"{row['seconds'] / 60:.0f}"
         lines.append(f"| {labels[name]} | {alone} | {fused} | {figures(comparison)} | {holm} | {minutes} |")
+    return lines + (students(rows[STUDENTS], labels) if STUDENTS in rows else [])
+
+
+def students(rows: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
+    """Retriever 2 and what became of it with each teacher, searching alone."""
+    lines = ["", "Distilled from retriever 2 with the settings of the run; RR@10 of the retriever alone.", ""]
+    lines += ["| teacher | dev | test | difference to retriever 2 | interval | p |", "|---|---|---|---|---|---|"]
+    for name, row in rows.items():
+        label = {"retriever 2": "none: retriever 2", "without": FIRST_LABEL}.get(name, f"with {labels.get(name)}")
+        shown = figures(compared(row["test"], rows["retriever 2"]["test"])) if name != "retriever 2" else "| |"
+        lines.append(f"| {label} | {row['dev']:.3f} | {np.mean(row['test']):.3f} | {shown} |")
     return lines
+
+
+def compared(system_Q: list[float], baseline_Q: list[float]) -> Comparison:
+    return differences({FIRST: {"test": baseline_Q}, "system": {"test": system_Q}}, ["system"])[0]
 
 
 def differences(rows: Mapping[str, Any], names: list[str]) -> list[Comparison]:

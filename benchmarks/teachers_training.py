@@ -210,11 +210,18 @@ def train_variant(
 def dev_scores(model: CrossEncoder, asked: Shortlist, passages: list[str], device: torch.device) -> NDArray[np.float32]:
     """The cross-encoder's scores of a shortlist, float32 [Q, K], in length-sorted batches, as the caller computes."""
     query_P, rows_P = asked.pairs()
-    pairs = model.pairs([asked.texts[query] for query in query_P], [passages[row] for row in rows_P])
+    scores_P = pair_scores(model, [asked.texts[query] for query in query_P], [passages[row] for row in rows_P], device)
+    return scores_P.reshape(asked.rows_QK.shape)
+
+
+def pair_scores(
+    model: CrossEncoder, questions_P: list[str], passages_P: list[str], device: torch.device
+) -> NDArray[np.float32]:
+    pairs = model.pairs(questions_P, passages_P)
     scores_P = np.empty(len(pairs), dtype=np.float32)
     for rows in length_batches(pairs.ids.lengths(), InferenceConfig().batch_tokens):
         scores_P[rows] = model(*pairs.batch(rows, device)).float().cpu().numpy()
-    return scores_P.reshape(asked.rows_QK.shape)
+    return scores_P
 
 
 def final_scores(model: CrossEncoder, asked: Shortlist, passages: list[str], context: Context) -> NDArray[np.float32]:

@@ -19,6 +19,8 @@ from stillhouse.retrieval.settings import NO_MODEL
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
 MODULES = "modules.json"
 """Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
+HUB_SECONDS = 10.0
+"""How long to wait for the hub."""
 SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
 """The steps that write retrievers."""
 
@@ -42,7 +44,7 @@ class Start:
 
 
 def start_of(model: str) -> Start:
-    """What the files of a model say about it, if they are on this machine. Fetches nothing.
+    """What the files of a model say about it, or the list of its files on the hub. Fetches no file.
 
     Raises `InputError` for a folder or package without a model, and for `none`.
     """
@@ -50,7 +52,7 @@ def start_of(model: str) -> Start:
         raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
     folder = _place(model)
     if folder is None:
-        return Start(model, UNKNOWN, "it is not on this machine")
+        return Start(model, *_on_hub(model))
     kind, why = _kind(folder)
     return Start(model, kind, why, _config(folder))
 
@@ -68,6 +70,19 @@ def _place(model: str) -> Path | None:
         found = try_to_load_from_cache(source, CONFIG)
         return Path(found).parent if isinstance(found, str) else None
     return None
+
+
+def _on_hub(name: str) -> tuple[str, str]:
+    """What a model of the hub is by the list of its files; unknown if the hub does not answer."""
+    from huggingface_hub import HfApi
+
+    try:
+        listed = {file.rfilename for file in HfApi().model_info(name, timeout=HUB_SECONDS).siblings or ()}
+    except Exception:  # offline, no such model, one that needs a token: `fetch-model` reports it
+        return UNKNOWN, "it is not on this machine and the Hugging Face Hub did not list its files"
+    if MODULES in listed:
+        return RETRIEVER, f"on the Hugging Face Hub it has a {MODULES} of sentence-transformers"
+    return LANGUAGE_MODEL, f"on the Hugging Face Hub it has no {MODULES} of sentence-transformers"
 
 
 def _kind(folder: Path) -> tuple[str, str]:

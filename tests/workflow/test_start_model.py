@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import HfApi
 
 from stillhouse import cli
 from stillhouse.artifacts import write_manifest
@@ -124,6 +126,22 @@ def test_what_cannot_be_a_start_is_refused(model: str, here: Path, capsys: pytes
         assert ("model" in said or "is not installed" in said) and not Path("work").exists()
 
 
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [(["config.json", "modules.json", "model.safetensors"], RETRIEVER), (["config.json", "vocab.txt"], LANGUAGE_MODEL)],
+)
+def test_a_model_of_the_hub_is_known_by_the_list_of_its_files(
+    files: list[str], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model_info(self: HfApi, name: str, timeout: float) -> SimpleNamespace:
+        assert name == "someone/model" and 0 < timeout <= 30
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files])
+
+    monkeypatch.setattr(HfApi, "model_info", model_info)
+    found = start_of("someone/model")
+    assert found.kind == kind and "Hub" in found.why and not found.config
+
+
 def test_new_pre_trains_a_bare_language_model(bare: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = corpus(here / "corpus", "train", "dev", "test")
     recipe = new("--source", str(source), "--model", "bert")
@@ -147,7 +165,7 @@ def test_new_does_not_pre_train_a_retriever(here: Path, capsys: pytest.CaptureFi
 def test_new_says_what_it_assumes_of_a_model_that_is_not_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = new("--source", str(corpus(here / "corpus", "train", "dev", "test")), "--model", "someone/model")
     said = capsys.readouterr().out
-    assert "someone/model is assumed to be a retriever, because it is not on this machine" in said
+    assert "someone/model is assumed to be a retriever, because it is not on this machine and" in said
     assert "--recipe language-model" in said
     assert recipe["stages"]["pretraining"] == "none" and recipe["fetch_model"]["model"] == "someone/model"
 

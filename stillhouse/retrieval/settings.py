@@ -22,6 +22,8 @@ BATCH_TOKENS = 8192
 """Padded tokens that are encoded or scored together, and the default of `batch_tokens`."""
 QUERY_LENGTH, PASSAGE_LENGTH = 32, 144
 """Tokens of a query and of a passage, special tokens included (SimLM Table 13): the defaults."""
+MODULES = "modules.json"
+"""Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
 NO_MODEL = "none"
 """The model name in `fetch-model` for a part that starts from the run's main model."""
 

@@ -133,13 +133,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     kept_Q = np.ones(len(asked), dtype=np.bool_)
     if config.round_trip_depth is not None:
         kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))
-    queries = asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True)
-    if not (queries["split"] == "train").any():
-        raise InputError(
-            f"no train query's passage is among the first {config.round_trip_depth} that the retriever finds; raise "
-            "round_trip_depth, or set it to null"
-        )
-    negatives = Negatives(queries, rows_QD[kept_Q])
+        if not (asked.queries["split"][kept_Q] == "train").any():
+            raise InputError(
+                f"no train query's passage is among the first {config.round_trip_depth} that the retriever finds; "
+                "raise round_trip_depth, or set it to null"
+            )
+    negatives = Negatives(asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True), rows_QD[kept_Q])
     negatives.write(outputs["negatives"])
     said = describe(negatives)
     if config.round_trip_depth is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.workflow.graph import PRETRAINING, graph_of
-from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, Start
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ def fitted(
     if recipe not in FITTED or look is None or not look.words:
         return {}
     length = passage_length(look, start)
-    found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look)) else {}
+    settings = load_recipe(find_recipe(recipe))
+    usual = configs(settings, recipe)["ingest"].dev_fraction
+    found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look, usual)) else {}
     found |= {
         "fetch_model": {"passage_length": length},
         "validate": {"max_passage_words": whole_words(length)},
     }
-    settings = load_recipe(find_recipe(recipe))
     if recipe == PRETRAINED and not look.labelled:
         found |= _made_questions()
     for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
@@ -113,15 +114,16 @@ def _in_parts(settings: Recipe, bytes_a_passage: float, most: float) -> dict[str
     return found
 
 
-def divided(look: FirstLook) -> dict[str, Any]:
-    """Settings of `ingest` for a source without a test split, and for few training questions without a dev split."""
+def divided(look: FirstLook, usual: float) -> dict[str, Any]:
+    """Settings of `ingest` for a source without a test split, and for few training questions without a dev split, of
+    which the share `usual` would become dev."""
     train, dev, test = (look.questions.get(split, 0) for split in ("train", "dev", "test"))
     found: dict[str, Any] = {}
     if not look.whole or train < 2:
         return found
     if dev and not test:
         found["splits"] = {"dev": "test"}
-    if 0.1 * train < FEWEST_DEV and not (dev and test):
+    if usual * train < FEWEST_DEV and not (dev and test):
         found["dev_fraction"] = min(0.5, math.ceil(100 * FEWEST_DEV / train) / 100)
     return found
 

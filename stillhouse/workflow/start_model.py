@@ -14,11 +14,9 @@ from typing import Any
 
 from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.errors import InputError
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.settings import MODULES, NO_MODEL
 
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
-MODULES = "modules.json"
-"""Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
 HUB_SECONDS = 10.0
 """How long to wait for the hub."""
 SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}

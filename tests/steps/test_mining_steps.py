@@ -117,12 +117,26 @@ def test_a_round_trip_that_leaves_no_train_query_is_refused(
         run_step("mine", inputs, "none", round_trip_depth=5)
 
 
+def test_dev_queries_alone_are_mined(run_step: Run, small_corpus: Path, base: Path, tmp_path: Path) -> None:
+    corpus = corpus_of_made_queries(small_corpus, tmp_path / "dev", split="dev")
+    inputs = {"corpus": corpus, "retriever": base}
+    inputs |= {"index": run_step("index", inputs)["index"]}
+    assert len(rows(run_step("mine", inputs, negatives_depth=3))) == 18
+    with pytest.raises(InputError, match="raise round_trip_depth"):
+        run_step("mine", inputs, "none", round_trip_depth=24)
+
+
 def corpus_of_made_queries(
-    small_corpus: Path, folder: Path, labelled: Sequence[int] = range(0, 12, 2), relevant: np.ndarray | None = None
+    small_corpus: Path,
+    folder: Path,
+    labelled: Sequence[int] = range(0, 12, 2),
+    relevant: np.ndarray | None = None,
+    split: str = "",
 ) -> Path:
     """The small corpus, whose queries were made from it, except those of these rows.
 
-    `relevant` are the rows of the passages of the train and dev queries, if not their own.
+    `relevant` are the rows of the passages of the train and dev queries, if not their own. All train queries move to
+    `split`, if it is named.
     """
     corpus = Corpus.open(small_corpus)
     origin = ["source" if row in labelled else "ict" for row in range(len(corpus.queries))]
@@ -130,6 +144,8 @@ def corpus_of_made_queries(
     for number, row in enumerate([] if relevant is None else relevant):
         tables["qrels"]["passage_id"][number] = f"p{row}"
     queries = {name: list(corpus.queries[name]) for name in ("query_id", "text", "split")}
+    for splits in (queries["split"], tables["qrels"]["split"]):
+        splits[:12] = [split or "train"] * 12
     with whole_folder(folder) as staging:
         write_tables(staging, tables | {"queries": queries | {"origin": origin}})
         write_manifest(staging, "ingest", {}, {}, {"passages": len(corpus.passages)})

@@ -14,6 +14,7 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.own_files import refuse_foreign_files
+from stillhouse.retrieval.settings import MODULES
 from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
 from stillhouse.workflow.parser import Parser, output_folder
@@ -181,7 +182,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
     for name, (_, model) in zip(names.values(), retrievers):
         folder = Path(model).expanduser()
-        if (folder / "modules.json").is_file():
+        if (folder / MODULES).is_file():
             source[name] = str(folder.resolve())
         else:
             lengths = {"query_length": arguments.query_length, "passage_length": arguments.passage_length}

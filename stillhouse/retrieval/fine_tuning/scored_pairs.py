@@ -51,10 +51,10 @@ class ScoredPairs:
             ("dev", config.dev_negatives_scored or config.negatives_scored),
         ):
             of_split = np.flatnonzero(negatives.queries["split"] == split)
-            if split == "dev" and config.kind == "best" and not count:
-                scored_QD[of_split] = rows_QD[of_split] >= 0  # the candidates that compare a teacher with its student
             if count:
                 scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
+            elif split == "dev" and config.kind == "best":
+                scored_QD[of_split] = rows_QD[of_split] >= 0  # the candidates that compare a teacher with its student
         offsets, positives = corpus.positives(queries["query_id"])
         query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
         rows_P = np.concatenate([positives, rows_QD[scored_QD]])

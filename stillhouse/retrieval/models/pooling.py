@@ -18,13 +18,12 @@ from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.model_files import REMEDY, json_object, read_json
 from stillhouse.retrieval.models.projection import PROJECTION, write_projection
-from stillhouse.retrieval.settings import PASSAGE_LENGTH, QUERY_LENGTH
+from stillhouse.retrieval.settings import MODULES, PASSAGE_LENGTH, QUERY_LENGTH
 
 POOLINGS = ("cls", "mean")
 LONGEST = 1_000_000
 """The most tokens of a text for any model; a larger number is a mistake."""
 SETTINGS = "stillhouse.json"
-MODULES = "modules.json"
 MODEL = "config_sentence_transformers.json"
 POOLING = "1_Pooling"
 PASSAGE_PROMPTS = ("document", "passage", "corpus")

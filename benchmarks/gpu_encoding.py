@@ -48,7 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--width", type=int, default=768, help="a multiple of 32")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[16_384, 65_536, 262_144])
     parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
+    parser.add_argument("--only-model", type=Path, help="write the encoder to this folder, and measure nothing")
     arguments = parser.parse_args(argv)
+    if arguments.only_model:
+        random_encoder(arguments.layers, arguments.width, arguments.only_model)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         lines = list(report(arguments, Path(folder)))
     print("\n".join(lines))

@@ -42,12 +42,12 @@ def start(encoder: Any, length: int, into: Any) -> None:
     CrossEncoder.start(encoder, length).save(into)
 
 
-def ours(setting: Setting, examples: Examples) -> Side:
+def ours(setting: Setting, examples: Examples, padding_setting: str = "auto") -> Side:
     model = CrossEncoder.load(setting.model).to(setting.clock.device).eval()
     texts = TextFile([list(examples.texts())], setting.folder)
     drawing = Drawing(negatives=examples.count, depth=examples.count)
     loss = RerankerLoss(model, texts, {"train": examples.sampler()}, drawing, 0.0, 0, setting.clock.device)
-    config = settings_of_ours(TrainingConfig, setting.precision)
+    config = settings_of_ours(TrainingConfig, setting.precision, padding=padding_setting)
     padding = Padding()
 
     def losses(batch: np.ndarray) -> Iterator[Tensor]:

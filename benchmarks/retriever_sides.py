@@ -62,14 +62,25 @@ def lengthened(texts: Sequence[str], encoder: BiEncoder, lengths: Lengths) -> np
     return np.array(long, dtype=object)
 
 
-def ours(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teacher | None = None) -> Side:
+def ours(
+    setting: Setting,
+    examples: Examples,
+    lengths: Lengths,
+    teacher: Teacher | None = None,
+    padding_setting: str = "auto",
+) -> Side:
     encoder = BiEncoder.load(setting.model)
     sampler = examples.sampler()
     texts = TextFile([list(lengthened(examples.texts(), encoder, lengths))], setting.folder)
     sampler.texts = lengthened(list(sampler.texts), encoder, lengths)
     encoder.to(setting.clock.device).eval()
     config = settings_of_ours(
-        RetrieverConfig, setting.precision, temperature=TEMPERATURE, alpha=ALPHA, contrastive="plain"
+        RetrieverConfig,
+        setting.precision,
+        temperature=TEMPERATURE,
+        alpha=ALPHA,
+        contrastive="plain",
+        padding=padding_setting,
     )
     loss = RetrieverLoss(encoder, texts, sampler, teacher, config, setting.clock.device)
     padding = Padding()

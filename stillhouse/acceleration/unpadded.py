@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.acceleration.padding import PADDING
 from stillhouse.errors import InputError
 
@@ -94,14 +95,18 @@ class Row:
         place_T = torch.nonzero_static(kept_BL.flatten(), size=sum(lengths)).squeeze(1)
         return cls(place_T, kept_BL, lengths, longest)
 
+    @cached_property
+    def bounds(self) -> Tensor:
+        """Where the texts begin in the row, and its end: int64 [B + 1], on the device. All layers share it."""
+        return on_device(torch.tensor([0, *accumulate(self.lengths)]), self.place_T.device)
+
     def pack(self, padded_BL: Tensor) -> Tensor:
         """The values at the texts' tokens, [1, T]."""
         return padded_BL.flatten().index_select(0, self.place_T).unsqueeze(0)
 
     def first(self, states_1TD: Tensor) -> Tensor:
         """The states of the texts' first tokens, [B, 1, D]."""
-        starts_B = torch.tensor([0, *accumulate(self.lengths[:-1])], device=states_1TD.device)
-        return states_1TD[0].index_select(0, starts_B).unsqueeze(1)
+        return states_1TD[0].index_select(0, self.bounds[:-1]).unsqueeze(1)
 
     def pad(self, states_1TD: Tensor) -> Tensor:
         """The states as [B, L, D], zeros at padding."""
@@ -210,11 +215,10 @@ def _jagged(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
 ) -> Tensor:
     """All texts in one call, which uses the flash kernel for sequences of different lengths on a GPU."""
-    bounds = torch.tensor([0, *accumulate(row.lengths)], device=query_1HTK.device)
     shortest, longest = min(row.lengths), max(row.lengths)  # passed on, or PyTorch would wait for the device
     query, key, value = (
         torch.nested.nested_tensor_from_jagged(
-            each[0].transpose(0, 1).contiguous(), bounds, min_seqlen=shortest, max_seqlen=longest
+            each[0].transpose(0, 1).contiguous(), row.bounds, min_seqlen=shortest, max_seqlen=longest
         ).transpose(1, 2)
         for each in (query_1HTK, key_1HTK, value_1HTK)
     )

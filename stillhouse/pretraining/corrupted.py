@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.pretraining.corruption import (
     Mask,
     hidden_from,
@@ -132,7 +133,7 @@ class Corruptor:
         return CorruptedBatch(ids_BL, attention_BL, special_BL, inputs[0], decoder, hidden_BLL, generator_loss)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+        return on_device(array, self.device)
 
     def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator, times: int = 1) -> Mask:
         eligible_BL = np.repeat(~passages.special, times, axis=0)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.pretraining.cross_entropy import passage_weights, rows_at_once, token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens
@@ -87,7 +88,7 @@ class Generator:
         self, hidden_BLD: Tensor, ids_BL: Tensor, masked_BL: Tensor, masks: int, rng: np.random.Generator
     ) -> list[Tensor]:
         states_ND = hidden_BLD[masked_BL]
-        dice_N = torch.from_numpy(rng.random(len(states_ND), dtype=np.float32)).to(ids_BL.device)
+        dice_N = on_device(rng.random(len(states_ND), dtype=np.float32), ids_BL.device)
         rows = rows_at_once(ids_BL.device, self.model.config.vocab_size)
         samples = [self._sample(*part) for part in zip(states_ND.split(rows), dice_N.split(rows))]
         replaced_BL = ids_BL.clone()

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import world_size
 from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.processes import add_up, own_parts
@@ -115,7 +116,7 @@ def joint_losses(
     counts = value.detach() if 0 in own_parts(len(parts)) else torch.zeros_like(value)
     if kept:
         places = np.concatenate([part.places for part in own])
-        yield _with_gradient(torch.cat(kept), gradient_ND[torch.from_numpy(places).to(vectors_ND.device)], counts)
+        yield _with_gradient(torch.cat(kept), gradient_ND[on_device(places, vectors_ND.device)], counts)
     for part in own if again else []:
         yield _with_gradient(part.vectors(), gradient_ND[_at(part, vectors_ND)], counts)
         counts = torch.zeros_like(value)
@@ -132,7 +133,7 @@ def joint_loss(parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor
 
 
 def _at(part: Part, vectors_ND: Tensor) -> Tensor:
-    return torch.from_numpy(part.places).to(vectors_ND.device)
+    return on_device(part.places, vectors_ND.device)
 
 
 def _with_gradient(vectors_PD: Tensor, gradient_PD: Tensor, value: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.pretraining.tokens import ADDED, SpecialTokens
 
 
@@ -38,7 +39,7 @@ class PairBatch:
 
     def to(self, device: torch.device) -> PairBatch:
         """Move the batch to a device."""
-        return PairBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
+        return PairBatch(*(on_device(getattr(self, each.name), device) for each in fields(self)))
 
     def same_target(self) -> Tensor:
         """Candidates that are not valid negatives of a query: bool [B, B], query by candidate.

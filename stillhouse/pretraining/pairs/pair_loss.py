@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.acceleration.unpadded import leaves_padding_out
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.pairs.batch import PairBatch
@@ -90,5 +91,5 @@ def _encode(
 ) -> Tensor:
     """The vectors [P, D] of some texts, padded to the longest one."""
     longest = int(lengths_B[rows_P].max())
-    ids_PL, attention_PL = (each[torch.from_numpy(rows_P).to(each.device), :longest] for each in tokens_BL)
+    ids_PL, attention_PL = (each[on_device(rows_P, each.device), :longest] for each in tokens_BL)
     return tower(ids_PL, attention_PL)

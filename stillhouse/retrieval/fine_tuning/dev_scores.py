@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
@@ -102,7 +103,7 @@ def _shared(
         made_NW = torch.zeros(len(part), width, device=device)
         for number, rows in enumerate(batches):
             if number in own:
-                made_NW[torch.from_numpy(rows).to(device)] = compute(rows).float().reshape(len(rows), width)
+                made_NW[on_device(rows, device)] = compute(rows).float().reshape(len(rows), width)
             bar.update(len(rows))
         add_up(made_NW)
         out_NW[part] = made_NW.cpu().numpy()

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.curves import CurveRow, Watch, best_row
@@ -89,10 +90,10 @@ class QueryLoss:
             loss = fixed_passages_loss(scores_BN, targets.right, targets.never_negative)
             if self._teacher is None or drawn.groups is None:
                 return loss
-            teacher_BK, known_BK = (torch.from_numpy(part).to(self._device) for part in self._teacher.of(drawn.groups))
+            teacher_BK, known_BK = (on_device(part, self._device) for part in self._teacher.of(drawn.groups))
             columns_BK = targets.columns(np.maximum(drawn.groups.rows_BK, drawn.groups.rows_BK[:, :1].min()))
             columns_BK = np.where(drawn.groups.candidate_BK, columns_BK, 0)
-            student_BK = scores_BN.gather(1, torch.from_numpy(columns_BK).to(self._device))
+            student_BK = scores_BN.gather(1, on_device(columns_BK, self._device))
             return distillation_loss(student_BK, teacher_BK, known_BK) + config.alpha * loss
 
 

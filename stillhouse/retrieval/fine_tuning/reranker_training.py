@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
@@ -124,7 +125,7 @@ class RerankerLoss:
     def _pairs(self, pairs: PairTexts, number_BK: np.ndarray) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
         """The tensors of some pairs, and which candidates are pairs."""
         known_BK = number_BK >= 0
-        return pairs.batch(number_BK[known_BK], self._device), torch.from_numpy(known_BK).to(self._device)
+        return pairs.batch(number_BK[known_BK], self._device), on_device(known_BK, self._device)
 
     def _scores(self, pairs: tuple[Tensor, Tensor, Tensor], known_BK: Tensor) -> Tensor:
         return torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))

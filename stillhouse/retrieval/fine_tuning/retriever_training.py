@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.acceleration.unpadded import leaves_padding_out
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
@@ -173,7 +174,7 @@ class RetrieverLoss:
         return self._config.compatibility_weight * fixed_passages_loss(scores_BN, old.right, old.never_negative)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+        return on_device(array, self._device)
 
 
 def _step_of(examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> int:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.acceleration.on_device import on_device
 from stillhouse.acceleration.packed_linears import packed_linears
 from stillhouse.acceleration.precision import autocast, computed_in
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
@@ -66,7 +67,7 @@ class TokenizedTexts:
         mask_BL = np.arange(length or lengths_B.max()) < lengths_B[:, None]
         ids_BL = np.full(mask_BL.shape, self.padding_id, dtype=np.int64)
         ids_BL[mask_BL] = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(lengths_B.sum()))
-        return torch.from_numpy(ids_BL).to(device), torch.from_numpy(mask_BL.astype(np.int64)).to(device)
+        return on_device(ids_BL, device), on_device(mask_BL.astype(np.int64), device)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenizedTexts:

@@ -1,0 +1,228 @@
+"""Do SimLM's stages add up after each pre-training, with what a few minutes of one GPU allow?
+
+    python benchmarks/gpu_quality.py --folder build/gpu/quality --page build/gpu/quality.md [--seconds 240]
+
+First an encoder with random weights learns masked tokens of all texts at hand for `--start-seconds`. From it, every
+chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after one pre-training or none, several
+chains at once. Chains that do not end within `--seconds` are stopped; a later call goes on where they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from machine import machine
+from notes import write_page
+from objectives import random_encoder
+from run_steps import step, step_once
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.figures import measure_runs
+from stillhouse.evaluation.measures import parse_measures
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import find_recipe, load_recipe
+
+HERE = Path(__file__).resolve().parent
+SETTINGS = "gpu_quality.yaml"
+RECIPE, NONE = "simlm", "none"
+PRETRAINING = ("tokenize", "lm_head", "pretraining")
+LEFT_OUT = ("validate", "importance", "retriever_1_unpretrained")
+SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD", "scifact": "SciFact"}
+SYSTEMS = {
+    "bm25": "bm25",
+    "zero_shot": "zero_shot_run",
+    "retriever_1": "retriever_1_run",
+    "retriever_2": "retriever_2_run",
+    "reranked": "reranked_run",
+    "distilled": "distilled_run",
+}
+"""The systems of SimLM Table 6, by the use that searched with each."""
+MEASURE = "RR@10"
+CALIBRATION, MOST_STEPS = 20, 20_000
+"""Steps by which the speed of the start's training is measured, and the most that it gets."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--seconds", type=float, default=240, help="for everything")
+    parser.add_argument("--start-seconds", type=float, default=75, help="of these, for the start")
+    parser.add_argument("--at-once", type=int, default=6, help="chains that share the GPU")
+    parser.add_argument("--page", type=Path, default=HERE / "gpu_quality.md")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU")
+    arguments = parser.parse_args(argv)
+    begun = time.monotonic()
+    settings = read_settings(arguments.tiny)
+    folder = arguments.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"STILLHOUSE_QUIET": "1", "STILLHOUSE_WORK": str(folder / "work")}
+    make_start(folder / "start", arguments.data, settings, 1.0 if arguments.tiny else arguments.start_seconds)
+    chains = [(name, arm) for name, arm in settings["chains"] if (arguments.data / name).is_dir()]
+    run_chains(chains, folder, arguments.data, settings, begun + arguments.seconds, arguments.at_once)
+    write_page(arguments.page, list(page(chains, folder, settings, " ".join(sys.argv[1:] if argv is None else argv))))
+    return 0
+
+
+def read_settings(tiny: bool) -> dict[str, Any]:
+    settings: dict[str, Any] = yaml.safe_load((HERE / SETTINGS).read_text(encoding="utf-8"))
+    changes = settings.pop("tiny")
+    if tiny:
+        settings["start_model"] |= changes["start_model"]
+        settings["start"] |= changes["start"]
+        for section, values in changes["recipe"].items():
+            settings["recipe"][section] = settings["recipe"][section] | values
+        settings["chains"] = settings["chains"][:2]
+    return settings
+
+
+def make_start(folder: Path, data: Path, settings: Mapping[str, Any], seconds: float) -> None:
+    """Trains an encoder on all texts at hand for about `seconds`, measured by its first steps."""
+    folder.mkdir(exist_ok=True)
+    if (folder / "encoder" / "manifest.json").is_file():
+        return
+    gather(data, folder / "source")
+    random_encoder(folder / "random", settings["start_model"])
+    step_once("ingest", {}, {"corpus": folder / "corpus"}, source=str(folder / "source"), queries="source")
+    step_once(
+        "tokenize",
+        {"corpus": folder / "corpus", "tokenizer": folder / "random"},
+        {"tokens": folder / "tokens"},
+        max_length=settings["start"]["max_length"],
+    )
+    inputs = {"tokens": folder / "tokens", "init": folder / "random"}
+    took = []
+    for tries, steps in enumerate((CALIBRATION, 3 * CALIBRATION)):
+        begun = time.monotonic()
+        made = {name: folder / f"{name}-{tries}-{time.time_ns()}" for name in ("encoder", "curves")}
+        step("pretrain", inputs, made, **settings["start"], max_steps=steps, eval_steps=steps)
+        took.append(time.monotonic() - begun)
+    rate = 2 * CALIBRATION / max(0.01, took[1] - took[0])
+    steps = int(min(MOST_STEPS, max(CALIBRATION, rate * seconds)))
+    made = {name: folder / name for name in ("encoder", "curves")}
+    begun = time.monotonic()
+    step("pretrain", inputs, made, **settings["start"], max_steps=steps, eval_steps=max(1, steps // 4))
+    facts = {"steps": steps, "seconds": time.monotonic() - begun}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def gather(data: Path, into: Path) -> None:
+    """All passages of the data sets at hand, as one corpus without questions."""
+    if into.is_dir():
+        return
+    into.mkdir()
+    with (into / "corpus.jsonl").open("w", encoding="utf-8") as out:
+        for source in (*SETS, "wiki-intro"):
+            for number, line in enumerate(lines_of(data / source)):
+                row = json.loads(line)
+                out.write(json.dumps(row | {"_id": f"{source}-{number}"}) + "\n")
+
+
+def lines_of(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("corpus.jsonl*")):
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            yield from file
+
+
+def run_chains(
+    chains: Sequence[tuple[str, str]],
+    folder: Path,
+    data: Path,
+    settings: Mapping[str, Any],
+    end: float,
+    at_once: int,
+) -> None:
+    """Runs every chain in a process of its own, several at once, and stops those that are not done at the end."""
+    waiting = list(chains)
+    running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], float]] = {}
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
+    while (waiting or running) and time.monotonic() < end:
+        while waiting and len(running) < at_once:
+            name, arm = waiting.pop(0)
+            place = folder / "chains" / f"{name}-{arm}"
+            place.mkdir(parents=True, exist_ok=True)
+            recipe = recipe_of(name, arm, folder / "start" / "encoder", data / name, settings)
+            (place / "params.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+            command = [sys.executable, "-m", "stillhouse.cli", "run", "--params", "params.yaml", "--work", "work"]
+            log = (place / "log").open("ab")
+            started = subprocess.Popen(command, cwd=place, stdout=log, stderr=log, env=environment)
+            running[name, arm] = started, time.monotonic()
+        time.sleep(0.2)
+        for chain in [chain for chain, (process, _) in running.items() if process.poll() is not None]:
+            process, begun = running.pop(chain)
+            took = time.monotonic() - begun
+            print(f"{' '.join(chain)}: ended with {process.returncode} after {took:.0f} s", file=sys.stderr, flush=True)
+    for chain, (process, _) in running.items():
+        print(f"{' '.join(chain)}: stopped", file=sys.stderr, flush=True)
+        process.terminate()
+    for process, _ in running.values():
+        process.wait()
+
+
+def recipe_of(name: str, arm: str, start: Path, source: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe `simlm` with the settings of this benchmark; the arm `none` leaves the pre-training out."""
+    recipe: dict[str, Any] = load_recipe(find_recipe(RECIPE))
+    for section, values in settings["recipe"].items():
+        recipe[section] = (recipe.get(section) or {}) | values
+    recipe["fetch_model"]["model"], recipe["ingest"]["source"] = str(start), str(source.resolve())
+    stages = dict(recipe.get("stages") or {}) | dict.fromkeys(LEFT_OUT, NONE)
+    if settings["arms"][arm] is None:
+        stages |= dict.fromkeys((*PRETRAINING, "fetch_generator"), NONE)
+    else:
+        recipe["pretraining"]["objective"] = settings["arms"][arm]
+    recipe["stages"] = stages
+    used = {use.section for use in graph_of(recipe)}
+    return {section: values for section, values in recipe.items() if section in used or section == "stages"}
+
+
+def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str, Any], words: str) -> Iterator[str]:
+    start = json.loads((folder / "start" / "facts.json").read_text(encoding="utf-8"))
+    about = json.loads((folder / "start" / "encoder" / "manifest.json").read_text(encoding="utf-8"))["facts"]
+    corpus = Corpus.open(folder / "start" / "corpus")
+    size = settings["start_model"]
+    yield from ("# Every stage, from an encoder trained here", "", f"Settings: `{SETTINGS}`.", "")
+    yield machine("torch", "transformers")
+    yield ""
+    yield f"The start is a BERT of {size['num_hidden_layers']} layers × {size['hidden_size']} that learned masked"
+    yield f"tokens of {corpus.passage_count:,} passages for {start['steps']:,} steps of"
+    yield f"{settings['start']['batch_size']} passages, {start['seconds']:.0f} s. It predicts"
+    yield f"{about['masked_accuracy']:.1%} of masked held-out tokens; the most frequent token gives"
+    yield f"{about['unigram_accuracy']:.1%}. Figures are {MEASURE} on test; `reranked` re-orders the best 50 of"
+    yield "retriever 2."
+    for name in SETS:
+        arms = [arm for chain, arm in chains if chain == name]
+        found = {arm: ranks_of(folder / "chains" / f"{name}-{arm}") for arm in arms}
+        found = {arm: ranks for arm, ranks in found.items() if ranks}
+        if not found:
+            continue
+        yield from ("", f"## {SETS[name]}", "")
+        yield f"| pre-training | {' | '.join(f'`{system}`' for system in SYSTEMS)} |"
+        yield "|---|" + "---|" * len(SYSTEMS)
+        for arm, ranks in found.items():
+            cells = [f"{sum(ranks[system]) / len(ranks[system]):.3f}" if system in ranks else "" for system in SYSTEMS]
+            yield f"| `{arm}` | {' | '.join(cells)} |"
+
+
+def ranks_of(place: Path) -> dict[str, list[float]]:
+    """Of each system that the chain has searched with, the measure of every test question."""
+    artifacts = place / "artifacts"
+    runs = {name: artifacts / use / "run" for name, use in SYSTEMS.items()}
+    runs = {name: run for name, run in runs.items() if (run / "manifest.json").is_file()}
+    if not runs:
+        return {}
+    measured = measure_runs(Corpus.open(artifacts / "ingest" / "corpus"), runs, "test", parse_measures(MEASURE))
+    return {name: measured[0].values[name][MEASURE] for name in runs}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

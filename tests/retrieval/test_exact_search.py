@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -140,6 +142,42 @@ def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.Monke
     with torch.autocast("cpu", torch.bfloat16):
         found = inner_products(queries, vectors)
     np.testing.assert_allclose(found, queries.astype(np.float64) @ vectors.astype(np.float64).T, atol=1e-5)
+
+
+TF32 = {
+    "off": "",
+    "by the flag": "torch.backends.cuda.matmul.allow_tf32 = True",
+    "high": "torch.set_float32_matmul_precision('high')",
+    "medium": "torch.set_float32_matmul_precision('medium')",
+    "by precision": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "everywhere": "torch.backends.fp32_precision = 'tf32'",
+}
+PROGRAM = """
+import torch
+from stillhouse.retrieval.index.gpu_search import full_precision
+
+def setting():
+    found = [torch.backends.cuda.matmul.fp32_precision]
+    for read in (lambda: torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision):
+        try:
+            found.append(read())
+        except RuntimeError:
+            found.append("PyTorch refuses to say")
+    return found
+
+{allow}
+before = setting()
+with full_precision(torch.device("cpu")):
+    assert setting()[0] in ("ieee", "none") and setting()[1] is False, setting()
+assert setting() == before, (before, setting())
+"""
+
+
+@pytest.mark.parametrize("way", TF32)
+def test_tf32_is_off_within_the_search_however_it_was_allowed(way: str) -> None:
+    """PyTorch has three names for the setting, and refuses to read it by one after it was set by another."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(allow=TF32[way])], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @BOTH

@@ -7,7 +7,7 @@ C candidates, K depth, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -67,13 +67,34 @@ def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) ->
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Compute products of fp32 matrices without TF32 and autocast until the block ends."""
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    restore = _without_tf32()
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = allowed
+        restore()
+
+
+def _without_tf32() -> Callable[[], None]:
+    """Turn TF32 off, and return what restores the setting by the same name that it was made with."""
+    matmul = torch.backends.cuda.matmul
+    kept = matmul.fp32_precision
+    try:
+        allowed = matmul.allow_tf32
+    except RuntimeError:  # it was set by `fp32_precision`, and then PyTorch refuses to read it by its former name
+        matmul.fp32_precision = "ieee"
+        return lambda: setattr(matmul, "fp32_precision", kept)
+    if not allowed:
+        return lambda: None
+    precision = torch.get_float32_matmul_precision()
+    matmul.allow_tf32 = False
+
+    def restore() -> None:
+        matmul.allow_tf32 = True
+        if precision == "medium":  # the flag alone means "high"
+            torch.set_float32_matmul_precision(precision)
+
+    return restore
 
 
 def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:

@@ -150,7 +150,7 @@ class BiEncoder(nn.Module):
         for role, tower in self.towers.items():
             assert isinstance(tower, BagOfWordsTower)
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+                torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed the GPUs
                 self.towers[role] = tower.drawn_anew()
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:

@@ -126,7 +126,7 @@ def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTraine
     `InputError` for a configuration that builds no model.
     """
     with reading(folder / CONFIG), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed the GPUs
         model: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
     return model.eval()
 

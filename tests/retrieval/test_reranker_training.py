@@ -73,7 +73,10 @@ def test_binary_cross_entropy_is_that_of_pairs_with_a_weight_on_the_positive() -
 class Setting:
     """A loss on a tiny cross-encoder, its samplers and its texts."""
 
-    def __init__(self, corpus: Path, negatives: Path, start: Path, dropout: float, count: int) -> None:
+    def __init__(
+        self, corpus: Path, negatives: Path, start: Path, dropout: float, count: int, device: str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
         torch.manual_seed(1)
         self.model = CrossEncoder.start(start, 32)
         for module in self.model.modules():
@@ -82,7 +85,7 @@ class Setting:
         with torch.no_grad():
             for parameter in self.model.parameters():
                 parameter.mul_(10 if parameter.ndim > 1 else 1)
-        self.model.train()
+        self.model.to(self.device).train()
         opened = Corpus.open(corpus)
         self.texts = np.array(passage_texts(opened), dtype=object)
         context = Context(Path(), "cpu", quiet=True)
@@ -93,14 +96,13 @@ class Setting:
     def loss(
         self, drawing: Drawing, r_drop: float = 0, mini_batch_size: int = 0, name: str = "listwise"
     ) -> RerankerLoss:
-        device = torch.device("cpu")
         return RerankerLoss(
-            self.model, self.texts, self.samplers, drawing, r_drop, mini_batch_size, device, LOSSES[name]
+            self.model, self.texts, self.samplers, drawing, r_drop, mini_batch_size, self.device, LOSSES[name]
         )
 
     def scores(self, query: int, rows: list[int]) -> torch.Tensor:
         pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
-        return self.model(*pairs.batch(range(len(rows)), torch.device("cpu")))
+        return self.model(*pairs.batch(range(len(rows)), self.device))
 
 
 def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.Tensor], int]:

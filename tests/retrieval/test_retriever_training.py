@@ -123,7 +123,9 @@ def old_vectors(width: int) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def open_loss(folder: Path, case: Mapping[str, Any], **more: Any) -> tuple[RetrieverLoss, BiEncoder]:
+def open_loss(
+    folder: Path, case: Mapping[str, Any], device: torch.device = CPU, **more: Any
+) -> tuple[RetrieverLoss, BiEncoder]:
     settings = {**SETTINGS, **case, **more}
     teacher, towers, cosine = (settings.pop(name, None) for name in ("teacher", "towers", "similarity"))
     settings.pop("examples", None)
@@ -135,14 +137,15 @@ def open_loss(folder: Path, case: Mapping[str, Any], **more: Any) -> tuple[Retri
     if towers:  # equal towers would have the same gradient
         for values in encoder.tower("query").parameters():
             values.data += 0.02 * torch.randn(values.shape)
+    encoder.to(device)
     sampler = GroupSampler(corpus, negatives, "train", 3, 6, 3)
     texts = np.array(passage_texts(corpus), dtype=object)
     old = None
     if "compatibility_weight" in settings:
         index = VectorIndex(folder / f"old_{old_width}")
-        old = FixedPassages(index, corpus, list(sampler.query_ids), 100, 3, CPU)
+        old = FixedPassages(index, corpus, list(sampler.query_ids), 100, 3, device)
     teaching = teacher_of(corpus, negatives) if teacher else None
-    loss = RetrieverLoss(encoder, texts, sampler, teaching, RetrieverConfig(**settings), CPU, old)
+    loss = RetrieverLoss(encoder, texts, sampler, teaching, RetrieverConfig(**settings), device, old)
     return loss, encoder.train()
 
 
@@ -160,11 +163,12 @@ def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
 def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
     """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
     torch.manual_seed(STEP)
-    total = torch.zeros((), dtype=torch.float64)
-    with autocast(precision, CPU):
+    device = loss._device
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    with autocast(precision, device):
         for part in loss.training(loss.draw(examples, np.full_like(examples, STEP))):
             total += part.detach()
-            with torch.autocast("cpu", enabled=False):
+            with torch.autocast(device.type, enabled=False):
                 part.backward()
     add_up(total)
     add_gradients(list(encoder.parameters()))

@@ -1,0 +1,130 @@
+"""The losses of the retriever and the re-ranker on a GPU are those on the CPU, with the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from closeness import assert_each_close, difference, on_cpu
+from torch import Tensor
+
+from stillhouse.acceleration.precision import autocast
+from stillhouse.acceleration.unpadded import without_padding
+
+pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")
+from test_reranker_training import Drawing, Setting
+from test_retriever_training import CACHED, CASES, EXAMPLES, PARTS, folder, gradients, open_loss
+
+__all__ = ["folder"]  # a fixture
+
+EXACT = 1e-4
+"""In fp32, the share of a gradient's norm by which it may differ."""
+ROUNDED_LOSS, ROUNDED = 0.05, 0.15
+"""In bf16, the share of the loss and of the whole gradient's norm, with cosines divided by a temperature of 0.1."""
+WAYS = pytest.mark.parametrize("way", [{}, PARTS, CACHED], ids=["at once", "in parts", "cached"])
+
+
+def of_retriever(
+    folder: Path, name: str, device: torch.device, precision: str = "fp32", **more: Any
+) -> tuple[float, dict[str, Tensor]]:
+    """The loss and the gradients of a step without dropout."""
+    loss, encoder = open_loss(folder, CASES[name], device, **more)
+    encoder.eval()
+    found = gradients(loss, encoder, CASES[name].get("examples", EXAMPLES), precision)
+    assert all(values.device.type == device.type for values in found.values())
+    return float(found.pop("loss")), on_cpu(found)
+
+
+@WAYS
+@pytest.mark.parametrize("name", CASES)
+def test_a_retrievers_step_has_the_same_loss_and_gradient(
+    folder: Path, name: str, way: dict[str, Any], device: torch.device
+) -> None:
+    loss, expected = of_retriever(folder, name, torch.device("cpu"))
+    for padding in ("kept", "none"):
+        found_loss, found = of_retriever(folder, name, device, padding=padding, **way)
+        assert found_loss == pytest.approx(loss, rel=5e-5)
+        assert_each_close(found, expected, EXACT)
+
+
+@WAYS
+@pytest.mark.parametrize("name", CASES)
+def test_a_retrievers_step_in_bf16_is_near_fp32(
+    folder: Path, name: str, way: dict[str, Any], device: torch.device
+) -> None:
+    loss, expected = of_retriever(folder, name, torch.device("cpu"))
+    found_loss, found = of_retriever(folder, name, device, "bf16", **way)
+    assert found_loss == pytest.approx(loss, rel=ROUNDED_LOSS)
+    assert difference(found, expected) <= ROUNDED
+
+
+def test_cached_gradients_have_the_same_dropout_in_both_encodings(folder: Path, device: torch.device) -> None:
+    """Each part's seed also sets the GPU's random state, from which dropout is drawn there."""
+    made = []
+    for way in (PARTS, CACHED):
+        loss, encoder = open_loss(folder, CASES["widths, teacher, separate towers"], device, **way)
+        found = gradients(loss, encoder.train(), EXAMPLES)
+        made.append((float(found.pop("loss")), on_cpu(found)))
+    assert made[0][0] == pytest.approx(made[1][0], rel=1e-5)
+    assert_each_close(made[1][1], made[0][1], EXACT)
+    without, _ = of_retriever(folder, "widths, teacher, separate towers", device, **PARTS)
+    assert made[0][0] != pytest.approx(without, rel=1e-3), "there was no dropout"
+
+
+LOSSES: Mapping[str, Mapping[str, Any]] = {
+    "listwise": {},
+    "bce": {"name": "bce"},
+    "r-drop": {"r_drop": 1.0},
+    "in parts": {"r_drop": 1.0, "mini_batch_size": 6},
+}
+
+
+def of_reranker(
+    folder: Path, start: Path, case: Mapping[str, Any], device: torch.device, precision: str, drawing: Drawing
+) -> tuple[float, dict[str, Tensor]]:
+    drawn = drawing.forward or drawing.negatives
+    setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, drawn, device.type)
+    loss = setting.loss(drawing, **case)
+    total, examples = 0.0, np.arange(6)
+    with autocast(precision, device):
+        for part in loss("train", loss.draw("train", examples, examples)):
+            with torch.autocast(device.type, enabled=False):
+                part.backward()
+            total += float(part.detach())
+    grads = {name: values.grad for name, values in setting.model.named_parameters() if values.grad is not None}
+    return total, on_cpu(grads)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_rerankers_step_has_the_same_loss_and_gradient(
+    folder: Path, tiny_model: Path, name: str, device: torch.device
+) -> None:
+    drawing = Drawing(negatives=3, depth=6)
+    loss, expected = of_reranker(folder, tiny_model, LOSSES[name], torch.device("cpu"), "fp32", drawing)
+    found_loss, found = of_reranker(folder, tiny_model, LOSSES[name], device, "fp32", drawing)
+    assert found_loss == pytest.approx(loss, rel=5e-5)
+    assert_each_close(found, expected, EXACT)
+    rounded_loss, rounded = of_reranker(folder, tiny_model, LOSSES[name], device, "bf16", drawing)
+    assert rounded_loss == pytest.approx(loss, rel=ROUNDED_LOSS)
+    assert difference(rounded, expected) <= ROUNDED
+
+
+def test_a_reranker_trains_on_the_same_hardest_negatives(folder: Path, tiny_model: Path, device: torch.device) -> None:
+    drawing = Drawing(negatives=2, forward=3, depth=6)
+    loss, expected = of_reranker(folder, tiny_model, {}, torch.device("cpu"), "fp32", drawing)
+    found_loss, found = of_reranker(folder, tiny_model, {}, device, "fp32", drawing)
+    assert found_loss == pytest.approx(loss, rel=5e-5)
+    assert_each_close(found, expected, EXACT)
+
+
+def test_a_reranker_without_padding_has_the_same_scores(folder: Path, tiny_model: Path, device: torch.device) -> None:
+    setting = Setting(folder / "corpus", folder / "negatives", tiny_model, 0.0, 3, device.type)
+    setting.model.eval()
+    with torch.no_grad():
+        padded = setting.scores(0, [0, 1, 2, 3, 7])
+        with without_padding(setting.model):
+            torch.testing.assert_close(setting.scores(0, [0, 1, 2, 3, 7]), padded, rtol=1e-4, atol=1e-4)

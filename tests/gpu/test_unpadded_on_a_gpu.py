@@ -183,9 +183,8 @@ def test_first_tokens_alone_have_the_same_states(kind: str, precision: str, devi
     assert can_end_in_first_token(model)
     ids, mask = texts_on(device)
     found = []
-    for padded, options in ((nullcontext, {}), (nullcontext, {"first_token_alone": True})) + (
-        (without_padding, {"first_token_alone": True}),
-    ):
+    alone = {"first_token_alone": True}
+    for padded, options in ((nullcontext, {}), (nullcontext, alone), (without_padding, alone)):
         model.zero_grad()
         with padded(model), autocast(precision, device):
             states = model(input_ids=ids, attention_mask=mask, **options).last_hidden_state[:, 0].float()

@@ -8,7 +8,6 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
-import torch
 
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
@@ -143,14 +142,6 @@ def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
         found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
         np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
         assert (found[0] == expected[0]).mean() > 0.99  # rounding may swap scores that are almost equal
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_a_flat_index_on_a_real_gpu(tmp_path: Path) -> None:
-    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
-    found, expected = index.search(QUERIES, 20, gpu=True), index.search(QUERIES, 20)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-    assert (found[0] == expected[0]).mean() > 0.99
 
 
 @pytest.mark.parametrize(

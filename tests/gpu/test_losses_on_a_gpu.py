@@ -13,8 +13,9 @@ import pytest
 import torch
 from closeness import assert_each_close, difference, gradients_of
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
-from varied_passages import SPECIALS, VOCABULARY, varied_passages
+
+pytest.importorskip("sentencex", reason="sentencex, which finds sentences for pair tasks, is not installed")
+from varied_passages import SPECIALS, VOCABULARY, tiny_bert, varied_passages
 
 from stillhouse.acceleration.precision import autocast
 from stillhouse.acceleration.unpadded import without_padding
@@ -38,22 +39,6 @@ EXACT = 1e-4
 ROUNDED_LOSS, ROUNDED = 0.02, 0.06
 """In bf16, the share of the loss and of the whole gradient's norm. On the CPU, bf16 changes them by 0.0003 and 0.007;
 with pairs by 0.009 and 0.03."""
-
-
-def tiny_bert(layers: int = 2) -> BertForMaskedLM:
-    torch.manual_seed(layers)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=64,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        initializer_range=0.1,
-    )
-    return BertForMaskedLM(config)
 
 
 def of_pretraining(name: str, device: torch.device) -> tuple[tuple[nn.Module, Any], tuple[nn.Module, Any]]:

@@ -1,8 +1,11 @@
-"""Token caches of random passages of very different lengths, with sentences, articles and links for pair tasks."""
+"""Token caches of random passages of very different lengths, with sentences, articles and links for pair tasks;
+and a small BERT for them."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
+from transformers import BertConfig, BertForMaskedLM
 
 from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
@@ -33,3 +36,20 @@ def varied_passages(count: int, longest: int, seed: int = 0) -> TokenCache:
         place_T % SENTENCE == 0, np.zeros(count, np.int32), passages_N // 4, passages_N % 4 == 0, links
     )
     return TokenCache(ids_T, offsets, word_starts_T, SPECIALS, importance_T, structure)
+
+
+def tiny_bert(layers: int = 2, dropout: float = 0.0) -> BertForMaskedLM:
+    """A BERT of width 64 with four heads; its parameters depend on the number of layers alone."""
+    torch.manual_seed(layers)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        initializer_range=0.1,
+    )
+    return BertForMaskedLM(config)

@@ -36,9 +36,10 @@ PADDED = pytest.mark.parametrize("padded", [nullcontext, without_padding], ids=[
 Padded = Callable[[nn.Module], AbstractContextManager[None]]
 EXACT = 1e-4
 """In fp32, the share of a gradient's norm by which it may differ. Two orders of sums differ by about 1e-6."""
-ROUNDED_LOSS, ROUNDED = 0.02, 0.06
-"""In bf16, the share of the loss and of the whole gradient's norm. On the CPU, bf16 changes them by 0.0003 and 0.007;
-with pairs by 0.009 and 0.03."""
+ROUNDED_LOSS, ROUNDED = 0.02, 0.05
+"""In bf16, the share of the loss and of the whole gradient's norm by which they may differ; twice that with pairs.
+
+On the CPU, bf16 changes them by 0.0003 and 0.007; with pairs by 0.009 and 0.03."""
 
 
 def of_pretraining(name: str, device: torch.device) -> tuple[tuple[nn.Module, Any], tuple[nn.Module, Any]]:
@@ -115,5 +116,6 @@ def test_an_objective_in_bf16_is_near_fp32(name: str, padded: Padded, device: to
     on_the_cpu, on_the_device = of_pretraining(name, device)
     loss, expected = computed(*on_the_cpu, nullcontext, "fp32")
     found_loss, found = computed(*on_the_device, padded, "bf16")
-    assert found_loss == pytest.approx(loss, rel=ROUNDED_LOSS)
-    assert difference(found, expected) <= ROUNDED
+    bound = 2 if name == PAIRS else 1
+    assert found_loss == pytest.approx(loss, rel=bound * ROUNDED_LOSS)
+    assert difference(found, expected) <= bound * ROUNDED

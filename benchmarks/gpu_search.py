@@ -57,7 +57,7 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
         sample(count, arguments.width, device) for count in (arguments.passages, arguments.queries)
     )
     searches: dict[str, Search] = {"PyTorch, `gpu_search`": by_torch}
-    if hasattr(faiss, "StandardGpuResources"):
+    if device.type == "cuda" and hasattr(faiss, "StandardGpuResources"):
         searches["faiss-gpu, `knn_gpu`"] = by_faiss
     seconds: dict[str, list[float]] = {name: [] for name in searches}
     for number in range(arguments.rounds + 1):  # the first is not counted

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "tests/gpu", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", "tests/gpu", "-v", "-p", "no:cacheprovider", f"--junitxml={report}"]
         command += ["-n", str(arguments.processes)] if arguments.processes > 1 else []
         environment = os.environ | {"STILLHOUSE_TEST_DEVICE": arguments.device, "OMP_NUM_THREADS": "1"}
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -69,14 +69,14 @@ PARTS = (
     ),
     Part(
         "search",
-        60,
+        45,
         "gpu_search.py",
         "--page {page}",
         "--passages 5000 --width 32 --queries 40 --depth 50 --rounds 1 --device cpu --page {page}",
     ),
     Part(
         "steps",
-        75,
+        60,
         "gpu_steps.py",
         "--model {base} --data {data} --page {page}",
         "--model {base} --data {data} --batch 4 --candidates 2 --steps 2 --rounds 1 --pairs 40 --page {page}",

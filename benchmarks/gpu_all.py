@@ -54,17 +54,26 @@ PARTS = (
     ),
     Part(
         "pretraining",
-        75,
+        60,
         "pretraining_speed.py",
-        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 5 --this-size-only --page {page}",
+        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding kept --page {page}",
         "--layers 1 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --objectives bow "
         "--page {page}",
+    ),
+    Part(
+        "unpadded",
+        25,
+        "pretraining_speed.py",
+        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding none "
+        "--objectives bow simlm cdmae --page {page}",
+        "--layers 2 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --padding none "
+        "--objectives bow --page {page}",
     ),
     Part(
         "encoding",
         40,
         "gpu_encoding.py",
-        "--passages 200000 --batch-tokens 16384 65536 262144 --page {page}",
+        "--passages 200000 --batch-tokens 16384 65536 --page {page}",
         "--passages 500 --layers 1 --width 96 --batch-tokens 512 --page {page}",
     ),
     Part(

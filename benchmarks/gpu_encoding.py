@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from clock import Clock
+from gpu_busy import kernel_seconds
 from machine import machine
 from matrix_peak import matrix_peak
 from notes import write_page
@@ -99,6 +100,11 @@ def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
         seconds, making = measure(encoder, texts, batch_tokens, folder / str(batch_tokens), clock)
         rates = f"{len(texts) / seconds:,.0f} | {tokens.sum() / seconds:,.0f} | {operations / seconds / peak:.0%}"
         yield f"| {batch_tokens:,} | {rates} | {making / seconds:.0%} |"
+    again = folder / "profiled"
+    busy = kernel_seconds(lambda: measure(encoder, texts, batch_tokens, again, clock), device)
+    if busy:
+        yield ""
+        yield f"With {batch_tokens:,}, kernels run for {busy / seconds:.0%} of the time."
 
 
 def random_encoder(layers: int, width: int, folder: Path) -> BiEncoder:

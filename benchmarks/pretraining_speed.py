@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import TokenCache
+from stillhouse.training.ahead import Ahead
 from stillhouse.training.loop import train
 
 BASE, PAIRS = "mlm", "ict+bfs+wlp"
@@ -68,26 +69,29 @@ SMALL, TABLE_4 = Size(6, 384, 16, 128), Size(12, 768, 64, 512)
 
 @dataclass
 class TimedGenerator:
-    """A generator that adds up the seconds of its forward passes and sampling."""
+    """A generator that marks the begin and the end of its forward pass and sampling."""
 
     generator: Generator
     clock: Clock
-    seconds: float = 0.0
+    marks: tuple[Any, Any] = (None, None)
 
     def replace(self, *inputs: Any) -> tuple[list[Tensor], Tensor | None]:
-        begun = self.clock()
+        begun = self.clock.mark()
         made = self.generator.replace(*inputs)
-        self.seconds += self.clock() - begun
+        self.marks = begun, self.clock.mark()
         return made
 
 
 @dataclass
 class Entry:
-    """An objective under measurement. `turns`: a turn's seconds a step for data, generator, gradients and AdamW."""
+    """An objective under measurement; `make` draws and moves its batches.
+
+    `turns`: a turn's seconds a step for data, generator, gradients and AdamW.
+    """
 
     name: str
     module: nn.Module
-    make: Callable[[NDArray[np.int64], np.random.Generator], Any]
+    make: Any
     config: PretrainingConfig
     generator: TimedGenerator | None
     arithmetic: float = 0.0
@@ -109,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--length", type=int, help=f"tokens of a batch's longest passage; {SMALL.length}")
     parser.add_argument("--rounds", type=int, default=9, help="turns that every objective has")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn; the first is not counted")
+    parser.add_argument("--padding", default="auto", help="the setting of this name")
     parser.add_argument("--gpu-size", action="store_true", help="the size of BoW Table 4: 12 × 768, batch 64 × 512")
     parser.add_argument("--objectives", nargs="+", help="these alone, and mlm")
     parser.add_argument("--this-size-only", action="store_true", help="do not count the arithmetic of --gpu-size too")
@@ -126,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clock = Clock(context.torch_device())
         larger = {} if args.gpu_size or args.this_size_only else count(names, replace(TABLE_4, batch=1), clock)
         entries = open_entries(names, size, clock)
+        entries = [replace(each, config=replace(each.config, padding=args.padding)) for each in entries]
         for each in entries:
             each.arithmetic = arithmetic(each, size, clock.device)
         peak = 0.0
@@ -216,32 +222,38 @@ def arithmetic(each: Entry, size: Size, device: torch.device) -> float:
 
 
 def measure(each: Entry, size: Size, steps: int, turn: int, context: Context, clock: Clock) -> NDArray[np.float64]:
-    """Seconds a step for data, generator, forward and backward, clip and AdamW; medians over the turn's steps."""
-    times: list[tuple[float, float, float, float]] = []
+    """Seconds a step for data, generator, forward and backward, clip and AdamW; medians over the turn's steps.
+
+    As in a real training, the next batch is drawn in another thread, and a GPU works on while Python goes ahead.
+    """
+    times: list[tuple[Any, ...]] = []
+
+    def draw(step: int) -> Any:
+        first = size.batch * ((turn * steps + step) % BATCHES)
+        return each.make.draw(np.arange(first, first + size.batch), np.random.default_rng([turn, step]))
 
     def batch_losses(step: int) -> Iterator[Tensor]:
-        first = size.batch * ((turn * steps + step) % BATCHES)
-        begun = clock()
-        if each.generator:
-            each.generator.seconds = 0.0
-        inputs = each.make(np.arange(first, first + size.batch), np.random.default_rng([turn, step]))
-        made = clock()
+        begun = clock.mark()
+        inputs = each.make.batch(ahead(step))
+        made = clock.mark()
         yield each.module(inputs)
-        times.append((begun, each.generator.seconds if each.generator else 0.0, made, clock()))
+        times.append((begun, *(each.generator.marks if each.generator else (begun, begun)), made, clock.mark()))
 
-    ends: list[float] = []
+    ends: list[Any] = []
 
     def heldout_loss() -> float:
-        ends.append(clock())
+        ends.append(clock.mark())
         return 0.0
 
-    with TemporaryDirectory(dir=context.work) as work:
+    with TemporaryDirectory(dir=context.work) as work, Ahead(draw, steps) as ahead:
         train(each.module, batch_losses, heldout_loss, steps, each.config, replace(context, work=Path(work)))
     each.module.zero_grad(set_to_none=True)
-    begun_S, generator_S, made_S, learned_S = np.array(times).T
-    done_S = np.append(begun_S[1:], ends[-1])
-    parts = np.stack([made_S - begun_S - generator_S, generator_S, learned_S - made_S, done_S - learned_S])
-    median: NDArray[np.float64] = np.median(parts[:, 1:], axis=1)
+    parts = []
+    for (begun, first, last, made, learned), end in zip(times, [*(each[0] for each in times[1:]), ends[-1]]):
+        generator = clock.between(first, last)
+        data = clock.between(begun, made) - generator
+        parts.append((data, generator, clock.between(made, learned), clock.between(learned, end)))
+    median: NDArray[np.float64] = np.median(np.array(parts[1:]), axis=0)
     return median
 
 

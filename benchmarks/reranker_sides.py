@@ -102,5 +102,5 @@ def theirs(setting: Setting, examples: Examples, at_once: bool = True) -> Side:
 
     asked, passages, labels = columns(examples.batches[0]).values()
     with torch.inference_mode():
-        first = float(loss.eval()([asked, passages], [torch.tensor(each) for each in labels]))
+        first = float(loss.eval()([asked, passages], [torch.tensor(each, device=clock.device) for each in labels]))
     return Side(run, first, padding)

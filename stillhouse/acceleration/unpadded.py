@@ -29,6 +29,8 @@ IMPLEMENTATION = "stillhouse_unpadded"
 """The name of this file's attention in transformers."""
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
 """The model types with replaceable attention and positions as an input."""
+WIDEST_HEAD = 256
+"""The largest width of a head that the flash kernel computes."""
 
 
 def kind_of(model: PreTrainedModel) -> str:
@@ -97,8 +99,8 @@ class Row:
 
     @cached_property
     def bounds(self) -> Tensor:
-        """Where the texts begin in the row, and its end: int64 [B + 1], on the device. All layers share it."""
-        return on_device(torch.tensor([0, *accumulate(self.lengths)]), self.place_T.device)
+        """Where the texts begin in the row, and its end: int32 [B + 1], on the device. All layers share it."""
+        return on_device(torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32), self.place_T.device)
 
     def pack(self, padded_BL: Tensor) -> Tensor:
         """The values at the texts' tokens, [1, T]."""
@@ -179,16 +181,19 @@ def attention(
 
     With `sliding_window`, a token attends to tokens fewer than this many places away (ModernBERT's local layers).
     """
-    if sliding_window is not None and max(row.lengths) > sliding_window:
-        return _within_window(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout, sliding_window), None
-    compute = _jagged if query_1HTK.is_cuda else _text_by_text
-    return compute(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout), None
+    inputs = (query_1HTK, key_1HTK, value_1HTK)
+    near = sliding_window if sliding_window is not None and max(row.lengths) > sliding_window else None
+    if (precision := _flash_precision(query_1HTK)) is not None:
+        return _flash(*(each.to(precision) for each in inputs), row, scaling, dropout, near), None
+    if near is not None:
+        return _within_window(*inputs, row, scaling, dropout, near), None
+    return _text_by_text(*inputs, row, scaling, dropout), None
 
 
 def _text_by_text(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
 ) -> Tensor:
-    """One call per text, for CPUs, where a text is enough work for a call."""
+    """One call per text: on a CPU, where a text is enough work for a call, and where one call cannot do it."""
     parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
     read = [
         scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scaling)
@@ -200,7 +205,7 @@ def _text_by_text(
 def _within_window(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float, near: int
 ) -> Tensor:
-    """One call per text, with a mask if it is longer than the window; the flash kernel for rows takes no mask."""
+    """One call per text, with a mask if it is longer than the window."""
     place_L = torch.arange(max(row.lengths), device=query_1HTK.device)
     seen_LL = (place_L[:, None] - place_L).abs() < near
     parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
@@ -211,20 +216,39 @@ def _within_window(
     return torch.cat(read, dim=2).transpose(1, 2)
 
 
-def _jagged(
-    query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
+def _flash_precision(query_1HTK: Tensor) -> torch.dtype | None:
+    """The precision in which the flash kernel computes this attention; None: it cannot.
+
+    It needs a GPU and half precision. PyTorch's kernel for rows in fp32 is not used, because it gives every text of a
+    batch the same dropout.
+    """
+    if not query_1HTK.is_cuda or query_1HTK.shape[-1] % 8 or query_1HTK.shape[-1] > WIDEST_HEAD:
+        return None
+    precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else query_1HTK.dtype
+    return precision if precision in (torch.bfloat16, torch.float16) else None
+
+
+def _flash(
+    query_1HTK: Tensor,
+    key_1HTK: Tensor,
+    value_1HTK: Tensor,
+    row: Row,
+    scaling: float | None,
+    dropout: float,
+    near: int | None,
 ) -> Tensor:
-    """All texts in one call, which uses the flash kernel for sequences of different lengths on a GPU."""
-    shortest, longest = min(row.lengths), max(row.lengths)  # passed on, or PyTorch would wait for the device
-    query, key, value = (
-        torch.nested.nested_tensor_from_jagged(
-            each[0].transpose(0, 1).contiguous(), row.bounds, min_seqlen=shortest, max_seqlen=longest
-        ).transpose(1, 2)
-        for each in (query_1HTK, key_1HTK, value_1HTK)
+    """All texts in one call of the flash kernel.
+
+    It is called directly: PyTorch's nested tensors, which call it too, take longer to make than it takes to run.
+    """
+    query, key, value = (each[0].transpose(0, 1) for each in (query_1HTK, key_1HTK, value_1HTK))
+    window = {} if near is None else {"window_size_left": near - 1, "window_size_right": near - 1}
+    longest = max(row.lengths)
+    read_THK, *_ = torch.ops.aten._flash_attention_forward(
+        query, key, value, row.bounds, row.bounds, longest, longest, dropout, False, False, scale=scaling, **window
     )
-    read = scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scaling)
-    values_THK: Tensor = read.transpose(1, 2).values()
-    return values_THK.unsqueeze(0)
+    attended: Tensor = read_THK.unsqueeze(0)
+    return attended
 
 
 @cache

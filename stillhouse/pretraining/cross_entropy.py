@@ -12,11 +12,18 @@ from torch import Tensor
 from torch.nn import functional
 
 LOGITS_AT_ONCE = {"cpu": 32_000_000, "cuda": 100_000_000}
+ALIGNED = 8
+"""A product of half-precision matrices is twice as fast on a GPU if their rows begin at multiples of 16 bytes."""
 
 
 def rows_at_once(device: torch.device, vocabulary: int) -> int:
     """How many rows of logits to hold: enough to keep the device busy, few enough to leave memory for the rest."""
     return max(1, LOGITS_AT_ONCE.get(device.type, LOGITS_AT_ONCE["cuda"]) // vocabulary)
+
+
+def aligned_rows(vocabulary: int, device: torch.device) -> int:
+    """Rows to add to a vocabulary's matrix so that a GPU's fast products, which need multiples of 8, can be used."""
+    return -vocabulary % ALIGNED if device.type == "cuda" else 0
 
 
 def passage_weights(wanted_BL: Tensor) -> Tensor:
@@ -53,7 +60,11 @@ class _TokenCrossEntropy(torch.autograd.Function):
         exact = torch.promote_types(weight_VE.dtype, torch.float32)
         need_states, need_weight, need_bias = context.needs_input_grad[:3]
         with torch.autocast(device, enabled=False):
+            vocabulary, added = len(weight_VE), aligned_rows(len(weight_VE), states_NE.device)
             weight, bias = weight_VE.to(fast), bias_V.to(fast)
+            if added:
+                weight = functional.pad(weight, (0, 0, 0, added))
+                bias = functional.pad(bias, (0, added), value=-torch.inf)  # tokens of probability 0
             grad_states = torch.empty_like(states_NE) if need_states else None
             grad_weight: Tensor | None = None
             grad_bias = torch.zeros_like(bias_V) if need_bias else None
@@ -71,12 +82,13 @@ class _TokenCrossEntropy(torch.autograd.Function):
                     continue
                 slope_CV.scatter_add_(1, targets_C1, torch.full_like(weights_C1, -1))
                 if grad_bias is not None:
-                    grad_bias.addmv_(slope_CV.T.to(grad_bias.dtype), weights_C1[:, 0].to(grad_bias.dtype))
+                    slope_VC = slope_CV.T[:vocabulary].to(grad_bias.dtype)
+                    grad_bias.addmv_(slope_VC, weights_C1[:, 0].to(grad_bias.dtype))
                 fast_CV = slope_CV.to(fast)
                 if grad_states is not None:
                     grad_states[part] = ((fast_CV @ weight) * weights_C1).to(grad_states.dtype)
                 if need_weight:
-                    made_VE = (fast_CV.T @ (states_CE * weights_C1).to(fast)).to(weight_VE.dtype)
+                    made_VE = (fast_CV.T @ (states_CE * weights_C1).to(fast))[:vocabulary].to(weight_VE.dtype)
                     grad_weight = made_VE if grad_weight is None else grad_weight.add_(made_VE)
         if need_weight and grad_weight is None:
             grad_weight = torch.zeros_like(weight_VE)

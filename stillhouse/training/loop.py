@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stillhouse.acceleration.bf16_residuals import bf16_residuals
 from stillhouse.acceleration.linear_layers import fast_linear_layers
 from stillhouse.acceleration.precision import autocast
 from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
@@ -95,7 +96,8 @@ def train(
         )
 
     unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
-    with freed_memory_kept() as memory, fast_linear_layers(model, device), unpadded:
+    shorter = bf16_residuals(model, config.precision, device)
+    with freed_memory_kept() as memory, fast_linear_layers(model, device), unpadded, shorter:
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
@@ -116,17 +118,19 @@ def train(
                 add_gradients(parameters)
                 # An infinite limit leaves gradients unchanged but still gives their norm.
                 length = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
-                # The only wait for the device in a step, after all of its work has been queued.
-                loss, norm = torch.stack([total, length.to(total)]).tolist()
-                context.monitor.trained(loss, norm, float(schedule.get_last_lr()[0]), config.batch_size)
+                found, rate = torch.stack([total, length.to(total)]), float(schedule.get_last_lr()[0])
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad(set_to_none=True)
+                # The only wait for the device in a step, after all of its work has been queued. The update of a loss
+                # that is not finite is lost with the model: only checkpoints before it are kept.
+                loss, norm = found.tolist()
+                context.monitor.trained(loss, norm, rate, config.batch_size)
                 if not math.isfinite(loss):
                     raise fail(f"the loss is {loss}", step)
                 losses.append(loss)
                 if not math.isfinite(norm):
                     raise fail(f"the gradient's norm is {norm}", step)
-                optimizer.step()
-                schedule.step()
-                optimizer.zero_grad(set_to_none=True)
                 memory.batch_done()
                 bar.update(1)
                 if (step + 1) % every == 0 or step + 1 == last:

@@ -73,7 +73,7 @@ def computed(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
-@pytest.mark.parametrize("compute", [unpadded._text_by_text, unpadded._jagged], ids=["by text", "jagged"])
+@pytest.mark.parametrize("compute", [unpadded._text_by_text], ids=["by text"])
 @pytest.mark.parametrize("kind", MODEL_TYPES)
 def test_skipping_padding_changes_no_result(
     kind: str, compute: Callable[..., Tensor], scores: bool, monkeypatch: pytest.MonkeyPatch

@@ -167,4 +167,4 @@ def test_a_cross_encoder_reads_title_colon_text(tiny_model: Path, tmp_path: Path
     theirs = TheirCrossEncoder(str(tmp_path / "reranker"), device="cpu")
     expected = theirs.predict([("which bird", "red bird: the fish swims")])
     with torch.inference_mode():
-        np.testing.assert_allclose(model(*pairs.batch([0], "cpu")), expected, atol=1e-5)
+        np.testing.assert_allclose(model(*pairs.batch([0], torch.device("cpu"))), expected, atol=1e-5)

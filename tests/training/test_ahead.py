@@ -12,7 +12,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from stillhouse.retrieval.models.encoder import tokenize
-from stillhouse.training.ahead import Ahead
+from stillhouse.training.ahead import Ahead, Behind
 
 
 class Slow:
@@ -81,3 +81,36 @@ def test_two_threads_truncate_texts_at_different_lengths(tiny_model: Path) -> No
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lengths, (8, 16, 24, 32))) == [{8}, {16}, {24}, {32}]
+
+
+def test_one_item_is_written_behind_and_all_are_written_at_the_end() -> None:
+    written: list[int] = []
+    free = threading.Event()
+
+    def write(number: int) -> None:
+        free.wait(10)
+        written.append(number)
+
+    with Behind() as behind:
+        behind(write, 0)
+        assert not written, "the caller waits for the first"
+        free.set()
+        behind(write, 1)
+        assert written[:1] == [0]
+    assert written == [0, 1]
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_what_fails_behind_is_raised(later: int) -> None:
+    """By the next call or at the end, and nothing is written after it."""
+    written: list[int] = []
+
+    def write(number: int) -> None:
+        if number == 0:
+            raise OSError("the disk is full")
+        written.append(number)
+
+    with pytest.raises(OSError, match="the disk is full"), Behind() as behind:
+        for number in range(later + 1):
+            behind(write, number)
+    assert not written

@@ -42,11 +42,13 @@ from stillhouse.retrieval.index.embeddings import (
 from stillhouse.retrieval.models.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.retrieval.models.towers import TransformerTower
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
-from stillhouse.training.ahead import Ahead
+from stillhouse.training.ahead import Ahead, Behind
 from stillhouse.training.processes import join, wait_for_all
 
 BLOCK = 4096
-"""Passages tokenized, encoded and written together."""
+"""Passages tokenized, encoded and written together on a CPU."""
+BLOCKS_ON_A_GPU = 8
+"""How many times as many on a GPU, where each block's last batches are filled up and the GPU waits between blocks."""
 
 Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
 """Gives the texts of distinct, ascending corpus rows, a part at a time."""
@@ -196,7 +198,8 @@ def encode_passages(
     # All processes must see the same segments before any adds one, because blocks must be the same everywhere.
     wait_for_all()
     missing = found.missing[np.argsort(-lengths_N[found.missing], kind="stable")]
-    size = BLOCK * world_size()  # keeps the size of vector files independent of the number of processes
+    at_once = BLOCK * (BLOCKS_ON_A_GPU if context.torch_device().type == "cuda" else 1)
+    size = at_once * world_size()  # keeps the size of vector files independent of the number of processes
     blocks = [missing[start : start + size] for start in range(0, len(missing), size)]
     # Dealt out like cards, so every process gets texts of the same lengths.
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
@@ -208,11 +211,11 @@ def encode_passages(
         return encoder.passages(list(aside[rows[own[number]]]))
 
     # Pack the weights once for all blocks.
-    with inference(encoder, context, config), Ahead(tokenized, len(own)) as ahead:
+    with inference(encoder, context, config), Ahead(tokenized, len(own)) as ahead, Behind() as behind:
         for number, block in enumerate(own):
             vectors = encode(encoder, ahead(number), context, f"encoding {number + 1}/{len(own)}", config)
             refuse_not_finite(vectors, rows[block], passage_ids)
-            write_segment(new, digests_N[block], vectors)
+            behind(write_segment, new, digests_N[block], vectors)
     wait_for_all()
     if rank() > 0:  # only the first process goes on
         return Encoded(found, digests_N, kept, resumed, len(missing))

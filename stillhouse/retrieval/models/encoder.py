@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.acceleration.bf16_residuals import bf16_residuals
 from stillhouse.acceleration.on_device import on_device
 from stillhouse.acceleration.packed_linears import packed_linears
 from stillhouse.acceleration.precision import autocast, computed_in
@@ -32,7 +33,7 @@ from stillhouse.retrieval.models.model_place import CONFIG, is_bag_of_words
 from stillhouse.retrieval.models.passage_tokens import cut_passages
 from stillhouse.retrieval.models.pooling import SETTINGS, EncoderSettings, normalized, read_settings
 from stillhouse.retrieval.models.positions import longest_text, refuse_longer
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, token_ids
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.memory import freed_memory_kept
@@ -75,8 +76,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     if not len(texts):
         return TokenizedTexts([], tokenizer.pad_token_id)
     with TOKENIZING:
-        encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_token_type_ids=False)
-    return TokenizedTexts(encoded["input_ids"], tokenizer.pad_token_id)
+        return TokenizedTexts(token_ids(tokenizer, list(texts), max_length), tokenizer.pad_token_id)
 
 
 @dataclass(frozen=True)
@@ -293,6 +293,7 @@ def inference(model: nn.Module, context: Context, config: InferenceConfig) -> It
         torch.inference_mode(),
         autocast(config.precision, device),
         packed_linears(model, dtype, device),
+        bf16_residuals(model, config.precision, device),
         freed_memory_kept(),
     ):
         yield device

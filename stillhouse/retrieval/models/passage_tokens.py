@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.corpus.titles import divided
 from stillhouse.errors import InputError
+from stillhouse.retrieval.models.tokenizer_files import token_ids
 
 
 def cut_passages(
@@ -35,15 +36,8 @@ def cut_passages(
         own = [parts[row][1] for row in rows]
         if titled:
             separators(tokenizer)
-        encoded = tokenizer(
-            [prompt + parts[row][0] for row in rows] if titled else [prompt + text for text in own],
-            own if titled else None,
-            truncation=True,
-            max_length=max_length,
-            return_token_type_ids=False,
-            split_special_tokens=separated or None,
-        )
-        for row, cut in zip(rows, encoded["input_ids"]):
+        given = zip([prompt + parts[row][0] for row in rows], own) if titled else (prompt + text for text in own)
+        for row, cut in zip(rows, token_ids(tokenizer, list(given), max_length, separated)):
             ids[row] = cut
     return ids
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import TruncationStrategy
+from transformers.utils import PaddingStrategy
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.model_files import json_object, reading
@@ -45,6 +49,25 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if not padded:
         raise InputError(f"{folder}: the tokenizer has no padding token; {REMEDY}")
     return tokenizer
+
+
+def token_ids(
+    tokenizer: Any,
+    texts: Sequence[str] | Sequence[tuple[str, str]],
+    max_length: int,
+    split_special_tokens: bool = False,
+) -> list[list[int]]:
+    """The ids of texts or of pairs of texts, with special tokens, cut to `max_length`; a pair's longer side is cut.
+
+    Equals `tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]` in two thirds of the time: nothing
+    is made that nobody reads, neither the places of tokens in the text nor masks.
+    """
+    tokenizer.set_truncation_and_padding(
+        PaddingStrategy.DO_NOT_PAD, TruncationStrategy.LONGEST_FIRST, max_length, 0, None, None
+    )
+    backend = tokenizer.backend_tokenizer
+    backend.encode_special_tokens = split_special_tokens or tokenizer.split_special_tokens
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=True)]
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

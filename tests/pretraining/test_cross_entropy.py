@@ -6,11 +6,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, token_cross_entropy
+from stillhouse.pretraining import cross_entropy
+from stillhouse.pretraining.cross_entropy import aligned_rows, bag_of_words_cross_entropy, token_cross_entropy
 
 
+@pytest.mark.parametrize("added", [0, 5])
 @pytest.mark.parametrize("chunk", [1, 3, 7, 100])
-def test_token_cross_entropy(chunk: int) -> None:
+def test_token_cross_entropy(chunk: int, added: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with rows added to the vocabulary, as on a GPU."""
+    monkeypatch.setattr(cross_entropy, "aligned_rows", lambda *_: added)
     torch.manual_seed(0)
     states = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
@@ -23,6 +27,11 @@ def test_token_cross_entropy(chunk: int) -> None:
         torch.autograd.grad(3 * loss, (states, weight, bias)), torch.autograd.grad(3 * plain, (states, weight, bias))
     ):
         torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(("vocabulary", "device", "added"), [(30_522, "cuda", 6), (8, "cuda", 0), (30_522, "cpu", 0)])
+def test_a_vocabulary_is_aligned_on_a_gpu(vocabulary: int, device: str, added: int) -> None:
+    assert aligned_rows(vocabulary, torch.device(device)) == added
 
 
 def test_frozen_weights_get_no_gradient_and_states_do() -> None:

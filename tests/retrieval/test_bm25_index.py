@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import bm25s
@@ -76,3 +79,20 @@ def test_pairs_are_scored_as_the_search_scores_them(tmp_path: Path) -> None:
 def test_a_folder_without_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no BM25 index"):
         BM25.load(tmp_path)
+
+
+def test_jax_stays_out_where_it_is_installed(tmp_path: Path) -> None:
+    """A stand-in for JAX says when it is imported; a program that uses JAX itself keeps it."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("print('jax is imported')", encoding="utf-8")
+    (tmp_path / "jax" / "lax.py").write_text("top_k = None", encoding="utf-8")
+    program = (
+        "import sys\nfrom stillhouse.retrieval.search.bm25 import BM25\n"
+        "print(BM25.of(['red bird', 'blue fish'], 1.2, 0.75).search(['blue'], 1)[0].tolist())\n"
+        "print('jax' in sys.modules)\nimport jax"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}
+    )
+    assert done.stdout.splitlines() == ["[[1]]", "False", "jax is imported"], done.stderr

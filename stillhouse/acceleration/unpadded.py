@@ -184,7 +184,8 @@ def attention(
     inputs = (query_1HTK, key_1HTK, value_1HTK)
     near = sliding_window if sliding_window is not None and max(row.lengths) > sliding_window else None
     if (precision := _flash_precision(query_1HTK)) is not None:
-        return _flash(*(each.to(precision) for each in inputs), row, scaling, dropout, near), None
+        query, key, value = (each.to(precision) for each in inputs)
+        return _flash(query, key, value, row, scaling, dropout, near), None
     if near is not None:
         return _within_window(*inputs, row, scaling, dropout, near), None
     return _text_by_text(*inputs, row, scaling, dropout), None

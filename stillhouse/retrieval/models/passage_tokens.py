@@ -11,6 +11,7 @@ If a title or text spells out a special token (`[SEP]`), it is tokenized like an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -36,8 +37,10 @@ def cut_passages(
         own = [parts[row][1] for row in rows]
         if titled:
             separators(tokenizer)
-        given = zip([prompt + parts[row][0] for row in rows], own) if titled else (prompt + text for text in own)
-        for row, cut in zip(rows, token_ids(tokenizer, list(given), max_length, separated)):
+        given: Sequence[Any] = [prompt + text for text in own]
+        if titled:
+            given = [(prompt + parts[row][0], text) for row, text in zip(rows, own)]
+        for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated)):
             ids[row] = cut
     return ids
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from stillhouse.terminal import show
-from stillhouse.workflow.new_workspace import make
+from stillhouse.workflow.new_workspace import WOULD_STOP, make
 from stillhouse.workflow.parser import Parser, output_folder, source_text
 
 
@@ -74,6 +74,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     time = make(arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours)
     folder = shlex.quote(str(arguments.folder))
-    show(f"created {folder}; its settings are in params.yaml", *([time] if time else []), "Next:")
+    then = "Then:" if time == WOULD_STOP else "Next:"
+    show(f"created {folder}; its settings are in params.yaml", *([time] if time else []), then)
     show(f"    cd {folder} && dvc repro")
     return 0

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
+WOULD_STOP = "the run would stop: first change the source or params.yaml, as said above"
 
 
 def make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> str:
-    """Makes the folder, shows what was found in the source, and returns a line with the run's expected time.
+    """Makes the folder, shows what was found in the source, and returns a line with the run's expected time, or `WOULD_STOP`.
 
     Raises `InputError` as `make_workspace` does, for a model that cannot be the start, and if the hours do not suffice.
     """
@@ -63,7 +64,7 @@ def make(folder: Path, source: str | None, recipe: str | None, model: str | None
         for line in stops:
             warn(line)
         own, time = timed(recipe, own, look, hours)
-        time = "the run would stop: first change the source or params.yaml, as said above" if stops else time
+        time = WOULD_STOP if stops else time
     make_workspace(folder, source, recipe, own)
     return time
 

@@ -31,7 +31,7 @@ WOULD_STOP = "the run would stop: first change the source or params.yaml, as sai
 
 
 def make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> str:
-    """Makes the folder, shows what was found in the source, and returns a line with the run's expected time, or `WOULD_STOP`.
+    """Makes the folder, shows what was found in the source, and returns a line with the run's time, or `WOULD_STOP`.
 
     Raises `InputError` as `make_workspace` does, for a model that cannot be the start, and if the hours do not suffice.
     """

@@ -69,7 +69,7 @@ SMALL, TABLE_4 = Size(6, 384, 16, 128), Size(12, 768, 64, 512)
 
 @dataclass
 class TimedGenerator:
-    """A generator that marks the begin and the end of its forward pass and sampling."""
+    """A generator that marks the beginning and the end of its forward pass and sampling."""
 
     generator: Generator
     clock: Clock

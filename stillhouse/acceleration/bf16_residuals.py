@@ -2,7 +2,8 @@
 
 Autocast computes matrix products in bf16 but layer normalisation in fp32, so every layer's states are written in fp32,
 read again, and converted for the next product. Adding and normalising in bf16 moves half the bytes and converts
-nothing. The kernel still adds up means and variances in fp32. A Transformer's last layer keeps fp32.
+nothing. The kernel still adds up means and variances in fp32. A Transformer's last normalisation stays in fp32, and so
+do its states.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch.nn import functional
 from stillhouse.acceleration.precision import computed_in
 
 DEVICE = "cuda"
-PARTS = ("SelfOutput", "Output")
-"""The ends of the class names of BERT's modules that add a layer's input to its output and normalise the sum, also in
+PARTS = "Output"
+"""The end of the class names of BERT's modules that add a layer's input to its output and normalise the sum, also in
 CamemBERT, ELECTRA, RoBERTa and XLM-RoBERTa."""
 
 
@@ -40,7 +41,7 @@ def bf16_residuals(model: nn.Module, precision: str, device: torch.device) -> It
 
 
 def _parts(model: nn.Module) -> list[nn.Module]:
-    """The modules to replace: all but the last of each Transformer's layers."""
+    """The modules to replace: all but the last one of each Transformer."""
     found: list[nn.Module] = []
     for module in model.modules():
         layers = getattr(module, "layer", None)

@@ -138,8 +138,10 @@ class BottleneckPretraining(nn.Module):
         output = self.model.base_model(
             input_ids=ids_BL, attention_mask=attention_BL.long(), output_hidden_states=skip or None
         )
-        middle_BLD = output.hidden_states[len(self.family.layers(self.model)) // 2] if skip else None
-        return output.last_hidden_state, middle_BLD
+        last_BLD = output.last_hidden_state
+        # On a GPU, the states between layers are in bf16 and the last ones in fp32.
+        middle_BLD = output.hidden_states[len(self.family.layers(self.model)) // 2].to(last_BLD.dtype) if skip else None
+        return last_BLD, middle_BLD
 
     def vector(self, hidden_BLD: Tensor, attention_BL: Tensor) -> Tensor:
         """The pooled vector [B, D] that retrieval uses."""

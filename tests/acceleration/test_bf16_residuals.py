@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from test_unpadded import model_of, texts_of
+from torch import nn
 from transformers import PreTrainedModel
 
 from stillhouse.acceleration import bf16_residuals as made
-from stillhouse.acceleration.bf16_residuals import bf16_residuals
+from stillhouse.acceleration.bf16_residuals import added_and_normalised, bf16_residuals
 
 CPU = torch.device("cpu")
 LIKE_BERT = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
@@ -24,8 +27,17 @@ def the_cpu_counts_as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", LIKE_BERT)
-def test_states_and_gradients_are_as_near_to_fp32_as_autocast_s(kind: str, the_cpu_counts_as_a_gpu: None) -> None:
+def test_states_and_gradients_are_as_near_to_fp32_as_autocast_s(
+    kind: str, the_cpu_counts_as_a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Distances are shares of the whole: bf16 has three digits, and three layers add up their rounding."""
+    summed: list[torch.Tensor] = []
+
+    def counted(*given: Any) -> torch.Tensor:
+        summed.append(added_and_normalised(*given))
+        return summed[-1]
+
+    monkeypatch.setattr(made, "added_and_normalised", counted)
 
     def found(model: PreTrainedModel, bf16: bool) -> tuple[torch.Tensor, torch.Tensor]:
         ids, mask = texts_of(model)
@@ -42,9 +54,29 @@ def test_states_and_gradients_are_as_near_to_fp32_as_autocast_s(kind: str, the_c
     exact, autocast = found(model, False), found(model, True)
     with bf16_residuals(model, "bf16", CPU):
         ours = found(model, True)
+    assert len(summed) == 5
     for right, theirs, own in zip(exact, autocast, ours):
         distance, of_theirs = (float((each - right).norm() / right.norm()) for each in (own, theirs))
         assert 0 < distance < max(0.03, 2 * of_theirs), (distance, of_theirs)
+
+
+def test_a_sum_is_normalised_after_dropout() -> None:
+    """Compares with the formula in fp32, from the same product and the same draw; bf16 has three digits."""
+    part = small("bert").encoder.layer[0].output
+    nn.init.normal_(part.LayerNorm.weight, 1, 0.2)
+    nn.init.normal_(part.LayerNorm.bias, 0, 0.2)
+    part.dropout.p = 0.4
+    hidden, residual = torch.randn(5, 7, 64), torch.randn(5, 7, 32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.manual_seed(2)
+        found = added_and_normalised(part, hidden, residual)
+        product = part.dense(hidden)
+    torch.manual_seed(2)
+    summed = part.dropout(product).float() + residual
+    expected = (summed - summed.mean(-1, keepdim=True)) / (summed.var(-1, keepdim=True, correction=0) + 1e-12).sqrt()
+    expected = expected * part.LayerNorm.weight + part.LayerNorm.bias
+    assert found.dtype == torch.bfloat16 and part.training
+    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.05)
 
 
 @pytest.mark.parametrize("kind", LIKE_BERT)

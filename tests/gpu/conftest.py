@@ -35,7 +35,7 @@ def device() -> torch.device:
 
 @pytest.fixture(autouse=True)
 def residuals_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums of a CPU that stands in for the GPU are in bf16 too."""
+    """A CPU that stands in for the GPU adds residuals in bf16 too."""
     monkeypatch.setattr(bf16_residuals, "DEVICE", DEVICE.type)
 
 

@@ -29,9 +29,17 @@ def test_token_cross_entropy(chunk: int, added: int, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(got, expected)
 
 
-@pytest.mark.parametrize(("vocabulary", "device", "added"), [(30_522, "cuda", 6), (8, "cuda", 0), (30_522, "cpu", 0)])
-def test_a_vocabulary_is_aligned_on_a_gpu(vocabulary: int, device: str, added: int) -> None:
-    assert aligned_rows(vocabulary, torch.device(device)) == added
+@pytest.mark.parametrize(
+    ("vocabulary", "device", "dtype", "added"),
+    [
+        (30_522, "cuda", torch.bfloat16, 6),
+        (8, "cuda", torch.bfloat16, 0),
+        (30_522, "cuda", torch.float32, 0),
+        (30_522, "cpu", torch.bfloat16, 0),
+    ],
+)
+def test_a_vocabulary_is_aligned_on_a_gpu(vocabulary: int, device: str, dtype: torch.dtype, added: int) -> None:
+    assert aligned_rows(vocabulary, torch.device(device), dtype) == added
 
 
 def test_frozen_weights_get_no_gradient_and_states_do() -> None:

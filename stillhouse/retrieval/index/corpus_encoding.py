@@ -1,9 +1,9 @@
 """Encodes a corpus: known vectors are looked up, the others are computed and stored block by block.
 
-The passages to compute are sorted by their length in characters and cut into blocks. Each block is tokenized, encoded
-and written while the next is tokenized, so memory does not grow with the corpus and a killed run loses one block. The
-processes of torchrun share every block. Since a text's vector does not depend on other texts (`encoder.encode`), the
-result does not depend on blocks, processes or earlier runs.
+The passages to compute are sorted by their length in characters and cut into blocks. While one block is encoded, the
+next is tokenized and the last is written, so memory does not grow with the corpus, and a killed run loses two blocks.
+The processes of torchrun share every block. Since a text's vector does not depend on other texts (`encoder.encode`),
+the result does not depend on blocks, processes or earlier runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from stillhouse.training.processes import join, wait_for_all
 BLOCK = 4096
 """Passages tokenized, encoded and written together on a CPU."""
 BLOCKS_ON_A_GPU = 8
-"""How many times as many on a GPU, where each block's last batches are filled up and the GPU waits between blocks."""
+"""On a GPU, blocks are this many times larger: each block's last batches are filled up, and the GPU waits between
+blocks."""
 
 Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
 """Gives the texts of distinct, ascending corpus rows, a part at a time."""

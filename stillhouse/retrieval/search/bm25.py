@@ -25,7 +25,7 @@ try:  # bm25s would use JAX, which takes most of a GPU's memory and is ten times
     import bm25s
     from bm25s.tokenization import Tokenized
 finally:
-    del sys.modules["jax"]
+    sys.modules.pop("jax", None)
     if _jax is not None:
         sys.modules["jax"] = _jax
 
@@ -114,7 +114,8 @@ class BM25:
         if not len(queries):
             return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
         tokens = _tokens(queries)
-        found = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, backend_selection="numpy")
+        backend = "auto" if self._index.backend == "numba" else "numpy"
+        found = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, backend_selection=backend)
         scores_QK = np.asarray(found.scores, dtype=np.float32)
         rows_QK = np.where(scores_QK > 0, np.asarray(found.documents), -1).astype(np.int32)
         return rows_QK, scores_QK

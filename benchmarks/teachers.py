@@ -94,6 +94,7 @@ VARIANTS = {
     "residual-cosine-2": Variant(label="the same residual, seed 2", **RESIDUAL, **COSINE, seed=2),
     "cosine-longer": Variant(label="the same residual, 4 epochs", **RESIDUAL, **COSINE, epochs=4),
     "cosine": Variant(label="cosine of both halves, from retriever 2, no residual", **HARD, **COSINE),
+    "cosine-2": Variant(label="the same without residual, seed 2", **HARD, **COSINE, seed=2),
     "warm-up": Variant(label="the same residual, sentences first", **RESIDUAL, **COSINE, sentences=1000),
     "late": Variant(label="no training: late interaction of retriever 2's tokens", start="retriever_2", pooling="late"),
 }

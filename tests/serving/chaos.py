@@ -241,6 +241,7 @@ class Chaos:
 
 def offline(folder: Path) -> tuple[str, dict[str, Any]]:
     """Return the release's name, and each query's hits, scores and vector from the library's own search."""
+    import torch
     from serving_releases import open_release, searcher_of
 
     from stillhouse.retrieval.models.encoder import BiEncoder
@@ -250,7 +251,7 @@ def offline(folder: Path) -> tuple[str, dict[str, Any]]:
     expected = {}
     for query in QUERIES:
         found = search.search(query, TOP)
-        vector = encoder(*encoder.queries([query]).batch([0], "cpu"), "query")[0].detach().numpy()
+        vector = encoder(*encoder.queries([query]).batch([0], torch.device("cpu")), "query")[0].detach().numpy()
         shown = [(hit.passage_id, hit.title, hit.text) for hit in found]
         expected[query] = ((shown, [hit.score for hit in found]), vector)
     return open_release(FolderSource(folder)).name, expected

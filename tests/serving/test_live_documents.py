@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from serving_releases import Running, running
 from test_swapped_releases import point, start
@@ -109,8 +110,8 @@ def test_another_release_has_its_own_vectors_of_them(two_releases: list[Path], t
                 post(service, NEW | {"id": f"later {service.service.shelf.swaps}"})
             encoder = BiEncoder.load(two_releases[number] / "retriever").eval()
             text = f"{NEW['title']} {NEW['text']}"
-            query = encoder(*encoder.queries([QUERY]).batch([0], "cpu"), "query")[0].detach().numpy()
-            passage = encoder(*encoder.passages([text]).batch([0], "cpu"), "passage")[0].detach().numpy()
+            query = encoder(*encoder.queries([QUERY]).batch([0], torch.device("cpu")), "query")[0].detach().numpy()
+            passage = encoder(*encoder.passages([text]).batch([0], torch.device("cpu")), "passage")[0].detach().numpy()
             scores = found(service, bm25=0)
             for id in (id for id in scores if id.startswith(("new", "later"))):
                 np.testing.assert_allclose(scores[id], query @ passage, atol=1e-5)

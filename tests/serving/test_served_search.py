@@ -13,6 +13,7 @@ import httpx2
 import numpy as np
 import openai
 import pytest
+import torch
 from serving_releases import Running, running, searcher_of
 
 from stillhouse.corpus.store import Corpus
@@ -63,7 +64,7 @@ def slow_ranking(folder: Path, query: str, rows: np.ndarray) -> list[str]:
     """Rank the ids of some passages by the inner products of their vectors."""
     encoder, index = BiEncoder.load(folder / "retriever").eval(), VectorIndex(folder / "index")
     texts = encoder.queries([query])
-    vector = encoder(*texts.batch([0], "cpu"), "query")[0].detach().numpy()  # type: ignore[arg-type]
+    vector = encoder(*texts.batch([0], torch.device("cpu")), "query")[0].detach().numpy()
     scores = index.vectors(rows.astype(np.int32)) @ vector
     ids = Corpus.open(folder / "corpus").passage_ids[rows]
     return [str(ids[place]) for place in np.lexsort((rows, -scores.round(6)))]
@@ -108,8 +109,10 @@ def test_ids_alone_are_ids_and_scores(served: Running) -> None:
 def test_openai_s_client_gets_the_library_s_vectors(served: Running, two_releases: list[Path], role: str) -> None:
     texts = [*QUERIES, " ".join(["tree"] * 60)]
     encoder = BiEncoder.load(two_releases[0] / "retriever").eval()
-    read = encoder.texts(texts, role)  # type: ignore[arg-type]
-    wanted = np.stack([encoder(*read.batch([n], "cpu"), role)[0].detach().numpy() for n in range(len(texts))])  # type: ignore[arg-type]
+    read = encoder.texts(texts, role)
+    wanted = np.stack(
+        [encoder(*read.batch([n], torch.device("cpu")), role)[0].detach().numpy() for n in range(len(texts))]
+    )
     client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none")
     for encoding in ("float", "base64"):
         made = client.embeddings.create(

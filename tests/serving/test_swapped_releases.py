@@ -397,7 +397,10 @@ def test_a_cross_encoder_of_the_release_reranks(two_releases: list[Path], tiny_m
             raw = service.client.post("/rerank", json=body).json()
             shown = service.client.post("/rerank", json=body | {"raw_scores": False, "return_text": True}).json()
         with torch.inference_mode():
-            own = [float(model.eval()(*model.pairs(["red fish"], [text]).batch([0], "cpu"))) for text in texts]
+            own = [
+                float(model.eval()(*model.pairs(["red fish"], [text]).batch([0], torch.device("cpu"))))
+                for text in texts
+            ]
         assert [each["index"] for each in raw] == sorted(range(4), key=lambda n: -own[n])
         np.testing.assert_allclose([each["score"] for each in raw], sorted(own, reverse=True), atol=1e-5)
         assert [each["text"] for each in shown] == [texts[each["index"]] for each in raw]

@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = []
     for part in [part for part in PARTS if part.name in arguments.only and not arguments.page_only]:
         left = arguments.seconds - (time.monotonic() - begun)
-        if (record_of(part, places["folder"])).is_file():
+        if record_of(part, places["folder"]).is_file():
             print(f"{part.name}: done before", flush=True)
         elif left < part.seconds:
             print(f"{part.name}: not begun, {left:.0f} s are left and it takes about {part.seconds}", flush=True)
@@ -145,7 +145,7 @@ def record_of(part: Part, folder: Path) -> Path:
 
 
 def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> bool:
-    """Runs a part, and records its command and time if it ends well; its output is in `NAME.log` either way."""
+    """Runs a part, and records its time if it ends well; its output is in `NAME.log` either way."""
     folder = places["folder"]
     names = {**places, "base": folder / "base-model", "page": folder / f"{part.name}.md"}
     words = [word.format(**names) for word in (part.tiny if tiny else part.arguments).split()]
@@ -163,8 +163,7 @@ def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> b
     took = time.monotonic() - begun
     print(f"{part.name}: {'ended' if status == 0 else 'failed'} after {took:.0f} s", flush=True)
     if status == 0:
-        shown = " ".join([f"python benchmarks/{part.program}", *(part.tiny if tiny else part.arguments).split()])
-        record_of(part, folder).write_text(json.dumps({"command": shown, "seconds": took}), encoding="utf-8")
+        record_of(part, folder).write_text(json.dumps({"seconds": took}), encoding="utf-8")
     return status == 0
 
 

@@ -10,9 +10,9 @@ chains at once. Chains that do not end within `--seconds` are stopped; a later c
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,11 +24,11 @@ import yaml
 from machine import machine
 from notes import write_page
 from objectives import random_encoder
+from quality_cells import rows, write
+from quality_run import MEASURE, ranks_of
 from run_steps import step, step_once
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.figures import measure_runs
-from stillhouse.evaluation.measures import parse_measures
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
@@ -47,7 +47,6 @@ SYSTEMS = {
     "distilled": "distilled_run",
 }
 """The systems of SimLM Table 6, by the use that searched with each."""
-MEASURE = "RR@10"
 CALIBRATION, MOST_STEPS = 20, 20_000
 """Steps by which the speed of the start's training is measured, and the most that it gets."""
 
@@ -70,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     make_start(folder / "start", arguments.data, settings, 1.0 if arguments.tiny else arguments.start_seconds)
     chains = [(name, arm) for name, arm in settings["chains"] if (arguments.data / name).is_dir()]
     run_chains(chains, folder, arguments.data, settings, begun + arguments.seconds, arguments.at_once)
-    write_page(arguments.page, list(page(chains, folder, settings, " ".join(sys.argv[1:] if argv is None else argv))))
+    write_page(arguments.page, list(page(chains, folder, settings)))
     return 0
 
 
@@ -120,18 +119,17 @@ def gather(data: Path, into: Path) -> None:
     """All passages of the data sets at hand, as one corpus without questions."""
     if into.is_dir():
         return
-    into.mkdir()
-    with (into / "corpus.jsonl").open("w", encoding="utf-8") as out:
-        for source in (*SETS, "wiki-intro"):
-            for number, line in enumerate(lines_of(data / source)):
-                row = json.loads(line)
-                out.write(json.dumps(row | {"_id": f"{source}-{number}"}) + "\n")
-
-
-def lines_of(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob("corpus.jsonl*")):
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            yield from file
+    staging = into.with_name(f"{into.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    present = [source for source in (*SETS, "wiki-intro") if (data / source).is_dir()]
+    passages = (
+        row | {"_id": f"{source}-{number}"}
+        for source in present
+        for number, row in enumerate(rows(data / source / "corpus.jsonl"))
+    )
+    write(staging / "corpus.jsonl", passages)
+    staging.rename(into)
 
 
 def run_chains(
@@ -185,7 +183,7 @@ def recipe_of(name: str, arm: str, start: Path, source: Path, settings: Mapping[
     return {section: values for section, values in recipe.items() if section in used or section == "stages"}
 
 
-def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str, Any], words: str) -> Iterator[str]:
+def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str, Any]) -> Iterator[str]:
     start = json.loads((folder / "start" / "facts.json").read_text(encoding="utf-8"))
     about = json.loads((folder / "start" / "encoder" / "manifest.json").read_text(encoding="utf-8"))["facts"]
     corpus = Corpus.open(folder / "start" / "corpus")
@@ -201,7 +199,7 @@ def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str,
     yield "retriever 2."
     for name in SETS:
         arms = [arm for chain, arm in chains if chain == name]
-        found = {arm: ranks_of(folder / "chains" / f"{name}-{arm}") for arm in arms}
+        found = {arm: ranks_in(folder / "chains" / f"{name}-{arm}") for arm in arms}
         found = {arm: ranks for arm, ranks in found.items() if ranks}
         if not found:
             continue
@@ -213,15 +211,12 @@ def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str,
             yield f"| `{arm}` | {' | '.join(cells)} |"
 
 
-def ranks_of(place: Path) -> dict[str, list[float]]:
+def ranks_in(place: Path) -> dict[str, list[float]]:
     """Of each system that the chain has searched with, the measure of every test question."""
     artifacts = place / "artifacts"
     runs = {name: artifacts / use / "run" for name, use in SYSTEMS.items()}
     runs = {name: run for name, run in runs.items() if (run / "manifest.json").is_file()}
-    if not runs:
-        return {}
-    measured = measure_runs(Corpus.open(artifacts / "ingest" / "corpus"), runs, "test", parse_measures(MEASURE))
-    return {name: measured[0].values[name][MEASURE] for name in runs}
+    return ranks_of(Corpus.open(artifacts / "ingest" / "corpus"), runs) if runs else {}
 
 
 if __name__ == "__main__":

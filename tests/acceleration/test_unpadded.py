@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
-from stillhouse.acceleration import unpadded
 from stillhouse.acceleration.unpadded import MODEL_TYPES, leaves_padding_out, without_padding
 from stillhouse.errors import InputError
 
@@ -73,15 +71,11 @@ def computed(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
-@pytest.mark.parametrize("compute", [unpadded._text_by_text], ids=["by text"])
 @pytest.mark.parametrize("kind", MODEL_TYPES)
-def test_skipping_padding_changes_no_result(
-    kind: str, compute: Callable[..., Tensor], scores: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipping_padding_changes_no_result(kind: str, scores: bool) -> None:
     model = model_of(kind, scores)
     ids, mask = texts_of(model)
     padded = computed(model, ids, mask)
-    monkeypatch.setattr(unpadded, "_text_by_text", compute)
     with without_padding(model):
         packed = computed(model, ids, mask)
     for left, right in zip(padded, packed, strict=True):

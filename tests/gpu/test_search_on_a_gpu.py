@@ -9,9 +9,9 @@ import faiss
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_index_kinds import KINDS, QUERIES, VECTORS, stored, written
+from hypothesis import settings
+from test_exact_search import SMALL_SEARCHES
+from test_index_kinds import KINDS, QUERIES, VECTORS, assert_searched_alike, stored, written
 
 from stillhouse.retrieval.index import gpu_search as of_gpu
 from stillhouse.retrieval.index import vector_index
@@ -52,13 +52,7 @@ def unit_vectors(rng: np.random.Generator, count: int, width: int) -> Array:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    passages=st.integers(1, 90),
-    block=st.integers(1, 40),
-    depth=st.integers(1, 20),
-    count=st.sampled_from([1, 3, 140]),
-)
+@SMALL_SEARCHES
 def test_rankings_are_those_of_sorting_everything(
     device: torch.device, seed: int, passages: int, block: int, depth: int, count: int
 ) -> None:
@@ -164,11 +158,7 @@ def test_a_flat_index(
         monkeypatch.setattr(of_gpu, "BESIDE", beside)
         if device.type == "cpu":
             monkeypatch.setattr(vector_index, "on_gpu", lambda vectors, _: vectors)
-    assert index.refused_by_gpu(3000) == ""
-    for depth in (20, len(VECTORS)):
-        found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
-        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-        assert (found[0] == expected[0]).mean() > 0.99  # rounding may swap scores that are almost equal
+    assert_searched_alike(index)
     assert isinstance(index._vectors_on_gpu, torch.Tensor) == there_is_room
 
 

@@ -34,15 +34,18 @@ Search = Callable[[np.ndarray, list[tuple[int, np.ndarray]], int], tuple[np.ndar
 BOTH = pytest.mark.parametrize("exact_search", [exact_search, as_on_a_gpu])
 
 
-@BOTH
-@settings(max_examples=60, deadline=None)
-@given(
+SMALL_SEARCHES = given(
     seed=st.integers(0, 2**32 - 1),
     passages=st.integers(1, 90),
     block=st.integers(1, 40),
     depth=st.integers(1, 20),
     count=st.sampled_from([1, 3, 140]),
 )
+
+
+@BOTH
+@settings(max_examples=60, deadline=None)
+@SMALL_SEARCHES
 def test_rankings_are_those_of_sorting_everything(
     exact_search: Search, seed: int, passages: int, block: int, depth: int, count: int
 ) -> None:

@@ -127,6 +127,15 @@ def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, mo
         assert np.allclose(ours, theirs, atol=1e-5)
 
 
+def assert_searched_alike(index: VectorIndex) -> None:
+    """A flat index gives the processor's ranking on a GPU, to any depth."""
+    assert index.refused_by_gpu(3000) == ""
+    for depth in (20, len(VECTORS)):
+        found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+        assert (found[0] == expected[0]).mean() > 0.99  # rounding may swap scores that are almost equal
+
+
 @pytest.mark.parametrize("there_is_room", [True, False])
 def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     tmp_path: Path, there_is_room: bool, monkeypatch: pytest.MonkeyPatch
@@ -137,11 +146,7 @@ def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     monkeypatch.setattr(gpu_search, "BLOCK", 100)
     if not there_is_room:
         monkeypatch.setattr(vector_index, "on_gpu", lambda vectors, _: vectors)
-    assert index.refused_by_gpu(3000) == ""
-    for depth in (20, len(VECTORS)):
-        found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
-        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-        assert (found[0] == expected[0]).mean() > 0.99  # rounding may swap scores that are almost equal
+    assert_searched_alike(index)
 
 
 @pytest.mark.parametrize(

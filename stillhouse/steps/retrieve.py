@@ -24,12 +24,14 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.artifacts import read_manifest
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.runs import write_run
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import check_index, folder_bytes, retrieve, time_queries
     from stillhouse.retrieval.search.hybrid import read_hybrid
+    from stillhouse.retrieval.search.winner import choice_facts
 
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
@@ -47,6 +49,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if hybrid:
         summary += f"; {hybrid.fusion}"
         facts["fusion"] = str(hybrid.fusion)
+    if "hybrid" in inputs and (choice := choice_facts(read_manifest(inputs["hybrid"], verify=False).facts)):
+        facts["choice"] = choice
     if config.latency_queries:
         texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
         facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)

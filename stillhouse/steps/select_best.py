@@ -110,6 +110,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "retriever": winner.retriever,
             "fusion": str(winner.fusion),
             "chosen_by": config.metric_for_best_model,
+            "queries": len(judged),
             **figures,
             **({ADOPTED: adopted} if adopted else {}),
         },

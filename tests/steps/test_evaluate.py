@@ -347,6 +347,34 @@ def test_the_headline_is_of_the_winner_where_an_ablation_is_as_good(tmp_path: Pa
     assert "<h1>The winner: RR@10" in (output / "report.html").read_text(encoding="utf-8")
 
 
+CHOICE = {
+    "retriever": "retriever_1",
+    "with_bm25": True,
+    "formula": "0.5 · BM25 + 20 · retriever",
+    "chosen_by": "log_likelihood",
+    "queries": 19,
+    "systems": 3,
+}
+
+
+@pytest.mark.parametrize(("best", "choice"), [(4, CHOICE), (4, None), (9, None)])
+def test_the_page_names_what_was_chosen_and_claims_no_lead_that_it_lacks(
+    best: int, choice: dict | None, tmp_path: Path
+) -> None:
+    """A winner chosen by log-likelihood may have a lower RR@10 on dev than another system."""
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {
+        f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("retriever_2", 6), ("best", best))
+    }
+    if choice:
+        write_manifest(inputs["run/best"], "retrieve", {}, {}, {"choice": choice})
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert ("is the best on the dev split" in page) == (best > 6)
+    for part in ("<b>retriever 1 with BM25</b>", CHOICE["formula"], "log-likelihood", "19 queries", "from 3 systems"):
+        assert (part in page) == bool(choice)
+
+
 @pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])
 def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp_path: Path) -> None:
     """The caller orders the runs, and not every pair is tested; a lead of a few queries proves nothing."""

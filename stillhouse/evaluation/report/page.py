@@ -18,6 +18,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.curves import DEV
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
+from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
@@ -52,9 +53,10 @@ class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
     `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
-    run: `index_bytes`, and `latency_ms` if it was measured. `compared` are the system and the baseline to show query by
-    query; by default those of the headline. `cut_short` comes from `figures.cut_short`. `made_by` maps a system to the
-    step that made its run. `teachers` maps a training to its teacher.
+    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `compared` are the
+    system and the baseline to show query by query; by default those of the headline. `cut_short` comes from
+    `figures.cut_short`. `made_by` maps a system to the step that made its run. `teachers` maps a training to its
+    teacher.
     """
 
     title: str
@@ -143,8 +145,8 @@ def headline(content: Content) -> dict[str, Any]:
     dense = [system for system in test.systems if content.made_by.get(system) not in NOT_A_RETRIEVER]
     retrievers = dense or test.systems
     dev_means = dev.means() if measure in dev.measures else {}
-    best = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
-    best = WINNER if WINNER in retrievers else best
+    leader = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
+    best = WINNER if WINNER in retrievers else leader
     right = first_is_right(content.corpus, test)
     baseline = "bm25" if "bm25" in test.systems and best != "bm25" else ""
     comparison = content.comparisons.get((best, baseline), {}).get(measure)
@@ -161,6 +163,8 @@ def headline(content: Content) -> dict[str, Any]:
         "subject": _subject(best),
         "baseline": baseline,
         "by_dev": bool(dev_means),
+        "leads": bool(dev_means) and best == leader,
+        "choice": choice_of(content, best),
         "value": means[best][measure],
         "baseline_value": means[baseline][measure] if baseline else 0.0,
         "difference": difference,
@@ -170,6 +174,11 @@ def headline(content: Content) -> dict[str, Any]:
         "right": right[best],
         "baseline_right": right[baseline] if baseline else 0,
     }
+
+
+def choice_of(content: Content, system: str) -> Choice | None:
+    """How `select-best` chose a system, or None."""
+    return Choice.of_run(content.costs.get(system, {}))
 
 
 def compared_systems(content: Content) -> tuple[str, str] | None:
@@ -235,7 +244,9 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
             for measure in test.measures
         ]
         dev_mean = dev_means[system][test.measures[0]] if dev_means else None
-        rows.append({"system": system, "text": about_system(system), "before": before, "cells": cells, "dev": dev_mean})
+        choice = choice_of(content, system)
+        text = f"{choice.name}, chosen on dev from {choice.systems} systems" if choice else about_system(system)
+        rows.append({"system": system, "text": text, "before": before, "cells": cells, "dev": dev_mean})
         before = system
     return rows
 

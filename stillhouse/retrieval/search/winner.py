@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,21 @@ def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metr
     found = "nothing was shown to be better than the start" if winner.name == first else f"the winner is {winner.name}"
     formula = "" if winner.fusion.method == "dense" else f" ({winner.fusion})"
     return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"
+
+
+def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the report says of the winner, from the facts that `select-best` wrote; None for those of another step."""
+    if not {"winner", "queries"} <= facts.keys():
+        return None
+    with_bm25 = facts["winner"] != facts["retriever"]
+    return {
+        "retriever": facts["retriever"],
+        "with_bm25": with_bm25,
+        "formula": facts["fusion"] if with_bm25 else "",
+        "chosen_by": facts["chosen_by"],
+        "queries": facts["queries"],
+        "systems": len(facts[f"dev_{facts['chosen_by']}"]),
+    }
 
 
 def common_candidates(brought: Sequence[Rows], answers_QP: Rows) -> Rows:

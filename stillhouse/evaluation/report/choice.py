@@ -1,0 +1,47 @@
+"""What `select-best` chose, as the report says it: the system, its weights, and what it was chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.evaluation.systems import short_name
+
+START = "zero_shot"
+MEASURES = {
+    "log_likelihood": "log-likelihood (how likely its scores make the right passages)",
+    "rr10": "RR@10",
+}
+"""What can choose a winner, by its name in the settings of `select-best`."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The winner: its retriever, whether BM25 ranks with it, and by which formula.
+
+    It was chosen from `systems` systems on `queries` dev queries.
+    """
+
+    retriever: str
+    with_bm25: bool
+    formula: str
+    chosen_by: str
+    queries: int
+    systems: int
+
+    @classmethod
+    def of_run(cls, facts: Mapping[str, Any]) -> Choice | None:
+        """From the facts of a run; None if `select-best` did not choose its system, or an earlier version did."""
+        found = facts.get("choice")
+        return cls(**found) if found else None
+
+    @property
+    def name(self) -> str:
+        """The winner in a sentence."""
+        name = "the starting model" if self.retriever == START else short_name(self.retriever)
+        return f"{name} with BM25" if self.with_bm25 else name
+
+    @property
+    def measure(self) -> str:
+        return MEASURES.get(self.chosen_by, self.chosen_by)

@@ -25,7 +25,7 @@ from stillhouse.retrieval.search.hybrid import Candidates, fit_fusion, unfitted
 SIZES = (2, 5, 10, 20, 30, 50, 100)
 DRAWS = 30
 Found = Mapping[str, Mapping[int, NDArray[np.float64]]]
-"""Of each corpus, by the number of dev questions, the mean RR@10 of every draw; 0 questions: the fixed combination."""
+"""Of each corpus, by the number of dev questions, the mean RR@10 of every draw; 0: weights not fitted."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,17 +36,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure(cell: Cell, data: Path, folder: Path) -> dict[int, NDArray[np.float64]]:
-    corpus, candidates = both(cell, data, folder)
+    corpus, candidates, index = both(cell, data, folder)
     dev, test = JudgedQueries(corpus), JudgedQueries(corpus, "test")
     labelled, asked = candidates(dev.texts), candidates(test.texts)
     right_QK, judged_QK = dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK)
 
     def figure(drawn_Q: NDArray[np.int64]) -> float:
-        if not len(drawn_Q):
-            fusion = unfitted("auto", DEPTH)
-        else:
+        fusion = unfitted("auto", DEPTH, index)
+        if len(drawn_Q):
             part = Candidates(*(values[drawn_Q] for values in vars(labelled).values()))
-            fusion = fit_fusion(part, right_QK[drawn_Q], judged_QK[drawn_Q], DEPTH)
+            fusion = fit_fusion(part, right_QK[drawn_Q], judged_QK[drawn_Q], DEPTH) or fusion
         return float(test.reciprocal_ranks(ranked(fusion, asked)).mean())
 
     random = np.random.default_rng(0)
@@ -60,7 +59,7 @@ def page_lines(found: Found) -> list[str]:
     lines += ["Command: `python benchmarks/few_dev_questions.py --folder build/fusion`.", ""]
     lines += [f"RR@10 on the test questions of [fusion.md](fusion.md): the mean of {DRAWS} draws of dev questions that"]
     lines += [
-        "the weights are fitted on, and in brackets the worst of them. *None* is the fixed convex combination.",
+        "the weights are fitted on, and in brackets the worst of them. *None* is the weighted sum that is not fitted.",
         "",
     ]
     lines += [f"| dev questions | {' | '.join(found)} | mean |", "|---|" + "---|" * (len(found) + 1)]

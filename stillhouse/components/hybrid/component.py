@@ -30,8 +30,9 @@ def hybrid(
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         method: weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of
-            dev queries most likely; convex = a fixed weighting of scores scaled to 0 to 1; ranks = reciprocal rank
-            fusion; auto = weights, or convex if the corpus has fewer than 30 labelled dev queries.
+            dev queries most likely; spread = such a sum without labels, with a weight from the spread of the
+            index's inner products; convex = a fixed weighting of scores scaled to 0 to 1 per query; ranks =
+            reciprocal rank fusion; auto = weights, or spread if the corpus has fewer than 30 labelled dev queries.
         depth: candidates from each of the two.
     """
     from stillhouse.kubernetes.pods.component import run_component

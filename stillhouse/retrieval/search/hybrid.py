@@ -24,7 +24,10 @@ from stillhouse.retrieval.search.fusion import convex_combination, fit_weights, 
 FILE, INDEX = "hybrid.json", "bm25"
 METHODS = ("weights", "convex", "ranks", "dense")
 SHARE = 0.7
-"""The retriever's weight in a convex combination that was not fitted (benchmarks/fusion.md)."""
+"""The retriever's weight in a convex combination."""
+PER_SPREAD = 0.3
+"""BM25's weight by the spread of the retriever's products, where weights are not fitted (benchmarks/fusion.md)."""
+SPREAD_PASSAGES = 1000
 QUERIES_AT_ONCE = 256
 
 
@@ -144,20 +147,47 @@ def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
     return fuse(found.scores_QKF, np.array([fusion.bm25, fusion.dense]))
 
 
-def unfitted(method: str, depth: int) -> Fusion:
-    """The fusion of a method that needs no judged queries: `ranks`, or else `convex`."""
-    return Fusion("ranks", depth=depth) if method == "ranks" else Fusion("convex", 1.0 - SHARE, SHARE, depth)
+def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
+    """The fusion of a method that needs no judged queries: `ranks`, `convex`, or else `spread`.
+
+    `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products. Unlike
+    `convex`, it keeps the size of BM25's scores, which are low where a passage has few of the query's words. An index
+    without spread gets `convex`.
+    """
+    if method == "ranks":
+        return Fusion("ranks", depth=depth)
+    spread = 0.0 if method == "convex" else product_spread(index)
+    if spread <= 0:
+        return Fusion("convex", 1.0 - SHARE, SHARE, depth)
+    return Fusion("weights", float(f"{PER_SPREAD * spread:.4g}"), 1.0, depth)
 
 
-def fit_fusion(found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int) -> Fusion:
-    """The weights that make the positives most likely (`fit_weights`), or `convex` if no query can be fitted on.
+def product_spread(index: VectorIndex) -> float:
+    """The standard deviation of a passage's inner products with other passages, as a mean over passages.
+
+    At most `SPREAD_PASSAGES` are read, evenly spaced. With fewer than two others to compare with, it is 0.
+    """
+    count = len(index)
+    rows_P = np.unique(np.linspace(0, count - 1, min(count, SPREAD_PASSAGES)).astype(np.int32))
+    if len(rows_P) < 3:
+        return 0.0
+    vectors_PD = index.vectors(rows_P).astype(np.float64)
+    products_PP = vectors_PD @ vectors_PD.T
+    others_PP = products_PP[~np.eye(len(rows_P), dtype=np.bool_)].reshape(len(rows_P), -1)
+    return float(others_PP.std(axis=1).mean())
+
+
+def fit_fusion(
+    found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int
+) -> Fusion | None:
+    """The weights that make the positives most likely (`fit_weights`), or None if no query can be fitted on.
 
     `known_QK` marks the candidates that are known to be right or wrong. Others are left out.
     """
     try:
         bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
     except ValueError:
-        return unfitted("convex", depth)
+        return None
     # Six digits, so that another order of summation on another machine does not change a ranking.
     return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
 

@@ -40,13 +40,13 @@ def measure_rankings(
     """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
     `auto` fits weights on labelled queries alone, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its
-    words, so weights fitted on them trust BM25 too much; `auto` uses `convex` for these.
+    words, so weights fitted on them trust BM25 too much; `auto` uses `spread` for these.
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
+    fusion = None
     if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
-    else:
-        fusion = unfitted(method, depth)
+    fusion = fusion or unfitted(method, depth, hybrid.index)
     scores = {
         "bm25": np.where(found.ranks_QKF[:, :, 0] > 0, -found.ranks_QKF[:, :, 0], -np.inf),
         "dense": np.where(found.ranks_QKF[:, :, 1] > 0, -found.ranks_QKF[:, :, 1], -np.inf),

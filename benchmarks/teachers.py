@@ -43,6 +43,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training.settings import TrainingConfig
 
 HERE = Path(__file__).resolve().parent
@@ -172,24 +173,35 @@ class Place:
         """The ranks of a variant after its training, and what the training took."""
         if variant.pooling == "late":
             return self.late(variant)
-        work = self.work / "training"
-        shutil.rmtree(work, ignore_errors=True)  # a stopped training begins anew
         begun = time.process_time()
-        model = new_model(self.artifacts / RETRIEVERS[variant.start][0], variant.pooling, variant.seed)
         dev, test = self.lists["dev"], self.lists["test"]
         added = {split: self.added(variant.residual, asked) for split, asked in self.lists.items()}
+        model, found = self.trained(variant, self.labelled(variant), added["dev"])
+        scores = {split: final_scores(model, asked, self.passages, self.context) for split, asked in self.lists.items()}
+        found["alone dev"] = mean(dev.reciprocal_ranks(scores["dev"] + added["dev"]))
+        found["alone"] = rounded(test.reciprocal_ranks(scores["test"] + added["test"]))
+        found |= fused(dev, test, scores["dev"], scores["test"])
+        return found | {"seconds": round(time.process_time() - begun)}
+
+    def trained(
+        self, variant: Variant, labelled: LabelledQuestions, added_QK: NDArray[np.float32]
+    ) -> tuple[CrossEncoder, dict[str, Any]]:
+        """A trained cross-encoder, the number of pairs it has read and its curves; `added_QK` is added on dev."""
+        work = self.work / "training"
+        shutil.rmtree(work, ignore_errors=True)  # a stopped training begins anew
+        model = new_model(self.artifacts / RETRIEVERS[variant.start][0], variant.pooling, variant.seed)
         config = TrainingConfig(
             epochs=variant.epochs, batch_size=BATCH, learning_rate=variant.learning_rate, seed=variant.seed
         )
         found: dict[str, Any] = {}
-        parts: list[tuple[str, Examples]] = [("labels", self.labelled(variant))]
+        parts: list[tuple[str, Examples]] = [("labels", labelled)]
         if variant.sentences:
             parts.insert(0, ("sentences", self.sentences(variant)))
-        chooses = dev.every_second()
+        chooses = self.lists["dev"].every_second()
         for part, examples in parts:
             (work / part).mkdir(parents=True)
             context = Context(work=work / part, quiet=True)
-            extra = added["dev"][::2] if part == "labels" else np.zeros_like(added["dev"][::2])
+            extra = added_QK[::2] if part == "labels" else np.zeros_like(added_QK[::2])
             curves = train_variant(
                 model, examples, chooses, self.passages, extra, variant.loss, variant.chosen_by, config, context
             )
@@ -198,11 +210,7 @@ class Place:
                 [row.step, *(round(value, 5) for value in (row.train_loss, row.heldout_loss, *row.signals.values()))]
                 for row in curves
             ]
-        scores = {split: final_scores(model, asked, self.passages, self.context) for split, asked in self.lists.items()}
-        found["alone dev"] = mean(dev.reciprocal_ranks(scores["dev"] + added["dev"]))
-        found["alone"] = rounded(test.reciprocal_ranks(scores["test"] + added["test"]))
-        found |= fused(dev, test, scores["dev"], scores["test"])
-        return found | {"seconds": round(time.process_time() - begun)}
+        return model, found
 
     def late(self, variant: Variant) -> dict[str, Any]:
         """The ranks of a retriever's late interaction, which needs no training."""
@@ -219,12 +227,15 @@ class Place:
             return np.zeros(asked.rows_QK.shape, dtype=np.float32)
         return self.stages[residual].pair_scores(asked.texts, *asked.pairs()).reshape(asked.rows_QK.shape)
 
-    def labelled(self, variant: Variant) -> LabelledQuestions:
+    def labelled(self, variant: Variant, half: int | None = None) -> LabelledQuestions:
+        """The train questions; with `half` those with an even (0) or an odd number (1)."""
         of = variant.negatives_of
         mined = self.artifacts / "mine_2" / "negatives"
         negatives = Negatives.read(mined) if of == "mined" else self.stages[of].negatives()
         sampler = GroupSampler(self.corpus, negatives, "train", variant.negatives, DEPTH, variant.seed)
-        return LabelledQuestions(sampler, self.passages, self.stages[variant.residual] if variant.residual else None)
+        chosen = np.arange(len(sampler))[half::2] if half is not None else np.arange(len(sampler))
+        added = self.stages[variant.residual] if variant.residual else None
+        return LabelledQuestions(sampler, chosen, self.passages, added)
 
     def sentences(self, variant: Variant) -> SentencesOfTheCorpus:
         stage = self.stages["retriever_2"]

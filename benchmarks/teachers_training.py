@@ -98,18 +98,22 @@ class Examples(Protocol):
 
 
 class LabelledQuestions:
-    """Train questions with their right passages and mined negatives. With `added`, its scores are added to the
-    cross-encoder's, which then learns what they lack."""
+    """The `chosen` train questions of a sampler with their right passages and mined negatives. With `added`, its scores
+    are added to the cross-encoder's, which then learns what they lack."""
 
-    def __init__(self, sampler: GroupSampler, passages: list[str], added: FirstStage | None) -> None:
+    def __init__(
+        self, sampler: GroupSampler, chosen: NDArray[np.int64], passages: list[str], added: FirstStage | None
+    ) -> None:
         self._sampler = sampler
+        self._chosen = chosen
         self._passages = passages
         self._added = added
 
     def __len__(self) -> int:
-        return len(self._sampler)
+        return len(self._chosen)
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Drawn:
+        examples_B = self._chosen[examples_B]
         groups = self._sampler.draw(examples_B, times_B)
         place_P, column_P = np.nonzero(groups.candidate_BK)
         rows_P = groups.rows_BK[place_P, column_P]

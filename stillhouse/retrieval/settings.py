@@ -179,9 +179,7 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         choices=("loss", *RANKINGS),
     )
     patience: int | None = patience_setting()
-    eval_share: float | None = eval_share_setting(
-        None, f"{SHARE:g} if a ranking chooses the step, no limit if the loss does"
-    )
+    eval_share: float | None = eval_share_setting(SHARE, "no limit")
 
 
 @dataclass(frozen=True, kw_only=True)

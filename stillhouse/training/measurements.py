@@ -18,8 +18,7 @@ ENOUGH = 100
 SHORT = 0.5
 """The share that this last measurement may take to have `ENOUGH` queries: a training that needs it is short."""
 SHARE = 0.1
-"""The share of training that measurements may take in pre-training, and in fine-tuning if a ranking chooses the
-step."""
+"""The share of training that measurements may take."""
 
 
 @dataclass(frozen=True)

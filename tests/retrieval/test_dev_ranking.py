@@ -348,5 +348,6 @@ def test_by_default_the_loss_chooses_and_nothing_is_ranked(
     monkeypatch.setattr(DevCandidates, "of", lambda *_: pytest.fail("nothing is ranked"))
     model = "encoder" if name == "train-retriever" else "init"
     inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    made = run_step(name, inputs, **{**SHORT, **TRAINED[name], "eval_steps": None, "max_steps": 12})
+    settings = {**SHORT, **TRAINED[name], "eval_steps": None, "eval_share": None, "max_steps": 12}
+    made = run_step(name, inputs, **settings)
     assert len(pd.read_csv(made["curves"] / "curves.csv")) == 13 and not (made["curves"] / "signals.csv").exists()

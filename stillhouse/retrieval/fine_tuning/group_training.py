@@ -25,7 +25,7 @@ from stillhouse.retrieval.settings import RANKINGS, GroupTrainingConfig
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.loop import train
-from stillhouse.training.measurements import SHARE, within
+from stillhouse.training.measurements import within
 
 Drawn = TypeVar("Drawn")
 Draw = Callable[[str, np.ndarray, np.ndarray], Drawn]
@@ -116,12 +116,11 @@ def train_on_groups(
     ranks = config.metric_for_best_model in RANKINGS
     dev = sample(len(samplers["dev"]), config.eval_queries or len(samplers["dev"]), config.seed)
     candidates = DevCandidates.of(samplers["dev"], dev, config.eval_depth) if ranks else None
-    share = config.eval_share or (SHARE if ranks else 0.0)
-    if share and not config.eval_steps:
+    if config.eval_share and not config.eval_steps:
         last = min(steps, config.last_step or steps)
         trained = last * min(config.batch_size, count) * reads.example
         read = reads.measurement(candidates)
-        made = within(share, trained, last, len(dev), read)
+        made = within(config.eval_share, trained, last, len(dev), read)
         kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
         part = made.count(last) * read(made.queries) / trained
         context.log(

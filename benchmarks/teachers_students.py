@@ -58,14 +58,14 @@ TEACHERS = {
     "cosine": "the same + cross-encoder",
     "cross-fitted": "the same + cross-encoder, cross-fitted",
 }
-ABOUT = """Retriever 2 of one run of quality.py trains on for two epochs with three negatives a question, with the other
-settings of the distilled retriever, without a teacher and with each of three: BM25 with retriever 2, the same with the
-cross-encoder that is best in teachers.md (the cosine of both halves, without a residual), and the same with two such
-cross-encoders, each of which has seen one half of the train questions and scores the other half (cross-fitted). A
-teacher scores the best 20 negatives that were mined for retriever 2; its weights make the right passages of the dev
-questions most likely. Dev questions choose the step. RR@10 is that of the student alone. Differences to retriever 2 on
-test are means over questions of the mean over seeds, with 95 % bootstrap intervals over questions, p by randomisation
-and Holm's p for the rows of a table."""
+ABOUT = """Retriever 2 of one run of quality.py trains on for two epochs, at most 50 steps, with three negatives a
+question and the other settings of the distilled retriever. It does so without a teacher and with up to three: BM25 with
+retriever 2; the same with the cross-encoder that is best in teachers.md (the cosine of both halves, no residual); and
+the same with two such cross-encoders, each of which has seen one half of the train questions and scores the other half
+(cross-fitted). A teacher scores the best 20 negatives that were mined for retriever 2; its weights make the right
+passages of the dev questions most likely. Dev questions choose the step. RR@10 is that of the student alone.
+Differences to retriever 2 on test are means over questions of the mean over seeds, with 95 % bootstrap intervals over
+questions, p by randomisation and Holm's p for the rows of a table."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,9 +100,9 @@ class Students:
         """RR@10 of retriever 2 and of every student, by split and seed."""
         found: dict[str, Any] = {BEFORE: self.kept("before", lambda: self.ranks(self.retriever_2()))}
         found["questions"] = {split: len(JudgedQueries(self.place.corpus, split)) for split in ("train", "dev", "test")}
-        for name in (NONE, *teachers):
-            teacher = None if name == NONE else self.teacher(name)
-            found[name] = [self.kept(f"{name}-{seed}", partial(self.student, teacher, seed)) for seed in SEEDS]
+        for seed in SEEDS:
+            for name in (NONE, *teachers):
+                found.setdefault(name, []).append(self.kept(f"{name}-{seed}", partial(self.student, name, seed)))
         return found | {"machine": machine("torch", "transformers")}
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
@@ -116,9 +116,10 @@ class Students:
     def retriever_2(self) -> BiEncoder:
         return BiEncoder.load(self.place.artifacts / RETRIEVERS["retriever_2"][0])
 
-    def student(self, teacher: Teacher | None, seed: int) -> dict[str, list[float]]:
-        """Retriever 2 after training on with this teacher: RR@10 of each dev and test question."""
-        changes = {"seed": seed, "epochs": EPOCHS, "max_steps": None, "negatives_depth": DEPTH}
+    def student(self, name: str, seed: int) -> dict[str, list[float]]:
+        """Retriever 2 after training on with this teacher or none: RR@10 of each dev and test question."""
+        teacher = None if name == NONE else self.teacher(name)
+        changes = {"seed": seed, "epochs": EPOCHS, "negatives_depth": DEPTH}
         given = {name: value for name, value in (self.settings | changes).items() if name != "weak_teacher"}
         count, depth = given.pop("negatives_per_query"), given.pop("negatives_depth")
         config = build(RetrieverConfig, given, "student")

@@ -28,6 +28,8 @@ from stillhouse.terminal import message_lines, print_lines
 
 SILENCE = 9.0
 """Seconds of silence before a line: less than ten, because a busy machine may write it late."""
+AT_WORK = "at work"
+"""What is said of work that has no name."""
 
 
 @dataclass(eq=False)
@@ -51,7 +53,7 @@ class _Watch:
         self.name = name
         self.stream = sys.stderr  # a library may temporarily replace it to hide another one's output
         self.owner = threading.get_ident()
-        self.works = [Work("at work")]
+        self.works = [Work(AT_WORK)]
         self.last = time.monotonic()
         self.changed = threading.Condition()
         self.over = False
@@ -73,6 +75,19 @@ class _Watch:
                 finally:
                     self.changed.acquire()
 
+    @contextmanager
+    def renamed(self, name: str) -> Iterator[None]:
+        """Give the lines another name while the block runs, unless it runs in another thread."""
+        if self.owner != threading.get_ident():
+            yield
+            return
+        before, self.name = self.name, name
+        try:
+            with doing(AT_WORK):
+                yield
+        finally:
+            self.name = before
+
     def end(self) -> None:
         with self.changed:
             self.over = True
@@ -87,11 +102,16 @@ _watch: _Watch | None = None
 def watched(name: str, quiet: bool = False) -> Iterator[None]:
     """Write a line after every `SILENCE` seconds of silence while the block runs; its lines begin with [name].
 
-    Does nothing within another watch or with `quiet`.
+    Does nothing with `quiet`. Within another watch, that one goes on, and its lines have this name until the block
+    ends: a step within `run` is named itself.
     """
     global _watch
-    if quiet or _watch is not None:
+    if quiet:
         yield
+        return
+    if _watch is not None:
+        with _watch.renamed(name):
+            yield
         return
     _watch = _Watch(name)
     _watch.thread.start()

@@ -23,7 +23,7 @@ from stillhouse.workflow.recipes import load_recipe
 from stillhouse.workflow.run_forecast import forecast
 
 STAGE = re.compile(r"step \d+ of \d+: (\S+) \(")
-FIRST = re.compile(r"\d+ of \d+ steps to do: (.*)")
+FIRST = re.compile(r"\d+ of \d+ steps to do: (.*?):?$")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -25,7 +25,9 @@ def new_parser() -> Parser:
         "  cd manuals && dvc repro\n\n"
         "Without --recipe, the start and the source decide: `language-model` for a bare language model, which is\n"
         "pre-trained first; for a retriever `labelled` if the source has training questions, `unlabelled` if not.\n"
-        "The command estimates how long the run will take on this machine's processor.",
+        "The command says how long the run will take, stage by stage, or why it cannot: the start model is not on\n"
+        "this machine yet, the source cannot be looked at, or the run will use a GPU. Times are computed ahead for\n"
+        "the processor alone.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to create")
     parser.add_argument(
@@ -50,7 +52,8 @@ def new_parser() -> Parser:
         "--hours",
         metavar="H",
         type=positive,
-        help="shorten training so that the whole run takes at most H hours on this machine",
+        help="shorten training so that the whole run takes at most H hours on this machine's processor; not possible "
+        "on a GPU, for which there are no forecasts",
     )
     return parser
 
@@ -74,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     time = make(arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours)
     folder = shlex.quote(str(arguments.folder))
-    then = "Then:" if time == WOULD_STOP else "Next:"
-    show(f"created {folder}; its settings are in params.yaml", *([time] if time else []), then)
+    then = "Then:" if time == [WOULD_STOP] else "Next:"
+    show(f"created {folder}; its settings are in params.yaml", *time, then)
     show(f"    cd {folder} && dvc repro")
     return 0

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import read_manifest
 from stillhouse.context import device
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.workflow.recipe_choice import TOKENS_A_WORD
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e
 """Seconds that a step without a model takes per token of the passages, as measured for benchmarks/forecasts.md."""
 BM25_SEARCH = 2.2e-8
 """Seconds in which BM25 scores a passage for a query: it is searched with the queries of all splits."""
+ON_GPU = "times are computed ahead for the processor alone, and this run uses a GPU"
+"""Why there is no forecast."""
 QUERY_TOKENS = 20
 SECONDS_MEASURED = 0.2
 """Of the processor, for each measurement of its speed."""
@@ -57,6 +60,10 @@ class Scale:
     queries: Mapping[str, int]
     tokens: float
     weights: int
+
+
+Seen = tuple[Scale, bool]
+"""The scale of a run by a first look at its source, and whether that saw the whole source."""
 
 
 def scale_of(corpus: Path, encoder: Path) -> Scale | None:
@@ -106,6 +113,7 @@ def on_processor() -> bool:
 
 
 @cache
+@doing("measuring the speed of this machine")
 def model_speed(precision: str) -> float:
     """Operations per second that a model reaches on the processor, with a setting `precision`."""
     import torch

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import refuse_foreign
+from stillhouse.monitoring.activity import doing
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.spec import Report
+from stillhouse.workflow.first_run_times import Seen
 from stillhouse.workflow.graph import ARTIFACTS, USES, Use
 from stillhouse.workflow.recipes import location_fields
 from stillhouse.workflow.run_progress import made_of, position, still_to_do
-from stillhouse.workflow.run_times import Seen, note_seconds
+from stillhouse.workflow.run_times import note_seconds
 
 
 def run_graph(
@@ -28,7 +30,7 @@ def run_uses(
     configs: Mapping[str, Any],
     root: Path,
     log: Callable[[str], None] = lambda line: None,
-    first_look: Callable[[], Seen | None] = lambda: None,
+    first_look: Callable[[], Seen | str] = lambda: "",
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
@@ -41,7 +43,9 @@ def run_uses(
     uses, reports = list(uses), dict[str, Report | None]()
     for number, use in enumerate(uses, start=1):
         config = configs[use.name]
-        if up_to_date(use, config, root):
+        with doing(f"checking whether {use.name} is up to date"):
+            skipped = up_to_date(use, config, root)
+        if skipped:
             log(f"[{use.name}] skipped: its outputs are up to date")
             reports[use.name] = None
             continue

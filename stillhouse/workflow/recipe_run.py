@@ -12,11 +12,12 @@ from stillhouse.config import nearest
 from stillhouse.context import quiet, say
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.duration import in_words
 from stillhouse.workflow.graph import Use, needed
 from stillhouse.workflow.in_process import expected, refuse_foreign_outputs, run_uses
-from stillhouse.workflow.run_forecast import seen_at_once
-from stillhouse.workflow.run_times import estimate
+from stillhouse.workflow.run_progress import outlook
+from stillhouse.workflow.seen_source import seen_at_once
 
 
 def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
@@ -30,15 +31,18 @@ def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
 def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> None:
     """Runs uses in order below `root`, skips those that are up to date, and logs the time left.
 
+    The log is never silent for ten seconds, between steps either.
+
     `settings` maps every use to its config. Raises what the steps raise, and, before any work, `InputError` if an
     output would replace something that no step wrote.
     """
     refuse_foreign_outputs(uses, root)
-    with only_process(root):
+    with only_process(root), watched("run", quiet()):
         started = time.monotonic()
-        todo = expected(uses, settings, root)
-        first_look = cache(lambda: None if quiet() else seen_at_once(settings))
-        say(f"{len(todo)} of {len(uses)} steps to do: {estimate(todo, settings, root, '', first_look)}")
+        with doing("looking for what is done already"):
+            todo = expected(uses, settings, root)
+        first_look = cache(lambda: "" if quiet() else seen_at_once(settings))
+        say(outlook(todo, len(uses), settings, root, first_look))
         reports = run_uses(uses, settings, root, say, first_look)
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.errors import InputError
-from stillhouse.monitoring.duration import in_words
+from stillhouse.monitoring.duration import by_stage, in_words
 from stillhouse.workflow.first_run_times import (
+    ON_GPU,
     TRAININGS,
     Scale,
     layer_weights,
@@ -23,6 +21,7 @@ from stillhouse.workflow.first_run_times import (
 )
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.start_model import config_of, place_of
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -35,10 +34,6 @@ HALVINGS = 8
 """How often the share of training that fits is narrowed down: to less than a hundredth."""
 PAIRS_A_PASSAGE = 2
 """The approximate number of sentences per passage that become train queries if there are no others."""
-AT_ONCE = 1.0
-"""For how many seconds a run looks at its source before it starts."""
-NAMED = 4
-"""How many uses a forecast names: those that take longest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,56 +48,61 @@ class Forecast:
     def total(self) -> float:
         return sum(self.seconds.values())
 
-    def __str__(self) -> str:
-        longest = sorted(self.seconds, key=self.seconds.__getitem__, reverse=True)[:NAMED]
-        parts = [f"{name} {in_words(self.seconds[name])}" for name in self.seconds if name in longest]
-        if others := len(self.seconds) - len(parts):
-            rest = self.total - sum(self.seconds[name] for name in longest)
-            parts.append(f"{others} other steps {in_words(rest)}")
+    def lines(self) -> list[str]:
+        """The time of the whole run, and in further lines that of its stages."""
         about = "more than" if self.more else "about"
-        return f"the whole run takes {about} {in_words(self.total)} on this machine: {', '.join(parts)}"
+        whole = f"the whole run takes {about} {in_words(self.total)} on this machine:"
+        return [whole, *(f"  {line}" for line in by_stage(self.seconds))]
 
 
 def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
-    """The time of a recipe's run on a source.
-
-    None with a GPU, without a look at the source, and if the starting model is not on this machine.
-    """
+    """The time of a recipe's run on a source. None if `why_none` has a reason."""
     settings = configs(recipe, "recipe")
-    weights = _weights(settings["fetch_model"].model)
-    if look is None or weights is None or not look.lengths or not on_processor():
+    if look is None or why_none(settings, look):
         return None
-    scale = scale_of_look(settings, look, weights)
+    scale = scale_of_look(settings, look)
     uses = graph_of(recipe)
     seconds = {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}
     steps = {use.name: steps_of(use.step_name, settings[use.name], scale) for use in uses if use.step_name in TRAININGS}
     return Forecast(seconds, steps, not look.whole)
 
 
-def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) -> Scale:
-    """What determines the time of a run, from a first look and the settings of `ingest`."""
-    tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
-    return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
+def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:
+    """Why a run's time cannot be computed ahead, from its settings and a look at its source; empty if it can."""
+    if not on_processor():
+        return ON_GPU
+    return why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1] or _why_empty(look)
 
 
-def seen_at_once(settings: Mapping[str, Any]) -> tuple[Scale, bool] | None:
-    """The scale of a run by a look of `AT_ONCE` seconds at its source, and whether that saw the whole source.
-
-    None for a source that is not on this machine or cannot be read, and if the starting model is not here.
-    """
-    from stillhouse.corpus.first_look import look_at
+def why_unseen(ingest: Any) -> str:
+    """Why a source cannot be looked at before `ingest` runs; empty if it can."""
     from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 
-    ingest, start = settings.get("ingest"), settings.get("fetch_model")
-    if not ingest or not start or ingest.repo or ingest.source.startswith(SCHEME):
-        return None
-    weights = _weights(start.model)
-    if weights is None:
-        return None
-    with suppress(InputError, OSError):  # `ingest` reports it
-        look = look_at(ingest.source, AT_ONCE)
-        return (scale_of_look(settings, look, weights), look.whole) if look.lengths else None
-    return None
+    if ingest.repo:
+        return "the source is in a git repository, from which `ingest` fetches it"
+    return f"`ingest` downloads the source {ingest.source}" if ingest.source.startswith(SCHEME) else ""
+
+
+def _why_empty(look: FirstLook | None) -> str:
+    return "" if look is None or look.lengths else "the source has no passages"
+
+
+def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
+    """What determines the time of a run, from a first look and the settings of `ingest` and `fetch_model`."""
+    ingest, start = settings["ingest"], settings["fetch_model"]
+    look = _sampled(look, ingest.max_articles)
+    tokens = mean_tokens(look.lengths, start.passage_length)
+    return Scale(look.passages, _queries(ingest, look), tokens, _weights(start)[0])
+
+
+def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
+    """About what a look would show of `max_articles` of the source's articles."""
+    articles = look.articles * look.passages / max(1, len(look.lengths))
+    if not max_articles or articles <= max_articles:
+        return look
+    share = max_articles / articles
+    questions = {split: round(share * count) for split, count in look.questions.items()}
+    return dataclasses.replace(look, passages=max(1, round(share * look.passages)), questions=questions)
 
 
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
@@ -139,18 +139,20 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
         from stillhouse.corpus.pair_queries import split_articles
 
         try:
-            split_articles(look.articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
+            articles = min(look.articles, ingest.max_articles or look.articles)
+            split_articles(articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
         except InputError as error:
             return [f"`ingest` will refuse this source: {error}"]
     if least is None:
         return []
     found = []
-    if look.passages < least.min_passages:
+    if look.passages < least.min_passages and not (ingest.documents or ingest.distractors):
         found.append(
             f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
             "add text to it, or lower validate.min_passages in params.yaml"
         )
-    if _makes_pairs(ingest, look):
+    generated = any("generated" in use.inputs for use in graph_of(recipe) if use.name == "ingest")
+    if generated or _makes_pairs(ingest, look):
         return found
     queries = _queries(ingest, look)
     if queries["test"] < least.min_test_queries and not ingest.test_queries:
@@ -171,14 +173,18 @@ def _makes_pairs(ingest: Any, look: FirstLook) -> bool:
     return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
 
 
-def _weights(model: str) -> int | None:
-    """The number of weights in a starting model's layers; None if the model is not on this machine."""
-    from stillhouse.retrieval.models.model_place import locate
-
+def _weights(start: Any) -> tuple[int, str]:
+    """The number of weights in the layers of the model that `fetch-model` starts from, or 0 and why it is not known."""
     try:
-        return layer_weights(json.loads((Path(locate(model)) / "config.json").read_text(encoding="utf-8")))
-    except (InputError, OSError, ValueError, KeyError):
-        return None
+        folder = place_of(start.model)
+        if folder is None:
+            return 0, f"the start model {start.model} is not on this machine; `fetch-model` downloads it"
+        kept = {"num_hidden_layers": start.layers} if start.layers else {}
+        return layer_weights({**config_of(folder), **kept}), ""
+    except InputError as error:
+        return 0, str(error)
+    except (ValueError, KeyError, TypeError):
+        return 0, f"the configuration of the start model {start.model} does not say how large it is"
 
 
 def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -186,16 +192,18 @@ def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[
     return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}
 
 
-def fit_into(hours: float, recipe: Recipe, look: FirstLook | None) -> dict[str, dict[str, int]]:
+def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = "") -> dict[str, dict[str, int]]:
     """Settings, by section, with which a run takes at most `hours`: its trainings get fewer steps.
 
-    Raises `InputError` if the other steps alone take longer, and if no forecast can be made.
+    Raises `InputError` if the other steps alone take longer, and if no forecast can be made. Without a look, `why` is
+    the reason for that.
     """
     expected = forecast(recipe, look)
     if expected is None:
+        why = why_none(configs(recipe, "recipe"), look) or why
         raise InputError(
-            "--hours needs a source to look at and a starting model on this machine that runs on its processor; leave "
-            "--hours out, and set `max_steps` in params.yaml"
+            "--hours needs a source to look at and a starting model on this machine that runs on its processor"
+            f"{f' ({why})' if why else ''}; leave --hours out, and set `max_steps` in params.yaml"
         )
     budget = hours * 3600
     if expected.total <= budget:

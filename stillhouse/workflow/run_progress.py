@@ -17,14 +17,31 @@ from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.config import recorded
 from stillhouse.errors import InputError
 from stillhouse.steps.execute import ORDER
+from stillhouse.workflow.first_run_times import Seen
 from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
 from stillhouse.workflow.recipes import configs, load_recipe
-from stillhouse.workflow.run_times import Seen, estimate
+from stillhouse.workflow.run_times import estimate
+from stillhouse.workflow.seen_source import seen_lately
 from stillhouse.yaml_file import read_yaml
 
 STAGE = "DVC_STAGE"
 """Environment variable with the stage that DVC runs, as `retriever_1` or `dvc.yaml:retriever_1`."""
 ENVIRONMENT = ARTIFACTS / "environment.json"
+FIRST = "environment"
+"""The stage that DVC runs before all others; it is not a use."""
+
+
+def outlook(
+    left: Sequence[Use],
+    total: int,
+    settings: Mapping[str, Any],
+    root: Path,
+    first_look: Callable[[], Seen | str] = lambda: "",
+) -> str:
+    """The lines before a run: how many of its uses are `left`, and how long they take, in all and one by one."""
+    found = estimate(left, settings, root, first_look)
+    said, stages = f"{len(left)} of {total} steps to do: {found.total()}", found.stages()
+    return "\n".join([f"{said}:", *stages] if stages else [said])
 
 
 def position(
@@ -33,10 +50,13 @@ def position(
     left: Sequence[Use],
     settings: Mapping[str, Any],
     root: Path,
-    first_look: Callable[[], Seen | None] = lambda: None,
+    first_look: Callable[[], Seen | str] = lambda: "",
 ) -> str:
-    """The line about the first of the uses that are `left`."""
-    time = estimate(left, settings, root, " left", first_look)
+    """The line about the first of the uses that are `left`: its own time, and that of all of them."""
+    found = estimate(left, settings, root, first_look)
+    own, time = found.of(left[0].name), found.total()
+    if len(left) > 1:
+        time = (f"{own}; " if own else "") + found.total(" left in all")
     return f"step {number} of {total}: {left[0].name} ({left[0].step_name}), {time}"
 
 
@@ -90,7 +110,7 @@ def _done(use: Use, config: Any, root: Path) -> bool:
 
 def dvc_stage(params: Path) -> Use | None:
     """The use of the recipe `params` whose stage DVC runs in this process; None for any other process or recipe."""
-    name = os.environ.get(STAGE, "").rpartition(":")[2]
+    name = _stage_name()
     if not name:
         return None
     with suppress(InputError):  # the stages that it concerns report it
@@ -98,15 +118,39 @@ def dvc_stage(params: Path) -> Use | None:
     return None
 
 
+def _stage_name() -> str:
+    """The stage that DVC runs in this process; empty for any other process."""
+    return os.environ.get(STAGE, "").rpartition(":")[2]
+
+
+def outlook_in_dvc(params: Path) -> str | None:
+    """The lines before a `dvc repro`, said by its stage `FIRST` in the workspace's folder.
+
+    None in any other process, if nothing is to do, and if the recipe cannot be read.
+    """
+    if _stage_name() != FIRST:
+        return None
+    with suppress(InputError):  # the stages that it concerns report it
+        uses, settings, left = _left_in_dvc(params)
+        return outlook(left, len(uses), settings, ARTIFACTS, lambda: seen_lately(settings)) if left else None
+    return None
+
+
 def position_in_dvc(use: Use, params: Path) -> str | None:
     """The line about a stage of `dvc repro`, run in the workspace's folder; None if the recipe cannot be read."""
     try:
-        recipe = load_recipe(params)
-        settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
+        uses, settings, todo = _left_in_dvc(params)
     except InputError:
         return None
-    left = [use, *(other for other in still_to_do(uses, settings, ARTIFACTS, _of_this_code()) if other != use)]
-    return position(len(uses) - len(left) + 1, len(uses), left, settings, ARTIFACTS)
+    left = [use, *(other for other in todo if other != use)]
+    return position(len(uses) - len(left) + 1, len(uses), left, settings, ARTIFACTS, lambda: seen_lately(settings))
+
+
+def _left_in_dvc(params: Path) -> tuple[Sequence[Use], Mapping[str, Any], list[Use]]:
+    """The uses of a workspace's run, their settings, and the uses that are still to do."""
+    recipe = load_recipe(params)
+    settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
+    return uses, settings, still_to_do(uses, settings, ARTIFACTS, _of_this_code())
 
 
 def _of_this_code() -> Callable[[Use], bool]:

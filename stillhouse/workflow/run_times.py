@@ -13,21 +13,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_json, read_manifest
 from stillhouse.context import device, work_root
 from stillhouse.errors import InputError
-from stillhouse.monitoring.duration import in_words
+from stillhouse.monitoring.activity import doing
+from stillhouse.monitoring.duration import by_stage, in_words
 from stillhouse.own_files import own_file
-from stillhouse.workflow.first_run_times import Scale, on_processor, predicted_seconds, scale_of
+from stillhouse.workflow.first_run_times import ON_GPU, Seen, on_processor, predicted_seconds, scale_of
 from stillhouse.workflow.graph import CORPUS, START, Use
 
 Times = dict[str, dict[str, list[float]]]
-Seen = tuple[Scale, bool]
-"""The scale of a run by a first look at its source, and whether that saw the whole source."""
 KEPT = 10
 """For how many settings of a use the seconds are kept."""
 
@@ -57,38 +56,70 @@ def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
     return None
 
 
-def estimate(
-    uses: Iterable[Use],
-    configs: Mapping[str, Any],
-    root: Path,
-    left: str = "",
-    first_look: Callable[[], Seen | None] = lambda: None,
-) -> str:
-    """The total time of uses, as "about 12 min" and the word `left`, or a note that it is not known.
+@dataclass(frozen=True)
+class Estimate:
+    """The seconds of uses, by name; None for those that are not known.
 
-    `first_look` is called if a use never ran here and corpus or starting model do not exist yet.
+    `more` if the seconds are lower limits. `by` is what they were computed from, and `why` is a reason why some are not
+    known; both may be empty.
+    """
+
+    seconds: Mapping[str, float | None]
+    more: bool = False
+    by: str = ""
+    why: str = ""
+
+    @property
+    def known(self) -> dict[str, float]:
+        return {name: seconds for name, seconds in self.seconds.items() if seconds is not None}
+
+    def of(self, name: str) -> str:
+        """The time of one use, as "about 2 min"; empty if it is not known."""
+        return self._about(self.known[name]) if name in self.known else ""
+
+    def total(self, left: str = "") -> str:
+        """The time of all uses, as "about 12 min" and the words `left`, or a note that it is not known."""
+        known = self.known
+        if len(known) == len(self.seconds):
+            return self._about(sum(known.values())) + left + (f", estimated from {self.by}" if self.by else "")
+        if not known:
+            return "no estimate yet, because nothing like it has run here" + (f" and {self.why}" if self.why else "")
+        new = f"{len(self.seconds) - len(known)} of {len(self.seconds)}"
+        return f"more than {in_words(sum(known.values()))}{left} ({new} steps run here for the first time)"
+
+    def stages(self) -> list[str]:
+        """Lines with the times of single uses; none if some are not known."""
+        return by_stage(self.known) if len(self.known) == len(self.seconds) > 1 else []
+
+    def _about(self, seconds: float) -> str:
+        return f"{'more than' if self.more else 'about'} {in_words(seconds)}"
+
+
+@doing("estimating the time")
+def estimate(
+    uses: Iterable[Use], configs: Mapping[str, Any], root: Path, first_look: Callable[[], Seen | str] = lambda: ""
+) -> Estimate:
+    """The times of uses, from earlier runs here or computed.
+
+    `first_look` is called if a use never ran here and corpus or starting model do not exist yet. It returns what was
+    seen of the source, or a reason why nothing was.
     """
     uses = list(uses)
-    expected = [expected_seconds(use, configs[use.name], root) for use in uses]
-    known = [seconds for seconds in expected if seconds is not None]
-    if len(known) == len(expected):
-        return f"about {in_words(sum(known))}{left}"
-    scale, about, by = None, "about", "the speed of this machine"
-    if on_processor():
-        scale = scale_of(root / CORPUS["corpus"], root / START)
-        if scale is None and (seen := first_look()):
-            scale, about = seen[0], "about" if seen[1] else "more than"
-            by = f"a first look at the source and {by}"
-    if scale is not None:
-        reckoned = [
-            predicted_seconds(use.step_name, configs[use.name], scale) if seconds is None else seconds
-            for use, seconds in zip(uses, expected)
-        ]
-        return f"{about} {in_words(sum(reckoned))}{left}, estimated from {by}"
-    if not known:
-        return "no estimate yet, because nothing like it has run here"
-    new = f"{len(expected) - len(known)} of {len(expected)}"
-    return f"more than {in_words(sum(known))}{left} ({new} steps run here for the first time)"
+    expected = {use.name: expected_seconds(use, configs[use.name], root) for use in uses}
+    if None not in expected.values():
+        return Estimate(expected)
+    if not on_processor():
+        return Estimate(expected, why=ON_GPU)
+    scale, more, by = scale_of(root / CORPUS["corpus"], root / START), False, "the speed of this machine"
+    if scale is None:
+        seen = first_look()
+        if isinstance(seen, str):
+            return Estimate(expected, why=seen)
+        scale, more, by = seen[0], not seen[1], f"a first look at the source and {by}"
+    for use in uses:
+        if expected[use.name] is None:
+            expected[use.name] = predicted_seconds(use.step_name, configs[use.name], scale)
+    return Estimate(expected, more, by)
 
 
 def _digest(config: Any) -> str:

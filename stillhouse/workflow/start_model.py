@@ -14,6 +14,7 @@ from typing import Any
 
 from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.settings import MODULES, NO_MODEL
 
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
@@ -48,15 +49,18 @@ def start_of(model: str) -> Start:
     """
     if model == NO_MODEL:
         raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
-    folder = _place(model)
+    folder = place_of(model)
     if folder is None:
         return Start(model, *_on_hub(model))
     kind, why = _kind(folder)
-    return Start(model, kind, why, _config(folder))
+    return Start(model, kind, why, config_of(folder))
 
 
-def _place(model: str) -> Path | None:
-    """The folder of a model's files; None for a name on the hub whose files were never fetched."""
+def place_of(model: str) -> Path | None:
+    """The folder of a model's files; None for a name on the hub whose files were never fetched.
+
+    Raises `InputError` as `model_place.locate` does.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     from stillhouse.retrieval.models.model_place import CONFIG, locate
@@ -70,6 +74,7 @@ def _place(model: str) -> Path | None:
     return None
 
 
+@doing("asking the Hugging Face Hub about the start model")
 def _on_hub(name: str) -> tuple[str, str]:
     """What a model of the hub is by the list of its files; unknown if the hub does not answer."""
     from huggingface_hub import HfApi
@@ -115,7 +120,8 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
     return UNKNOWN, "`fetch-model` wrote it without a language-model head and did not record what it fetched"
 
 
-def _config(folder: Path) -> Mapping[str, Any]:
+def config_of(folder: Path) -> Mapping[str, Any]:
+    """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
     from stillhouse.retrieval.models.model_place import CONFIG
 
     with suppress(OSError, ValueError):

@@ -15,6 +15,7 @@ from typing import Any
 from stillhouse import context
 from stillhouse.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import watched
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.steps.execute import execute, write_metrics, write_report
@@ -47,9 +48,11 @@ def main(step: Step, argv: Sequence[str]) -> int:
         if params is None or use is None or use.step_name != step.name:
             report = execute(step, config, inputs, outputs)
         else:
-            line = position_in_dvc(use, params)
-            if line and context.rank() == 0:
-                context.say(line)
+            if not context.quiet() and context.rank() == 0:
+                with watched(step.name):
+                    line = position_in_dvc(use, params)
+                if line:
+                    context.say(line)
             report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
     if context.rank() > 0:  # only the first process writes, as with the outputs
         return 0

@@ -12,6 +12,7 @@ from typing import Any
 from stillhouse.artifacts import refuse_file_above
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.own_files import make_folder
 from stillhouse.workflow.dvc_file import render
 from stillhouse.workflow.graph import ARTIFACTS
@@ -40,8 +41,9 @@ def make_workspace(
     recipe or setting.
     """
     try:
-        from dvc.repo import Repo
-        from ruamel.yaml import YAML
+        with doing("loading DVC"):
+            from dvc.repo import Repo
+            from ruamel.yaml import YAML
     except ImportError:
         raise InputError("`stillhouse new` needs DVC: pip install 'stillhouse[platform]'") from None
     refuse_taken(folder)
@@ -71,7 +73,7 @@ def make_workspace(
 
     make_folder(folder)
     before = [name for name in IGNORED if (folder / name).exists()]
-    with _quiet_dvc():
+    with _quiet_dvc(), doing("making a DVC repository"):
         Repo.init(str(folder), no_scm=True).close()
     with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
         file.write("    analytics = false\n")

@@ -18,13 +18,18 @@ from typing import Any
 
 import pytest
 
+from stillhouse import cli
 from stillhouse.context import QUIET, Context
+from stillhouse.corpus import first_look, ingestion
 from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import doing, watched, write_line
 from stillhouse.monitoring.bar import LogBar
 from stillhouse.monitoring.monitor import SILENT
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Port, Report, Step
+from stillhouse.workflow import first_run_times, in_process, recipe_run, workspace
+from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 SOON = 0.1
 """Seconds of silence after which a line must appear."""
@@ -122,6 +127,61 @@ def test_the_innermost_work_of_the_watched_thread_is_reported(capsys: pytest.Cap
     said = capsys.readouterr().err
     assert "still inner" in said and "still outer" in said and "ahead" not in said
     assert said.index("still inner") < said.index("still outer")
+
+
+def test_a_step_within_a_run_is_reported_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with watched("run"), doing("checking"):
+        time.sleep(2 * SOON)
+        with watched("index"):
+            time.sleep(2 * SOON)
+            with doing("encoding"):
+                time.sleep(2 * SOON)
+        time.sleep(2 * SOON)
+    said = [line.rpartition(" (")[0] for line in capsys.readouterr().err.splitlines()]
+    order = ["[run] still checking", "[index] still at work", "[index] still encoding", "[run] still checking"]
+    assert [line for number, line in enumerate(said) if line != said[number - 1] or not number] == order
+
+
+def slow(module: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a function wait before it works."""
+    function = getattr(module, name)
+
+    def waits(*words: Any, **named: Any) -> Any:
+        time.sleep(4 * SOON)
+        return function(*words, **named)
+
+    monkeypatch.setattr(module, name, waits)
+
+
+def test_a_run_is_not_silent_between_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither while it verifies large inputs, nor while it looks for what is done and estimates its time."""
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    settings = configs(load_recipe(find_recipe("micro")), "micro")
+    for module, name in ((in_process, "up_to_date"), (recipe_run, "expected"), (recipe_run, "seen_at_once")):
+        slow(module, name, monkeypatch)
+    slow(ingestion, "ingest_source", monkeypatch)
+    recipe_run.run_recipe([find_uses()["ingest"]], settings, tmp_path / "artifacts")
+    said = capsys.readouterr().err
+    for work in ("looking for what is done already", "estimating the time", "checking whether ingest is up to date"):
+        assert f"[run] still {work} (" in said
+    assert "[ingest] still at work (" in said and "[run] still at work" not in said
+
+
+def test_new_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    first_run_times.model_speed.cache_clear()
+    slow(first_look, "look_at", monkeypatch)
+    slow(first_run_times, "speed", monkeypatch)
+    slow(workspace, "render", monkeypatch)
+    assert cli.main(["new", "work", "--source", "sample"]) == 0
+    said = capsys.readouterr().err
+    for work in ("looking at the source", "measuring the speed of this machine", "at work"):
+        assert f"[new] still {work} (" in said
+    monkeypatch.setenv(QUIET, "1")
+    assert cli.main(["new", "other", "--source", "sample"]) == 0 and not capsys.readouterr().err
 
 
 def test_no_thread_stays_behind() -> None:

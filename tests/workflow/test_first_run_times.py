@@ -117,9 +117,10 @@ def test_a_first_run_is_estimated_once_corpus_and_model_exist(
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
     settings, uses = configs(recipe, "labelled"), graph_of(recipe)
-    assert estimate(uses, settings, root).startswith("no estimate yet")
+    assert estimate(uses, settings, root).total().startswith("no estimate yet")
     for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
         (root / place).parent.mkdir(parents=True)
         (root / place).symlink_to(target)
     assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
-    assert estimate(uses, settings, root, " left").endswith("left, estimated from the speed of this machine")
+    found = estimate(uses, settings, root)
+    assert found.total(" left").endswith("left, estimated from the speed of this machine")

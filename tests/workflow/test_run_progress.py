@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from stillhouse.corpus.first_look import FirstLook
 from stillhouse.monitoring.duration import in_words
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
-from stillhouse.workflow import first_run_times, run_forecast
+from stillhouse.workflow import first_run_times, run_forecast, seen_source
 from stillhouse.workflow.graph import ARTIFACTS, USES, find_uses
 from stillhouse.workflow.in_process import run_graph, run_uses
 from stillhouse.workflow.recipes import configs, load_recipe, location_fields
@@ -81,7 +82,7 @@ def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
     note_seconds(uses["retriever_1"], own["retriever_1"], root, 30.0)
     note_seconds(uses["fetch_model"], own["fetch_model"], root, 7.0)
     both = [uses["retriever_1_index"], uses["retriever_1"], uses["fetch_model"]]
-    assert estimate(both, own, root) == "about 2 min"
+    assert estimate(both, own, root).total() == "about 2 min"
     twice = corpus_of(200, tmp_path / "two")
     found = [expected_seconds(use, own[use.name], twice) for use in both]
     assert found == [120.0, 30.0, 7.0]
@@ -93,11 +94,12 @@ def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
 
 def test_unknown_times_are_named(tmp_path: Path) -> None:
     own, use = settings(), find_uses()["bm25"]
-    assert estimate([use], own, tmp_path) == "no estimate yet, because nothing like it has run here"
+    assert estimate([use], own, tmp_path).total() == "no estimate yet, because nothing like it has run here"
+    assert estimate([use], own, tmp_path, lambda: "it rains").total().endswith("has run here and it rains")
     note_seconds(use, own["bm25"], tmp_path, 600)
-    assert estimate([use, find_uses()["ingest"]], own, tmp_path, " left") == (
-        "more than 10 min left (1 of 2 steps run here for the first time)"
-    )
+    found = estimate([use, find_uses()["ingest"]], own, tmp_path)
+    assert found.total(" left") == "more than 10 min left (1 of 2 steps run here for the first time)"
+    assert found.of("bm25") == "about 10 min" and found.of("ingest") == "" and not found.stages()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"bm25": {"x": 3}}', '{"bm25": [1]}', '{"bm25": {"x": ["a", 1]}}'])
@@ -126,7 +128,8 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     Path("params.yaml").write_text("")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: no estimate yet, because nothing like it has run here"
+    why = "no estimate yet, because nothing like it has run here and the start model"
+    assert said[0].startswith(f"{NUMBER} of {NUMBER} steps to do: {why}"), "it is a name on the hub"
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name}), " for number, use in enumerate(USES, start=1)]
     assert [line[: len(start)] for line, start in zip(said[1:-1], steps, strict=True)] == steps
     assert said[-1].startswith(f"{NUMBER} steps in ") and said[-1].endswith(", 0 of them were up to date")
@@ -141,12 +144,12 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     again = outside | descendants("evaluate", "mine_2")
     assert len(outside) < len(again) < NUMBER
     assert cli.main(["run"]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    assert said[0] == f"{len(again)} of {NUMBER} steps to do: about {len(again)} min"
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
+    assert said[0] == f"{len(again)} of {NUMBER} steps to do: about {len(again)} min:"
     assert said[-1].endswith(f", {NUMBER - len(again)} of them were up to date")
     logged = [line.split()[4] for line in said[1:-1]]
     assert logged == [name for name in NAMES if name in again]
-    assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s left"
+    assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s"
 
 
 @pytest.fixture
@@ -175,17 +178,69 @@ def test_a_first_run_starts_with_the_forecast_of_new(
     assert forecast is not None and cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
     by = "estimated from a first look at the source and the speed of this machine"
-    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: about {in_words(forecast.total)}, {by}"
-    assert said[1].startswith(f"step 1 of {NUMBER}: ") and said[1].endswith(f"left, {by}")
+    whole = f"about {in_words(forecast.total)}"
+    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: {whole}, {by}:"
+    stages = forecast.lines()[1:]
+    assert stages and said[1 : 1 + len(stages)] == stages
+    own = f"about {in_words(forecast.seconds['fetch_model'])}"
+    first = f"step 1 of {NUMBER}: fetch_model (fetch-model), {own}; {whole} left in all, {by}"
+    assert said[1 + len(stages)] == first
     assert looks == ["sample", "sample"], "the second is that of the run"
+
+
+def test_a_first_dvc_repro_starts_as_run_does(
+    looks: list[str], tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first stage looks at the source, the next ones read what it saw, and those of a later day look again."""
+    recipe = {"fetch_model": {"model": str(tiny_model)}, "ingest": {"source": "sample"}}
+    Path("params.yaml").write_text(yaml.safe_dump(recipe))
+    assert cli.main(["run", "--folder", "elsewhere"]) == 0 and looks == ["sample"]
+    of_run = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
+    shutil.rmtree("work")
+
+    monkeypatch.setenv("DVC_STAGE", "environment")
+    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    of_dvc = capsys.readouterr().err.splitlines() + stage("fetch_model", monkeypatch, capsys)
+    assert of_dvc == of_run[: len(of_dvc)] and "first look" in of_dvc[0] and "first look" in of_dvc[-1]
+    [said] = stage("ingest", monkeypatch, capsys)
+    assert "first look" in said and looks == ["sample", "sample"]
+
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 86_400)
+    stage("ingest", monkeypatch, capsys)
+    assert looks == ["sample"] * 3
+    Path("params.yaml").write_text(yaml.safe_dump(recipe | {"ingest": {"source": "sample", "max_articles": 5}}))
+    stage("ingest", monkeypatch, capsys)
+    assert looks == ["sample"] * 4, "the settings are others"
+    (Path("work") / "times" / "first-look.json").write_text("[]")
+    stage("ingest", monkeypatch, capsys)
+    assert looks == ["sample"] * 5
+
+
+def test_nothing_is_said_before_a_dvc_repro_that_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("params.yaml").write_text("")
+    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    assert capsys.readouterr().err == "", "DVC did not run it"
+    run_graph(settings(), Path())
+    lock(NAMES, ENVIRONMENT.read_text())
+    capsys.readouterr()
+    monkeypatch.setenv("DVC_STAGE", "environment")
+    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    assert capsys.readouterr().err == ""
+    Path("params.yaml").write_text("reranker: {batch_size: 3}\n")
+    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    assert capsys.readouterr().err.startswith(f"{len(descendants('reranker'))} of {NUMBER} steps to do: ")
 
 
 def test_a_look_that_ends_early_gives_a_lower_limit(looks: list[str], tiny_model: Path, tmp_path: Path) -> None:
     own = settings(fetch_model={"model": str(tiny_model)}, ingest={"source": "sample"})
-    scale, _ = run_forecast.seen_at_once(own) or (None, None)
-    assert scale is not None
-    said = estimate(find_uses().values(), own, tmp_path, "", lambda: (scale, False))
-    assert said.startswith("more than ") and "a first look" in said
+    seen = seen_source.seen_at_once(own)
+    assert not isinstance(seen, str)
+    found = estimate(find_uses().values(), own, tmp_path, lambda: (seen[0], False))
+    assert found.total().startswith("more than ") and "a first look" in found.total()
+    assert found.of("ingest").startswith("more than ")
 
 
 @pytest.mark.parametrize(
@@ -194,14 +249,20 @@ def test_a_look_that_ends_early_gives_a_lower_limit(looks: list[str], tiny_model
 def test_a_source_that_cannot_be_seen_gives_no_estimate(
     ingest: dict[str, str], looks: list[str], tiny_model: Path
 ) -> None:
-    assert run_forecast.seen_at_once(settings(fetch_model={"model": str(tiny_model)}, ingest=ingest)) is None
-    assert run_forecast.seen_at_once(settings(fetch_model={"model": "some/name"}, ingest={"source": "sample"})) is None
+    why = seen_source.seen_at_once(settings(fetch_model={"model": str(tiny_model)}, ingest=ingest))
+    assert isinstance(why, str) and "source" in why
+    why = seen_source.seen_at_once(settings(fetch_model={"model": "some/name"}, ingest={"source": "sample"}))
+    assert isinstance(why, str) and "some/name is not on this machine" in why
     assert looks in ([], ["absent"])
 
 
-def test_quiet_mode_does_not_look(looks: list[str], tiny_model: Path) -> None:
+def test_quiet_mode_does_not_look(looks: list[str], tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("params.yaml").write_text(yaml.safe_dump({"fetch_model": {"model": str(tiny_model)}}))
     assert cli.main(["run", "--quiet"]) == 0 and looks == []
+    monkeypatch.setenv("DVC_STAGE", "ingest")
+    words = shlex.split(" ".join(command_of(find_uses()["ingest"])))[1:]
+    shutil.rmtree(ARTIFACTS / "ingest")
+    assert cli.main([*words, "--quiet"]) == 0 and looks == []
 
 
 def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from stillhouse.experiments.comparison.sweeps import (
     sweep_of_flags,
     under,
     with_baseline,
+    with_retriever,
 )
 from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_file, own_files, refuse_foreign_files
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
     from stillhouse.experiments.comparison.table import Table
 
 EXAMPLES = """\
-A comparison pre-trains with every objective and seed, fine-tunes each encoder the same way and evaluates the retrievers
-on the same queries. Shared inputs (corpus, tokens, negatives) are made once. Running the same command again skips
-finished work. If a variant fails, the page shows why and the others continue.
+A comparison pre-trains with every objective and seed, fine-tunes each encoder the same way and evaluates one system of
+each, --retriever, on the same queries. Only what this system needs runs, and shared inputs (corpus, tokens, negatives)
+are made once. Running the same command again skips finished work. If a variant fails, the page shows why and the others
+continue.
 
 examples:
   stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe simlm --folder compare/objectives
   stillhouse compare --objectives bow --vary pretraining.encoder_mlm_probability=0.15,0.3,0.45 --recipe simlm
+  stillhouse compare --vary retriever_1.epochs=4,8 --retriever best --recipe labelled
   stillhouse compare --list
   stillhouse compare --sweep simlm-table7 --recipe simlm --source articles/
   stillhouse compare --sweep cdmae-table2 --small      (tries every stage of a paper's table on the sample)
@@ -67,6 +70,12 @@ def compare_parser() -> Parser:
     what.add_argument("--list", action="store_true", help="list the shipped sweeps and exit")
     what.add_argument(
         "--seeds", metavar="N,M", help="seeds for pre-training and fine-tuning (default: the sweep's, or 42)"
+    )
+    what.add_argument(
+        "--retriever",
+        metavar="NAME",
+        help="the system to measure, any that the recipe evaluates, such as reranked, averaged or best (default: the "
+        "sweep's, or retriever_1)",
     )
     what.add_argument("--only", metavar="A,B", help="run only these variants of the sweep")
     what.add_argument("--under", metavar="A,B", help="run only these conditions of the sweep")
@@ -221,6 +230,8 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
     sweep = filled(sweep, given)
     if arguments.seeds:
         sweep = dataclasses.replace(sweep, seeds=seeds_of(arguments.seeds))
+    if arguments.retriever:
+        sweep = with_retriever(sweep, arguments.retriever)
     return with_baseline(sweep, arguments.baseline) if arguments.baseline else sweep
 
 

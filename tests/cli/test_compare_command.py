@@ -31,6 +31,8 @@ BAD = {
     "a seed": (["--objectives", "mlm", "--seeds", "1;2"], "--seeds 1;2"),
     "a variant": (["--sweep", "simlm-table8", "--only", "15-16"], "did you mean '15-15'"),
     "a baseline": (["--objectives", "mlm,bow", "--baseline", "bo"], "did you mean 'bow'"),
+    "a system": (["--objectives", "mlm", "--retriever", "reranekd"], "did you mean 'reranked'"),
+    "a system beside the conditions'": (["--sweep", "cdmae-table2", "--retriever", "best"], "leave --retriever out"),
     "an argument": (["--sweep", "cdmae-table5"], "needs --with general=VALUE"),
     "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
     "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),

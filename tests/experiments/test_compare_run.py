@@ -21,7 +21,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.graph import ARTIFACTS, Use, find_uses
 from stillhouse.workflow.in_process import run_graph
-from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 from stillhouse.workflow.timed_step import StepClock, Timing, execute_timed, reason
 
 VARIANTS = [
@@ -104,6 +104,21 @@ def test_uses_common_to_conditions_run_once(ran: list[str], tmp_path: Path) -> N
     assert ran.count("evaluate") == 2 * (1 + 3)
     first, second = ("first/bow/seed-42", "second/bow/seed-42")
     assert data(tmp_path, first, "retriever_1", "retriever") == data(tmp_path, second, "retriever_1", "retriever")
+
+
+def test_an_average_and_the_winner_of_a_recipe_share_its_trainings(ran: list[str], tmp_path: Path) -> None:
+    systems = [{"name": name, "retriever": name} for name in ("averaged", "best")]
+    variants = [{"name": "short", "overrides": {"distilled.epochs": 2}}, {"name": "as-it-is"}]
+    sweep = make_sweep("trial", {"variants": variants, "conditions": systems, "seeds": [1, 2]}, "trial")
+    made = plans(sweep, load_recipe(find_recipe("labelled")), "labelled")
+    assert Runner(tmp_path, timed=timed).run(made["averaged"]) == {}
+    assert ran.count("train-retriever") == 2 * (2 + 2)  # retrievers 1 and 2, and distilled by each variant
+    assert ran.count("average") == 2 * 2 and "select-best" not in ran
+    ran.clear()
+    assert Runner(tmp_path, timed=timed).run(made["best"]) == {}
+    assert {"train-retriever", "average", "mine", "pretrain"}.isdisjoint(ran) and ran.count("select-best") == 2 * 2
+    places = [f"best/{name}/seed-{seed}" for name in ("short", "as-it-is") for seed in (1, 2)]
+    assert len({data(tmp_path, place, "best_run", "run") for place in places}) == 4
 
 
 def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:

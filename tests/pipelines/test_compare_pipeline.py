@@ -18,6 +18,7 @@ from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubernetes.pods.compare import gather
 from stillhouse.kubernetes.pods.task import works_of
 from stillhouse.pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 VARIANTS = [
     {"name": "none", "pretraining": False},
@@ -66,10 +67,27 @@ def test_shared_uses_run_once_before_the_variants(compiled: dict[str, Any]) -> N
 
 
 def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, Any]) -> None:
+    has_every_run(compiled, plan())
+
+
+@pytest.mark.parametrize("system", ["averaged", "best"])
+def test_any_system_of_a_recipe_is_measured(system: str, tmp_path: Path) -> None:
+    recipe = load_recipe(find_recipe("labelled"))
+    variants = [{"name": "short", "overrides": {"retriever_1.epochs": 1}}, {"name": "as-it-is"}]
+    sweep = make_sweep("trial", {"variants": variants, "seeds": [1, 2, 3], "retriever": system}, "trial")
+    made = make_plan(sweep, recipe, "labelled")
+    compile_comparison(made, tmp_path / "compare.yaml")
+    compiled = next(yaml.safe_load_all((tmp_path / "compare.yaml").read_text()))
+    has_every_run(compiled, made)
+    [uses] = logged(tasks_of(compiled)["comparison"], "uses").values()
+    assert f"{system}_run" in uses and ("best" in uses) == (system == "best")
+
+
+def has_every_run(compiled: dict[str, Any], made: Plan) -> None:
     """The settings that the pod combines equal those of a comparison on one machine."""
     task = tasks_of(compiled)["comparison"]
     uses, items = logged(task, "uses"), logged(task, "items")
-    jobs = {job.name: job for job in plan().jobs}
+    jobs = {job.name: job for job in made.jobs}
     assert len(items) == len(jobs) == 6 and {item["run"] for item in items} == jobs.keys()
     for item in items:
         job = jobs[item["run"]]

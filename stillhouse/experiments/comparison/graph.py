@@ -9,45 +9,45 @@ from typing import Any
 from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.experiments.comparison.variants import UNTRAINED
+from stillhouse.steps.spec import named
 from stillhouse.workflow.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
 from stillhouse.workflow.recipes import Recipe
+from stillhouse.workflow.stages import NONE
 
 ENCODER = PRETRAINED["encoder"]
 REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}
 UNPRETRAINED = "retriever_1_unpretrained"
-RERANKED = "reranked"
 EVALUATION = "evaluate"
 RUN, CURVES = "run", "curves"
+TRAININGS = ("train-retriever", "train-reranker")
 
 
 def with_stages(recipe: Recipe, stages: Mapping[str, Any]) -> Recipe:
-    """The recipe with rows added to its section `stages`."""
-    return {**recipe, STAGES: {**recipe.get(STAGES, {}), **stages}} if stages else recipe
+    """The recipe with rows added to its section `stages`. It keeps the evaluation, which names what can be compared."""
+    rows = {**(recipe.get(STAGES) or {}), **stages}
+    kept = {name: row for name, row in rows.items() if (name, row) != (EVALUATION, NONE)}
+    return {**recipe, STAGES: kept} if rows else recipe
 
 
 def systems(graph: Iterable[Use]) -> dict[str, str]:
-    """The systems that a comparison can measure, with the `use/output` of each one's run."""
-    graph = list(graph)
-    names = {use.name for use in graph}
-    trained_runs = {name: f"{name}_run/run" for name in (*trained(graph), RERANKED)}
-    return {name: run for name, run in (trained_runs | REFERENCES).items() if run.split("/")[0] in names}
+    """The systems that a comparison can measure: the runs that the recipe evaluates, each as `use/output`.
+
+    The retriever 1 without pre-training is not one of them: a variant without pre-training is this retriever, with the
+    settings and seeds of the variants that it is compared with.
+    """
+    [inputs] = [use.inputs for use in graph if use.name == EVALUATION]
+    return {name: run for name, run in named(inputs, RUN).items() if name != UNPRETRAINED}
 
 
 def seeded(uses: Iterable[Use]) -> list[str]:
     """The uses that get a comparison's seed: pre-training and everything after it; earlier uses stay the same."""
     uses = list(uses)
-    after = below({PRETRAINING, *trained(uses)}, uses)
+    after = below({PRETRAINING, *(use.name for use in uses if use.step_name in TRAININGS)}, uses)
     return [
         use.name
         for use in uses
         if use.name in after and "seed" in field_types(use.step.config) and use.name != EVALUATION
     ]
-
-
-def trained(uses: Iterable[Use]) -> list[str]:
-    """The retrievers to compare; the variant `pretraining: false` covers the one without pre-training."""
-    return [use.name for use in uses if use.step_name == "train-retriever" and use.name != UNPRETRAINED]
 
 
 def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
@@ -101,23 +101,22 @@ def unpretrained(use: Use) -> Use:
 
 def training(name: str, graph: Sequence[Use], sweep: Sweep) -> str:
     """The name of a training whose held-out loss a sweep reports. Raises `InputError` for an unknown training."""
-    trainings = [use.name for use in graph if any(port.name == CURVES for port in use.step.outputs)]
+    trainings = [use.name for use in graph if is_training(use)]
     if name not in trainings:
         raise InputError(f"sweep {sweep.name}: losses: there is no training {name!r}; {nearest(name, trainings)}")
     return name
 
 
-def evaluation(system: str, run: str, pretrained: bool) -> Use:
-    """The evaluation of one system, with the loss curves of its training runs."""
+def evaluation(system: str, run: str, pretrained: bool, uses: Iterable[Use]) -> Use:
+    """The evaluation of one system, with the loss curves of the trainings among `uses`, those that its run needs."""
     name = system if pretrained or system != "retriever_1" else UNPRETRAINED
-    inputs = {"corpus": "ingest/corpus", f"{RUN}/{name}": run}
-    if system == RERANKED:
-        inputs[f"{CURVES}/reranker"] = f"reranker/{CURVES}"
-    elif system not in UNTRAINED:
-        inputs[f"{CURVES}/{name}"] = f"{system}/{CURVES}"
-    if pretrained:
-        inputs[f"{CURVES}/{PRETRAINING}"] = f"{PRETRAINING}/{CURVES}"
-    return Use(EVALUATION, EVALUATION, inputs)
+    curves = {f"{CURVES}/{use.name}": f"{use.name}/{CURVES}" for use in uses if is_training(use)}
+    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", f"{RUN}/{name}": run} | curves)
+
+
+def is_training(use: Use) -> bool:
+    """Whether a use writes loss curves."""
+    return any(port.name == CURVES for port in use.step.outputs)
 
 
 def below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:

@@ -21,6 +21,7 @@ from stillhouse.experiments.comparison.graph import (
     RUN,
     below,
     evaluation,
+    is_training,
     rewired,
     seeded,
     systems,
@@ -30,9 +31,10 @@ from stillhouse.experiments.comparison.graph import (
 )
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.sweep_fields import NAME
-from stillhouse.experiments.comparison.variants import UNTRAINED, Variant
+from stillhouse.experiments.comparison.variants import Variant
 from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
 from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.uses import used
 
 SHARED = "shared"
 
@@ -103,9 +105,7 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchang
         raise InputError(f"sweep {sweep.name} has conditions: choose one with `stillhouse compare --under`: {names}")
     recipe = with_stages(recipe, sweep.stages)
     graph = graph_of(recipe, f"{where} with the stages of sweep {sweep.name}" if sweep.stages else where)
-    runs = systems(graph)
-    if PRETRAINING not in {use.name for use in graph} and any(variant.pretraining for variant in sweep.variants):
-        raise InputError(f"{where} leaves out {PRETRAINING}, which sweep {sweep.name} varies; put it back in `stages`")
+    sweep = replace(sweep, variants=tuple(_of_graph(variant, sweep, graph, where) for variant in sweep.variants))
 
     def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
         found = configs(recipe, where)
@@ -117,10 +117,6 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchang
     reference = _reference(graph, base_configs)
     jobs = []
     for variant in sweep.variants:
-        system = variant.retriever or sweep.retriever
-        if system not in runs:
-            who = f"sweep {sweep.name}, variant {variant.name}" if variant.retriever else f"sweep {sweep.name}"
-            raise InputError(f"{who}: retriever {system!r}; {nearest(system, runs)}")
         recipe_of_variant = merged(base, variant.overrides)
         settings = settings_of(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
         jobs += [_job(graph, sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
@@ -160,6 +156,26 @@ def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, 
     return result
 
 
+def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) -> Variant:
+    """The variant, without pre-training if nothing that its run needs is pre-trained and it changes no such setting.
+
+    Raises `InputError` for an unknown system, and for settings of a pre-training that the recipe leaves out.
+    """
+    who, runs = f"sweep {sweep.name}, variant {variant.name}", systems(graph)
+    system = variant.retriever or sweep.retriever
+    if system not in runs:
+        raise InputError(
+            f"{who if variant.retriever else f'sweep {sweep.name}'}: retriever {system!r}; {nearest(system, runs)}"
+        )
+    varied, own = (
+        [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
+    )
+    if variant.pretraining and (varied or own) and PRETRAINING not in {use.name for use in graph}:
+        raise InputError(f"{where} leaves out {PRETRAINING}, which sweep {sweep.name} varies; put it back in `stages`")
+    needs = {use.name for use in needed(rewired(graph, variant.inputs, who), [used(runs[system])])}
+    return variant if own or PRETRAINING in needs else replace(variant, pretraining=False)
+
+
 def _job(
     of_recipe: Sequence[Use],
     sweep: Sweep,
@@ -171,10 +187,11 @@ def _job(
     graph = [use if variant.pretraining else unpretrained(use) for use in of_recipe if use.name != EVALUATION]
     graph = rewired(graph, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
     system = variant.retriever or sweep.retriever
-    run = systems(graph)[system]
-    measured = [] if system in UNTRAINED else [training(use, graph, sweep) for use in sweep.losses.values()]
-    uses = needed(graph, [run.split("/")[0], *measured])
-    uses.append(evaluation(system, run, variant.pretraining))
+    run = systems(of_recipe)[system]
+    of_run = needed(graph, [used(run)])
+    measured = [training(use, graph, sweep) for use in sweep.losses.values()] if any(map(is_training, of_run)) else []
+    uses = needed(graph, [used(run), *measured])
+    uses.append(evaluation(system, run, variant.pretraining, of_run))
     own_seed = seeded(uses)
     chosen = {use.name: settings[use.name] for use in uses}
     chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}

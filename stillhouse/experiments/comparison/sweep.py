@@ -65,9 +65,9 @@ class Sweep:
     """A comparison. `overrides` apply to every variant, before the variant's own.
 
     `recipe` is the default recipe that the variants change, and `stages` changes its section of that name. `retriever`
-    is the fine-tuning whose retriever is measured, or `reranked`. `losses` maps the name of a figure to a training; the
-    figure is its lowest held-out loss. `axis` is the setting on the x axis of a plot, and `examples` the number of
-    example queries on which the variants differ.
+    is the system whose run is measured, any that the recipe evaluates. `losses` maps the name of a figure to a
+    training; the figure is its lowest held-out loss. `axis` is the setting on the x axis of a plot, and `examples` the
+    number of example queries on which the variants differ.
     """
 
     name: str

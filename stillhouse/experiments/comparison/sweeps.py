@@ -64,6 +64,13 @@ def seeds_of(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
+def with_retriever(sweep: Sweep, name: str) -> Sweep:
+    """The sweep with another system to measure. Raises `InputError` if its conditions name their own."""
+    if any(condition.retriever for condition in sweep.conditions):
+        raise InputError(f"the conditions of sweep {sweep.name} name their own systems; leave --retriever out")
+    return dataclasses.replace(sweep, retriever=name)
+
+
 def with_baseline(sweep: Sweep, baseline: str) -> Sweep:
     """The sweep with another baseline."""
     names = [variant.name for variant in sweep.variants]

@@ -37,8 +37,8 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     ours, seconds = folder / "ours", folder / SECONDS
     if not seconds.is_file():
         # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
-        for made in (ours, folder / "work", folder / "peer"):
-            shutil.rmtree(made, ignore_errors=True)
+        for made in ("ours", "work", "teacher", "peer", "peer_run"):
+            shutil.rmtree(folder / made, ignore_errors=True)
         begin(cell, folder, length)
         spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
         write_whole(seconds, str(spent))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -85,6 +88,94 @@ def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monk
     found["medquad-300-2"]["ranks"]["sentence-transformers"] = [0.25] * 4
     page = "\n".join(page_lines(found, cells.Size(9, 4, 4), 128))
     assert "| winner − sentence-transformers | +0.250 |" in page, "only seed 2 has both, and there the winner has 0.5"
+
+
+@pytest.fixture
+def ran(cells: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stand-ins for both sides of a cell, which are listed as they run, and a page and figures in `tmp_path`."""
+    import quality
+
+    did: list[str] = []
+
+    def run_ours(cell: Any, folder: Path, length: int) -> dict[str, Any]:
+        did.append(cell.name)
+        if (tmp_path / "stop").exists():
+            raise KeyboardInterrupt
+        about = {"passages": 9, "queries": {"train": 300, "dev": 4, "test": 4}, "seconds": 60.0, "winner": "x"}
+        return about | {"ranks": {name: [0.5] * 4 for name in ("bm25", "start", "start + bm25", "winner")}}
+
+    def run_peer(cell: Any, folder: Path, length: int, seconds: float) -> dict[str, list[float]]:
+        did.append(f"{cell.name} of the peer")
+        return {quality.PEER: [0.25] * 4}
+
+    for name, stand_in in (("run_ours", run_ours), ("run_peer", run_peer), ("machine", lambda *names: "")):
+        monkeypatch.setattr(quality, name, stand_in)
+    monkeypatch.setattr(quality, "HERE", tmp_path)
+    monkeypatch.setattr(quality, "MEASURED", tmp_path / "measured.json")
+    return did
+
+
+def test_a_benchmark_goes_on_where_it_was(ran: list[str], data: Path, tmp_path: Path) -> None:
+    import quality
+
+    first, second = "scifact-none-1", "scifact-300-1"
+    words = ["--folder", str(tmp_path / "out"), "--data", str(data), "--only"]
+    sizes = ["--passages", "700", "--dev-queries", "40", "--test-queries", "50"]
+
+    def added(*more: str) -> list[str]:
+        before = len(ran)
+        quality.main([*words, first, second, *sizes, *more])
+        return ran[before:]
+
+    assert quality.main([*words, first, *sizes]) == 0 and ran == [first], "without labels there is no peer"
+    (tmp_path / "stop").touch()
+    with pytest.raises(KeyboardInterrupt):
+        added()
+    assert ran[1:] == [second] and list(json.loads((tmp_path / "measured.json").read_text())) == [first]
+    (tmp_path / "stop").unlink()
+    assert added("--no-peer") == [second], "only what was stopped"
+    assert added() == [f"{second} of the peer"]
+    assert added() == []
+    assert added("--again") == [first, second, f"{second} of the peer"]
+    found = json.loads((tmp_path / "measured.json").read_text())
+    assert found[second]["ranks"].keys() == {"bm25", "start", "start + bm25", "winner", quality.PEER}
+
+
+def test_a_cell_that_was_stopped_begins_anew(cells: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is that of a whole run, and nothing that was made from the stopped one is measured."""
+    import quality_run
+
+    told: list[str] = []
+
+    def stillhouse(*words: str, cwd: Path | None = None) -> None:
+        told.append(words[0])
+        folder = tmp_path / "ours"
+        if words[0] == "new":
+            folder.mkdir()  # fails if the stopped run is still there
+            (folder / "params.yaml").write_text("fetch_model: {passage_length: 256}\n")
+            return
+        best = folder / "artifacts" / "best" / "retriever"
+        best.mkdir(parents=True)
+        if told == ["new", "run"]:
+            raise KeyboardInterrupt
+        (best / "manifest.json").write_text('{"facts": {"winner": "retriever_1"}}')
+        (folder / "artifacts" / "bm25" / "run").mkdir(parents=True)
+
+    corpus = SimpleNamespace(passages=range(9), queries_of=lambda split: pd.DataFrame({"origin": ["source"] * 4}))
+    monkeypatch.setattr(quality_run, "stillhouse", stillhouse)
+    monkeypatch.setattr(quality_run, "Corpus", SimpleNamespace(open=lambda folder: corpus))
+    monkeypatch.setattr(quality_run, "ranks_of", lambda corpus, runs: {name: [1.0] * 4 for name in runs})
+    for name in ("STILLHOUSE_WORK", "STILLHOUSE_QUIET"):  # the benchmark sets them for its process
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    cell = cells.Cell("scifact", "300", 2)
+    with pytest.raises(KeyboardInterrupt):
+        quality_run.run_ours(cell, tmp_path, 128)
+    for name in ("work", "teacher", "peer", "peer_run"):
+        (tmp_path / name).mkdir()
+    found = quality_run.run_ours(cell, tmp_path, 128)
+    assert told == ["new", "run"] * 2 and (found["winner"], found["ranks"]) == ("retriever_1", {"bm25": [1.0] * 4})
+    assert {path.name for path in tmp_path.iterdir()} == {"ours", "seconds"}
+    assert quality_run.run_ours(cell, tmp_path, 128) == found and len(told) == 4, "a run that is done is only measured"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/evaluate.md", "benchmarks/quality.md"])

@@ -25,6 +25,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
+        self.folders: dict[str, str] = {}
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
     def search(self, question: str, top: int) -> list[Hit]:
@@ -39,7 +40,12 @@ def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     for folder in ("ingest/corpus", "best/retriever", "best/index", "best/hybrid"):
         Path("artifacts", folder).mkdir(parents=True)
     stand_in = StandIn()
-    monkeypatch.setattr(search_command, "open_searcher", lambda folders, verify: stand_in)
+
+    def open_searcher(folders: dict[str, Path], verify: bool) -> StandIn:
+        stand_in.folders = {name: folder.as_posix() for name, folder in folders.items()}
+        return stand_in
+
+    monkeypatch.setattr(search_command, "open_searcher", open_searcher)
     return stand_in
 
 
@@ -69,6 +75,41 @@ def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.C
     assert cli.main(["search", "--retriever", "artifacts/other/retriever", "why"]) == 2
     assert "--retriever artifacts/other/retriever does not exist" in capsys.readouterr().err
     assert not searcher.asked
+
+
+WINNER = {
+    "corpus": "artifacts/ingest/corpus",
+    "retriever": "artifacts/best/retriever",
+    "index": "artifacts/best/index",
+    "hybrid": "artifacts/best/hybrid",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "searched"),
+    [
+        ("", WINNER),
+        ("--dense", WINNER | {"hybrid": None}),
+        ("--corpus own", WINNER | {"corpus": "own"}),
+        ("--retriever own", WINNER | {"retriever": "own", "hybrid": None}),
+        ("--index own", WINNER | {"index": "own", "hybrid": None}),
+        ("--retriever own --hybrid other", WINNER | {"retriever": "own", "hybrid": "other"}),
+        ("--hybrid other", WINNER | {"hybrid": "other"}),
+    ],
+)
+def test_it_searches_as_the_run_chose_unless_told_otherwise(
+    searcher: StandIn, words: str, searched: dict[str, str | None]
+) -> None:
+    """The winner's weights for BM25 suit only the winner, so another retriever or index is searched without them."""
+    Path("own").mkdir()
+    Path("other").mkdir()
+    assert cli.main(["search", *words.split(), "why"]) == 0
+    assert searcher.folders == {name: folder for name, folder in searched.items() if folder}
+
+
+def test_with_and_without_bm25_contradict_each_other(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["search", "--dense", "--hybrid", "artifacts/best/hybrid", "why"]) == 2
+    assert "leave one of them out" in capsys.readouterr().err and not searcher.asked
 
 
 def test_json_is_one_object_a_question(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.curves import TEACHER
@@ -70,12 +71,17 @@ def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, 
 
 
 def test_the_teacher_and_the_student_are_compared_on_all_mined_negatives(
-    run_step: Run, inputs: dict[str, Path], small_corpus: Path
+    run_step: Run, inputs: dict[str, Path], small_corpus: Path, tmp_path: Path
 ) -> None:
-    """RR@10 of BM25 and of the retriever, by sorting the scores of each dev query's positives and mined negatives."""
+    """RR@10 of BM25 and of the retriever, by sorting the scores of each dev query's positives and mined negatives. They
+    and the verdict are the step's metrics."""
     from test_hybrid import every_score
 
-    made = run_step("score-pairs", inputs, kind="best", precision="fp32", depth=2)["teacher"]
+    made, report = tmp_path / "made", tmp_path / "report.json"
+    words = [f"--{name}={folder}" for name, folder in inputs.items()]
+    words += ["--kind", "best", "--precision", "fp32", "--depth", "2"]
+    assert cli.main(["score-pairs", *words, "--teacher", str(made), "--report", str(report), "--quiet"]) == 0
+    metrics = json.loads(report.read_text())["metrics"]
     teacher, negatives = Teacher.read(made), Negatives.read(inputs["negatives"])
     dev = (negatives.queries["split"] == "dev").to_numpy()
     scored = ~np.isnan(teacher.negative_scores_QD)
@@ -92,6 +98,12 @@ def test_the_teacher_and_the_student_are_compared_on_all_mined_negatives(
             place = 1 + int((wrong >= right.max()).sum())
             ranks.append(1 / place if place <= 10 else 0)
         assert found["reciprocal_ranks"][kind] == pytest.approx(np.mean(ranks))
+        assert metrics[f"dev_rr10_{kind}"] == pytest.approx(np.mean(ranks))
+    verdict = metrics[f"dev_rr10_{found['chosen']}"] > metrics["dev_rr10_retriever"]
+    assert metrics["ahead"] == float(verdict) and metrics.keys() == {
+        "ahead",
+        *(f"dev_rr10_{kind}" for kind in found["reciprocal_ranks"]),
+    }
     assert found["queries"] == dev.sum()
     few = run_step("score-pairs", inputs, "few", kind="best", precision="fp32", depth=2, dev_negatives_scored=1)
     assert ((~np.isnan(Teacher.read(few["teacher"]).negative_scores_QD))[dev].sum(axis=1) == 1).all()

@@ -49,6 +49,15 @@ def test_source_is_usable_from_the_folder(capsys: pytest.CaptureFixture[str]) ->
     assert {path.name for path in folder.iterdir()} == {".dvc", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml"}
 
 
+@pytest.mark.parametrize(("recipe", "taught"), [("labelled", True), ("micro", True), ("unlabelled", False)])
+def test_what_a_teacher_did_is_a_metric_of_a_recipe_that_has_one(recipe: str, taught: bool, tmp_path: Path) -> None:
+    """`evaluate` writes teachers.json only then, and DVC warns of a metric that is not there."""
+    assert cli.main(["new", "folder", "--source", "sample", "--recipe", recipe]) == 0
+    metrics = yaml.safe_load(Path("folder/dvc.yaml").read_text())["metrics"]
+    of = ["metrics.json", "dev_metrics.json", *["teachers.json"] * taught]
+    assert metrics == [f"artifacts/evaluate/evaluation/{name}" for name in of]
+
+
 def test_a_source_name_is_not_a_dvc_dependency() -> None:
     assert cli.main(["new", "folder", "--source", "sample", "--recipe", "recipe.yaml"]) == 0
     assert load_recipe(Path("folder/params.yaml"))["ingest"]["source"] == "sample"

@@ -59,6 +59,7 @@ CHEAP = (
     "stillhouse/experiments/comparison/plan.py",
     "stillhouse/experiments/comparison/run.py",
     "stillhouse/experiments/comparison/sweeps.py",
+    "stillhouse/experiments/zero_shot/arguments.py",
     "stillhouse/experiments/zero_shot/plan.py",
 )
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stillhouse.errors import InputError
+from stillhouse.experiments.zero_shot.arguments import zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import (
     checked_plan,
     refuse_foreign_results,
     results,
     run_plan,
     write_results,
-    zero_shot_arguments,
 )
 from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files

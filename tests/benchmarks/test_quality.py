@@ -145,10 +145,10 @@ def test_a_cell_that_was_stopped_begins_anew(cells: Any, tmp_path: Path, monkeyp
     """Its time is that of a whole run, and nothing that was made from the stopped one is measured."""
     import quality_run
 
-    told: list[str] = []
+    commands: list[str] = []
 
     def stillhouse(*words: str, cwd: Path | None = None) -> None:
-        told.append(words[0])
+        commands.append(words[0])
         folder = tmp_path / "ours"
         if words[0] == "new":
             folder.mkdir()  # fails if the stopped run is still there
@@ -156,7 +156,7 @@ def test_a_cell_that_was_stopped_begins_anew(cells: Any, tmp_path: Path, monkeyp
             return
         best = folder / "artifacts" / "best" / "retriever"
         best.mkdir(parents=True)
-        if told == ["new", "run"]:
+        if commands == ["new", "run"]:
             raise KeyboardInterrupt
         (best / "manifest.json").write_text('{"facts": {"winner": "retriever_1"}}')
         (folder / "artifacts" / "bm25" / "run").mkdir(parents=True)
@@ -173,9 +173,11 @@ def test_a_cell_that_was_stopped_begins_anew(cells: Any, tmp_path: Path, monkeyp
     for name in ("work", "teacher", "peer", "peer_run"):
         (tmp_path / name).mkdir()
     found = quality_run.run_ours(cell, tmp_path, 128)
-    assert told == ["new", "run"] * 2 and (found["winner"], found["ranks"]) == ("retriever_1", {"bm25": [1.0] * 4})
+    assert commands == ["new", "run"] * 2 and (found["winner"], found["ranks"]) == ("retriever_1", {"bm25": [1.0] * 4})
     assert {path.name for path in tmp_path.iterdir()} == {"ours", "seconds"}
-    assert quality_run.run_ours(cell, tmp_path, 128) == found and len(told) == 4, "a run that is done is only measured"
+    assert quality_run.run_ours(cell, tmp_path, 128) == found and len(commands) == 4, (
+        "a run that is done is only measured"
+    )
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/evaluate.md", "benchmarks/quality.md"])

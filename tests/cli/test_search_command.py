@@ -97,7 +97,7 @@ WINNER = {
         ("--hybrid other", WINNER | {"hybrid": "other"}),
     ],
 )
-def test_it_searches_as_the_run_chose_unless_told_otherwise(
+def test_it_searches_as_the_run_chose_unless_flags_say_otherwise(
     searcher: StandIn, words: str, searched: dict[str, str | None]
 ) -> None:
     """The winner's weights for BM25 suit only the winner, so another retriever or index is searched without them."""

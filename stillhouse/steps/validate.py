@@ -27,7 +27,10 @@ class Config:
     min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)
     min_test_queries: int = setting(0, "at least this many test queries", minimum=0)
     max_passage_words: int = setting(
-        110, "a longer passage counts as truncated by the model; 110 words are about 144 tokens", minimum=1
+        110,
+        "a passage of more words counts as truncated by the model; 110 English words are about 144 tokens. White space "
+        "separates words, and a character of a script without spaces (Chinese, Japanese, Thai) is one",
+        minimum=1,
     )
     max_truncated_fraction: float = setting(
         1.0, "the largest share of truncated passages; 1 = only warn", minimum=0, maximum=1

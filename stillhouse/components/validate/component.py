@@ -34,7 +34,9 @@ def validate(
         min_train_queries: at least this many train queries.
         min_dev_queries: at least this many dev queries.
         min_test_queries: at least this many test queries.
-        max_passage_words: a longer passage counts as truncated by the model; 110 words are about 144 tokens.
+        max_passage_words: a passage of more words counts as truncated by the model; 110 English words are about 144
+            tokens. White space separates words, and a character of a script without spaces (Chinese, Japanese,
+            Thai) is one.
         max_truncated_fraction: the largest share of truncated passages; 1 = only warn.
         max_duplicate_text_fraction: the largest share of passages that repeat another's title and text.
     """

@@ -21,6 +21,7 @@ from stillhouse.corpus.first_look import look_at
 from stillhouse.workflow.recipe_choice import LABELLED, UNLABELLED
 from stillhouse.workflow.recipes import load_recipe
 from stillhouse.workflow.run_forecast import forecast
+from stillhouse.workflow.start_model import counted
 
 STAGE = re.compile(r"step \d+ of \d+: (\S+) \(")
 FIRST = re.compile(r"\d+ of \d+ steps to do: (.*?):?$")
@@ -86,8 +87,9 @@ def chosen(workspace: Path) -> dict[str, Any]:
 
 def predicted(source: str, workspace: Path) -> dict[str, Any]:
     """The seconds of every stage that this code forecasts for a workspace, and the numbers that it saw."""
-    look = look_at(source)
-    found = forecast(load_recipe(workspace / "params.yaml"), look)
+    recipe = load_recipe(workspace / "params.yaml")
+    look = counted(look_at(source), recipe["fetch_model"]["model"])
+    found = forecast(recipe, look)
     seconds = {name: round(value, 1) for name, value in found.seconds.items()} if found else {}
     return {"now": seconds, "passages": look.passages, "whole": look.whole, "questions": dict(look.questions)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,18 +12,24 @@ import numpy as np
 
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel
+from stillhouse.corpus.text_lengths import TOKENS_A_WORD, estimated_tokens, words_in
+from stillhouse.corpus.titles import passage_text
 
-PASSAGES_MEASURED = 2_000
+PASSAGES_KEPT = 500
+"""So many passages, a random sample, are measured."""
+ARTICLES_COUNTED = 2_000
+"""The articles of so many passages are counted."""
 ROWS_AT_ONCE = 1_000
 SECONDS = 9.0
 
 
 @dataclass(frozen=True)
 class FirstLook:
-    """The format, the number of passages, the words in each of the first ones, and the judged questions by split.
+    """The format, the number of passages, the tokens of each in a sample, and the judged questions by split.
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
-    `articles` counts those of the first passages; 0 if they were not counted.
+    `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
+    models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
     """
 
     format: str
@@ -31,11 +38,24 @@ class FirstLook:
     questions: Mapping[str, int]
     whole: bool
     articles: int = 0
+    texts: tuple[str, ...] = ()
+    counted: bool = False
 
     @property
-    def words(self) -> int:
-        """The 95th percentile of the measured passages' words; 0 without passages."""
+    def tokens(self) -> int:
+        """The 95th percentile of the measured passages' tokens; 0 without passages."""
         return int(np.quantile(self.lengths, 0.95)) if self.lengths else 0
+
+    @property
+    def tokens_a_word(self) -> float:
+        """The mean tokens per word (`words_in`) of the sample; that of English without a sample."""
+        words = sum(map(words_in, self.texts))
+        return (sum(self.lengths) - 2 * len(self.lengths)) / words if words else TOKENS_A_WORD
+
+    @property
+    def all_articles(self) -> float:
+        """About how many articles the passages that were read have."""
+        return self.articles * self.passages / max(1, min(self.passages, ARTICLES_COUNTED))
 
     @property
     def labelled(self) -> bool:
@@ -49,15 +69,19 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     Raises `InputError` for a source that cannot be opened.
     """
     opened, started = open_source(source), time.monotonic()
-    lengths: list[int] = []
+    texts: list[str] = []
+    chance = random.Random(0)
     judged: dict[str, set[str]] = defaultdict(set)
     articles: set[str] = set()
     passages, whole = 0, True
     for number, row in enumerate(opened.rows()):
         if isinstance(row, Passage):
             passages += 1
-            if len(lengths) < PASSAGES_MEASURED:
-                lengths.append(len(row.title.split()) + len(row.text.split()))
+            # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
+            place = len(texts) if len(texts) < PASSAGES_KEPT else chance.randrange(passages)
+            if place < PASSAGES_KEPT:
+                texts[place : place + 1] = [passage_text(row.title, row.text)]
+            if passages <= ARTICLES_COUNTED:
                 articles.add(row.article_id)
         elif isinstance(row, Qrel):
             judged[row.split].add(row.query_id)
@@ -65,4 +89,5 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
             whole = False
             break
     questions = {split: len(queries) for split, queries in judged.items()}
-    return FirstLook(opened.format, passages, tuple(lengths), questions, whole, len(articles))
+    lengths = tuple(map(estimated_tokens, texts))
+    return FirstLook(opened.format, passages, lengths, questions, whole, len(articles), tuple(texts))

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.context import device
+from stillhouse.corpus.text_lengths import estimated_tokens
+from stillhouse.corpus.titles import SPACE, passage_text
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.workflow.recipe_choice import TOKENS_A_WORD
+from stillhouse.retrieval.models.token_lengths import token_lengths
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +49,7 @@ ON_GPU = "times are computed ahead for the processor alone, and this run uses a 
 QUERY_TOKENS = 20
 SECONDS_MEASURED = 0.2
 """Of the processor, for each measurement of its speed."""
-PASSAGES_READ = 1000
+PASSAGES_READ = 300
 """The passages that the mean length is computed from."""
 
 
@@ -74,15 +76,17 @@ def scale_of(corpus: Path, encoder: Path) -> Scale | None:
         facts = read_manifest(corpus, verify=False).facts
         config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
         cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
-        table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["text"]))
-        words = [len(text.split()) for text in table.column("text").to_pylist()]
-        return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(words, cut), layer_weights(config))
+        table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["title", "text"]))
+        rows = zip(*(table.column(name).to_pylist() for name in ("title", "text")))
+        texts = [passage_text(title, text, facts.get("titles", SPACE)) for title, text in rows]
+        lengths = token_lengths(texts, encoder) or [estimated_tokens(text) for text in texts]
+        return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(lengths, cut), layer_weights(config))
     return None
 
 
-def mean_tokens(words: Sequence[int], cut: int) -> float:
-    """The mean number of tokens of passages with these numbers of words, truncated at `cut` tokens."""
-    return sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
+def mean_tokens(lengths: Sequence[int], cut: int) -> float:
+    """The mean number of tokens of passages with these numbers of tokens, truncated at `cut`."""
+    return sum(min(length, cut) for length in lengths) / len(lengths)
 
 
 def layer_weights(config: Mapping[str, Any]) -> int:

@@ -25,11 +25,12 @@ from stillhouse.workflow.recipe_choice import (
 )
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
-from stillhouse.workflow.start_model import start_of
+from stillhouse.workflow.start_model import counted, start_of
 from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
+    from stillhouse.workflow.recipes import Recipe
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
@@ -59,6 +60,8 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
     look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
     memory = own_memory()
     chosen = recipe_for(look, start)
+    if look is not None:
+        look = counted(look, start_in(recipe or chosen, own))
     fits = NOTHING if recipe else fitted(chosen, look, memory, start)
     own = with_settings(own, fits)
     if look is not None:
@@ -91,6 +94,12 @@ def first_look(source: str | None) -> FirstLook | None:
     if source is not None:
         refuse_missing(source)
     return look_at(source or SAMPLE)
+
+
+def start_in(recipe: str, own: Settings) -> str:
+    """The model that a run of the recipe, with the settings `own`, starts from."""
+    path = find_recipe(recipe)
+    return str(configs(with_settings(load_recipe(path), own), str(path))["fetch_model"].model)
 
 
 def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.corpus.text_lengths import TOKENS_A_WORD
 from stillhouse.workflow.graph import PRETRAINING, graph_of
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, Start
@@ -18,8 +19,6 @@ AUTO = "auto"
 LABELLED, UNLABELLED, PRETRAINED = "labelled", "unlabelled", "language-model"
 FITTED = (LABELLED, UNLABELLED, PRETRAINED)
 """The recipes whose passage length is set from the corpus. All but the last start from a retriever."""
-TOKENS_A_WORD = 1.35
-"""Word pieces per word of ordinary text, with BERT's English vocabulary."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
 TRUNCATED = 0.05
@@ -54,21 +53,20 @@ def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
 
 def passage_length(look: FirstLook, start: Start | None = None) -> int:
     """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the starting model reads well."""
-    tokens = look.words * TOKENS_A_WORD + 2
     positions = (start and start.number("max_position_embeddings")) or LONGEST
-    return int(min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-tokens // STEP) * STEP)))
+    return min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-look.tokens // STEP) * STEP))
 
 
-def whole_words(length: int) -> int:
+def whole_words(length: int, tokens_a_word: float = TOKENS_A_WORD) -> int:
     """About how many words a passage of `length` tokens has: a longer one is truncated."""
-    return int((length - 2) / TOKENS_A_WORD)
+    return max(1, round((length - 2) / tokens_a_word))
 
 
 def fitted(
     recipe: str, look: FirstLook | None, memory: int, start: Start | None = None
 ) -> Mapping[str, Mapping[str, Any]]:
     """The settings, by section, that `new` changes in the recipe that it chose, on a machine with `memory` bytes."""
-    if recipe not in FITTED or look is None or not look.words:
+    if recipe not in FITTED or look is None or not look.lengths:
         return {}
     length = passage_length(look, start)
     settings = load_recipe(find_recipe(recipe))
@@ -76,7 +74,7 @@ def fitted(
     found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look, usual)) else {}
     found |= {
         "fetch_model": {"passage_length": length},
-        "validate": {"max_passage_words": whole_words(length)},
+        "validate": {"max_passage_words": whole_words(length, look.tokens_a_word)},
     }
     if recipe == PRETRAINED and not look.labelled:
         found |= _made_questions()
@@ -169,9 +167,12 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     questions = _questions(recipe, look)
     if own.get("ingest", {}).get("queries") == "pairs":
         questions += ", so the corpus makes them"
-    line = f"read as {look.format}: {number}, 95 % with at most {look.words} words; {questions}; recipe {recipe}"
+    lengths = f"95 % with at most {look.tokens:,} tokens"
+    if not look.counted:
+        lengths += " (estimated: the start's tokenizer is not on this machine)"
+    line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
-        longer = sum(count > whole_words(length) for count in look.lengths) / max(1, len(look.lengths))
+        longer = sum(tokens > length for tokens in look.lengths) / max(1, len(look.lengths))
         line += f", passages cut at {length} tokens" + (
             f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
         )

@@ -97,7 +97,7 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
 
 def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
     """About what a look would show of `max_articles` of the source's articles."""
-    articles = look.articles * look.passages / max(1, len(look.lengths))
+    articles = look.all_articles
     if not max_articles or articles <= max_articles:
         return look
     share = max_articles / articles

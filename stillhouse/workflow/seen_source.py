@@ -21,6 +21,7 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.own_files import own_file
 from stillhouse.workflow.first_run_times import Scale, Seen
 from stillhouse.workflow.run_forecast import scale_of_look, why_none
+from stillhouse.workflow.start_model import counted
 
 AT_ONCE = 1.0
 """For how many seconds a run looks at its source before it starts."""
@@ -39,7 +40,7 @@ def seen_at_once(settings: Mapping[str, Any]) -> Seen | str:
     if why := why_none(settings):
         return why
     try:
-        look = look_at(settings["ingest"].source, AT_ONCE)
+        look = counted(look_at(settings["ingest"].source, AT_ONCE), settings["fetch_model"].model)
     except (InputError, OSError) as error:
         return str(error)
     return why_none(settings, look) or (scale_of_look(settings, look), look.whole)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.models.token_lengths import token_lengths
 from stillhouse.retrieval.settings import MODULES, NO_MODEL
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
 
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
 HUB_SECONDS = 10.0
@@ -54,6 +58,15 @@ def start_of(model: str) -> Start:
         return Start(model, *_on_hub(model))
     kind, why = _kind(folder)
     return Start(model, kind, why, config_of(folder))
+
+
+def counted(look: FirstLook, model: str) -> FirstLook:
+    """A look whose lengths the tokenizer of a starting model counted; the same look if that is not on this machine."""
+    folder = None
+    with suppress(InputError):  # no such folder or package: `fetch-model` reports it
+        folder = place_of(model)
+    found = token_lengths(look.texts, folder) if folder else None
+    return replace(look, lengths=tuple(found), counted=True) if found else look
 
 
 def place_of(model: str) -> Path | None:

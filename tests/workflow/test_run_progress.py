@@ -26,6 +26,7 @@ from stillhouse.workflow.graph import ARTIFACTS, USES, find_uses
 from stillhouse.workflow.in_process import run_graph, run_uses
 from stillhouse.workflow.recipes import configs, load_recipe, location_fields
 from stillhouse.workflow.run_times import estimate, expected_seconds, note_seconds
+from stillhouse.workflow.start_model import counted
 from stillhouse.workflow.step_command import command_of
 
 NUMBER = len(USES)
@@ -174,7 +175,8 @@ def test_a_first_run_starts_with_the_forecast_of_new(
     """Once: the stand-ins write no corpus that could be measured, so all lines depend on the first look."""
     recipe = {"fetch_model": {"model": str(tiny_model)}, "ingest": {"source": "sample"}}
     Path("params.yaml").write_text(yaml.safe_dump(recipe))
-    forecast = run_forecast.forecast(load_recipe(Path("params.yaml")), first_look.look_at("sample", 60.0))
+    look = counted(first_look.look_at("sample", 60.0), str(tiny_model))
+    forecast = run_forecast.forecast(load_recipe(Path("params.yaml")), look)
     assert forecast is not None and cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
     by = "estimated from a first look at the source and the speed of this machine"

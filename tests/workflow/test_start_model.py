@@ -238,7 +238,7 @@ def test_the_recipe_for_a_language_model() -> None:
 
 def test_large_batches_of_a_large_model_are_computed_in_parts() -> None:
     """By hand: BERT-base keeps 4 times as much as MiniLM, 1.64 MiB a token; 32 passages of 224 tokens take 11.5 GiB."""
-    look = FirstLook("beir", 40, (150,) * 40, {"train": 40}, True)
+    look = FirstLook("beir", 40, (204,) * 40, {"train": 40}, True)
     start = Start("m", LANGUAGE_MODEL, "", BASE)
     own = fitted("language-model", look, 64 * 2**30, start)
     assert own["fetch_model"] == {"passage_length": 224} and not own.keys() & {"pretraining", "retriever_1"}

@@ -118,7 +118,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     recipe = with_sections(recipe, read_settings(json.dumps(settings or {}), recipe, str(path)))
     uses = graph_of(recipe, str(path))
     with _work_in(folder):
-        run_recipe(chosen_uses(uses, until), configs(recipe, str(path)), folder / ARTIFACTS)
+        run_recipe(chosen_uses(uses, until), configs(recipe, str(path)), folder / ARTIFACTS, path)
     return Run(folder, recipe)
 
 

@@ -66,5 +66,5 @@ def main(argv: Sequence[str]) -> int:
                 settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
     chosen = chosen_uses(uses, arguments.until)
     with environment(arguments, arguments.folder):
-        run_recipe(chosen, settings, arguments.folder / ARTIFACTS)
+        run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, {"source"} if arguments.source else ())
     return 0

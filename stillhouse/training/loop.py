@@ -91,9 +91,7 @@ def train(
         some = "" if examples is None or not of_batch else f", of the examples {', '.join(map(str, examples(step)))}"
         kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.last()}"
         none = "there is no checkpoint yet"
-        return FloatingPointError(
-            f"{what} at step {step}{some}; {kept if saved_step else none}; lower the learning rate"
-        )
+        return FloatingPointError(f"{what} at step {step}{some}; {kept if saved_step else none}; lower learning_rate")
 
     unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
     shorter = bf16_residuals(model, config.precision, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,12 @@ def run_uses(
     root: Path,
     log: Callable[[str], None] = lambda line: None,
     first_look: Callable[[], Seen | str] = lambda: "",
+    around: Callable[[Use], AbstractContextManager[None]] = lambda use: nullcontext(),
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
     `log` gets a line before each use with its position in the run and the estimated time left, which `first_look` helps
-    to estimate before corpus and starting model exist.
+    to estimate before corpus and starting model exist. Each use is executed within the context that `around` gives.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same settings
     and inputs. They do not record the code, so remove the folder after a change of code.
@@ -53,7 +55,8 @@ def run_uses(
             left = [use, *(other for other in expected(uses, configs, root) if other not in uses[:number])]
             log(position(number, len(uses), left, configs, root, first_look))
         note = partial(note_seconds, use, config, root)
-        reports[use.name] = execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
+        with around(use):
+            reports[use.name] = execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
     return reports
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.duration import in_words
 from stillhouse.workflow.graph import Use, needed
 from stillhouse.workflow.in_process import expected, refuse_foreign_outputs, run_uses
+from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.run_progress import outlook
 from stillhouse.workflow.seen_source import seen_at_once
 
@@ -28,13 +29,16 @@ def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
     return needed(uses, [until]) if until else uses
 
 
-def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> None:
+def run_recipe(
+    uses: Sequence[Use], settings: Mapping[str, Any], root: Path, recipe: Path, typed: Container[str] = ()
+) -> None:
     """Runs uses in order below `root`, skips those that are up to date, and logs the time left.
 
     The log is never silent for ten seconds, between steps either.
 
-    `settings` maps every use to its config. Raises what the steps raise, and, before any work, `InputError` if an
-    output would replace something that no step wrote.
+    `settings` maps every use to its config. Errors name the keys of `recipe`, except settings in `typed`, which the
+    user gave as flags. Raises what the steps raise, and, before any work, `InputError` if an output would replace
+    something that no step wrote.
     """
     refuse_foreign_outputs(uses, root)
     with only_process(root), watched("run", quiet()):
@@ -43,6 +47,13 @@ def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> 
             todo = expected(uses, settings, root)
         first_look = cache(lambda: "" if quiet() else seen_at_once(settings))
         say(outlook(todo, len(uses), settings, root, first_look))
-        reports = run_uses(uses, settings, root, say, first_look)
+        reports = run_uses(
+            uses,
+            settings,
+            root,
+            say,
+            first_look,
+            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
+        )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -20,8 +20,9 @@ from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import NAME, Step
+from stillhouse.steps.spec import NAME, Report, Step
 from stillhouse.workflow.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
+from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.parser import Parser, output_file, output_folder
 from stillhouse.workflow.run_progress import dvc_stage, position_in_dvc
 from stillhouse.workflow.run_times import note_seconds
@@ -43,17 +44,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
     for path in filter(None, (arguments.metrics, arguments.report)):
         refuse_foreign_file(path)
     with environment(arguments):
-        params = split_section(arguments.params, step.identifier)[0] if arguments.params else None
-        use = dvc_stage(params) if params else None
-        if params is None or use is None or use.step_name != step.name:
-            report = execute(step, config, inputs, outputs)
-        else:
-            if not context.quiet() and context.rank() == 0:
-                with watched(step.name):
-                    line = position_in_dvc(use, params)
-                if line:
-                    context.say(line)
-            report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
+        report = _run(step, config, inputs, outputs, arguments)
     if context.rank() > 0:  # only the first process writes, as with the outputs
         return 0
     if arguments.metrics:
@@ -63,6 +54,25 @@ def main(step: Step, argv: Sequence[str]) -> int:
         with own_file(arguments.report) as path:
             write_report(path, report)
     return 0
+
+
+def _run(
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], arguments: argparse.Namespace
+) -> Report:
+    """Runs a step, as a use of its recipe if it is a stage of `dvc repro`."""
+    if not arguments.params:
+        return execute(step, config, inputs, outputs)
+    params, section = split_section(arguments.params, step.identifier)
+    stage = dvc_stage(params)
+    use = stage if stage and stage.step_name == step.name else None
+    if use and not context.quiet() and context.rank() == 0:
+        with watched(step.name):
+            line = position_in_dvc(use, params)
+        if line:
+            context.say(line)
+    note = partial(note_seconds, use, config, ARTIFACTS) if use else lambda seconds: None
+    with keys_in_errors(step, params, section, given_settings(arguments, step.config), use.name if use else None):
+        return execute(step, config, inputs, outputs, note)
 
 
 def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:

@@ -8,8 +8,12 @@ import pytest
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.cli import main
+from stillhouse.errors import InputError
 from stillhouse.lock import only_process
+from stillhouse.releases.tags import Overtaken
+from stillhouse.steps.registry import find_step
 from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs
 from stillhouse.workflow.small import small
@@ -106,3 +110,49 @@ def test_small_caps_amounts_and_leaves_other_settings() -> None:
     assert (retriever.temperature, retriever.similarity, retriever.learning_rate) == (1.0, "dot", 5e-6)
     assert (retriever.negatives_per_query, retriever.max_steps, retriever.epochs) == (1, 2, 3.0)
     assert found["reranked_run"].depth == 4 and found["bm25"].depth == 60
+
+
+STAGE_OF_DVC = ["ingest", "--params", "params.yaml:ingest", "--corpus", "corpus"]
+
+
+@pytest.mark.parametrize(
+    ("command", "stage", "where", "named"),
+    [
+        (["run", "--until", "ingest"], "", "params.yaml: ingest: ", "ingest.source"),
+        (STAGE_OF_DVC, "ingest", "params.yaml: ingest: ", "ingest.source"),
+        (STAGE_OF_DVC, "dvc.yaml:ingest", "params.yaml: ingest: ", "ingest.source"),
+        (STAGE_OF_DVC, "", "params.yaml: ingest: ", "ingest.source"),
+        (["run", "--until", "ingest", "--source", "nowhere"], "", "params.yaml: ingest: ", "--source"),
+        ([*STAGE_OF_DVC, "--source", "nowhere"], "", "params.yaml: ingest: ", "--source"),
+        (["ingest", "--corpus", "corpus", "--source", "nowhere"], "", "", "--source"),
+    ],
+)
+def test_an_error_of_a_step_names_what_the_user_edits(
+    command: list[str],
+    stage: str,
+    where: str,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A key of params.yaml, or a flag if the setting was given as one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_STAGE", stage)
+    Path("params.yaml").write_text("ingest: {source: nowhere}\n")
+    assert main(command) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"stillhouse: {where}the source nowhere does not exist; {named} takes a folder")
+
+
+def test_inputs_are_keys_of_stages_and_commands_keep_their_flags() -> None:
+    message = "--old-index is not of --dev-fraction; run `stillhouse ingest --source x`, and see --generated, --sources"
+    ingest, recipe = find_step("ingest"), Path("params.yaml")
+    with pytest.raises(Overtaken) as found, keys_in_errors(ingest, recipe, "passages", (), "first"):
+        raise Overtaken(message)
+    assert str(found.value) == (
+        "params.yaml: passages: --old-index is not of passages.dev_fraction; run `stillhouse ingest --source x`, and "
+        "see stages.first.generated, --sources"
+    )
+    with pytest.raises(InputError, match="see --generated"), keys_in_errors(ingest, recipe, "passages", ()):
+        raise InputError(message)

@@ -76,7 +76,7 @@ def _open(source: str, format: str, options: Options) -> Source:
     location = sample_folder() if source == SAMPLE else Path(source).expanduser()
     if not location.exists():
         raise InputError(
-            f"the source {source} does not exist; give --source a folder, a file, 'sample' or '{SCHEME}<id>'"
+            f"the source {source} does not exist; --source takes a folder, a file, 'sample' or '{SCHEME}<id>'"
         )
     if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")

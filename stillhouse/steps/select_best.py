@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step, named
+
+if TYPE_CHECKING:
+    from stillhouse.retrieval.search.bm25 import BM25
+    from stillhouse.retrieval.search.winner import Contender
+
+NOTHING = "nothing"
+"""What chose the winner of a corpus without judged dev queries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +43,16 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import shutil
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.artifacts import MANIFEST, read_manifest
     from stillhouse.corpus.store import Corpus
-    from stillhouse.errors import InputError
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining.judged_queries import JudgedQueries
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.bm25 import BM25
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fused_scores, write_hybrid
+    from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fused_scores, unfitted
     from stillhouse.retrieval.search.hybrid_choice import MeasuredRankings, measure_rankings
     from stillhouse.retrieval.search.winner import (
         METRICS,
@@ -58,18 +62,27 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         describe_winner,
         log_likelihoods,
     )
-    from stillhouse.steps.adopt_index import ADOPTED, adopted_index
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
     judged = JudgedQueries(corpus)
+    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
     if not len(judged):
-        raise InputError(
-            f"{inputs['corpus']} has no judged dev queries to choose by; ingest with a dev_fraction above 0"
+        first, unmeasured = next(iter(retrievers)), np.empty(0)
+        check_index(hybrids[first].index, corpus)
+        fusion = (
+            unfitted("auto", config.depth, hybrids[first].index)
+            if config.fusion == "auto"
+            else Fusion(depth=config.depth)
+        )
+        winner = Contender(first, fusion, unmeasured, unmeasured)
+        return Report(
+            f"the corpus has no judged dev queries to choose by, so the first candidate is the winner: {winner.name}"
+            f" ({fusion})",
+            facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
-    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
         check_index(index, corpus)
@@ -97,24 +110,33 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         for metric in METRICS
     }
     winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
+    return Report(
+        describe_winner(winner, contenders, config.metric_for_best_model),
+        metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
+        facts=_written(winner, retrievers, indexes, bm25, outputs)
+        | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures},
+    )
+
+
+def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
+    """Writes the winner and returns its facts."""
+    import shutil
+
+    from stillhouse.artifacts import MANIFEST, read_manifest
+    from stillhouse.retrieval.search.hybrid import write_hybrid
+    from stillhouse.steps.adopt_index import ADOPTED, adopted_index
+
     for port, folders in (("retriever", retrievers), ("index", indexes)):
         ignored = shutil.ignore_patterns(MANIFEST)
         shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
     adopted = adopted_index(read_manifest(indexes[winner.retriever], verify=False))
-    return Report(
-        describe_winner(winner, contenders, config.metric_for_best_model),
-        metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
-        facts={
-            "winner": winner.name,
-            "retriever": winner.retriever,
-            "fusion": str(winner.fusion),
-            "chosen_by": config.metric_for_best_model,
-            "queries": len(judged),
-            **figures,
-            **({ADOPTED: adopted} if adopted else {}),
-        },
-    )
+    return {
+        "winner": winner.name,
+        "retriever": winner.retriever,
+        "fusion": str(winner.fusion),
+        **({ADOPTED: adopted} if adopted else {}),
+    }
 
 
 def refuse_unpaired(retrievers: Paths, indexes: Paths) -> None:

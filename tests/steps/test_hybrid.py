@@ -29,6 +29,7 @@ from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.hybrid import read_hybrid, unfitted
 from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.retrieval.search.winner import log_likelihoods
+from stillhouse.steps.select_best import NOTHING
 
 Run = Callable[..., dict[str, Path]]
 
@@ -118,7 +119,7 @@ def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
 
 
 def test_without_dev_queries_a_fixed_combination_serves(
-    run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
+    run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path, tiny_model: Path
 ) -> None:
     corpus = Corpus.open(small_corpus)
     passages = pd.concat(corpus.passage_blocks(*SCHEMAS["passages"].names), ignore_index=True)
@@ -142,6 +143,29 @@ def test_without_dev_queries_a_fixed_combination_serves(
     assert json.loads((ranked / "hybrid.json").read_text())["method"] == "ranks"
     with pytest.raises(InputError, match="no judged dev queries"):
         run_step("hybrid", inputs, "weights", method="weights")
+    # There is nothing to choose by, so the first candidate wins, and searches with BM25 in the same combination.
+    other = run_step("fetch-model", {}, "other", model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
+    second = run_step("index", {"corpus": undivided, "retriever": other}, "second", precision="fp32")["index"]
+    competing = {"candidates/start": retriever, "indexes/start": index}
+    competing |= {"candidates/other": other, "indexes/other": second, "corpus": undivided, "bm25": bm25}
+    for setting, kind, winner in (("auto", "weights", "start + BM25"), ("never", "dense", "start")):
+        best = run_step("select-best", competing, setting, fusion=setting)
+        assert json.loads((best["hybrid"] / "hybrid.json").read_text())["method"] == kind
+        facts = read_manifest(best["retriever"]).facts
+        assert (facts["winner"], facts["retriever"], facts["chosen_by"]) == (winner, "start", NOTHING)
+        found = {"corpus": undivided, **{name: best[name] for name in ("retriever", "index", "hybrid")}}
+        runs = [
+            read_run(run_step("retrieve", of, f"{name} {setting}", precision="fp32")["run"] / "test.trec")
+            for name, of in (
+                ("found", found),
+                (
+                    "given",
+                    {k: v for k, v in inputs.items() if k != "bm25"}
+                    | ({"hybrid": fitted} if kind == "weights" else {}),
+                ),
+            )
+        ]
+        assert runs[0].equals(runs[1]) and len(runs[0])
 
 
 def test_queries_made_from_the_corpus_fit_no_weights(

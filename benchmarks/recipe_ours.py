@@ -32,10 +32,11 @@ def make_ours(run: Run) -> None:
         max_length=2 * budget.length,
         learning_rate=2 * budget.learning_rate,
         warmup_ratio=0.2,
+        metric_for_best_model="loss",
         seed=budget.seed,
     )
     inputs = corpus | {"negatives": deep, "reranker": reranker / "reranker"}
-    teacher = run.step("teacher", "score-pairs", inputs, ("teacher",), depth=6) / "teacher"
+    teacher = run.step("teacher", "score-pairs", inputs, ("teacher",), depth=6, dev_negatives_scored=6) / "teacher"
     train(run, SYSTEMS[1], second, deep, 1, teacher=teacher, negatives_depth=6)
 
 

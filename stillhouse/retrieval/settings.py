@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
@@ -59,8 +60,8 @@ class ScoredPairsConfig(InferenceConfig):
     kind: str = setting(
         "cross-encoder",
         "cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best: the "
-        "cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries, whose "
-        "mined negatives are then all scored",
+        "cross-encoder, BM25, or a weighted sum of two or all of these and the retriever, calibrated on the dev "
+        "queries",
         choices=("cross-encoder", "best"),
     )
     depth: int = setting(200, "score negatives from this many of the best of a query", minimum=1)
@@ -73,7 +74,8 @@ class ScoredPairsConfig(InferenceConfig):
     )
     dev_negatives_scored: int | None = setting(
         None,
-        "the same for dev queries, where a training reads negatives_per_query; null = negatives_scored",
+        "the same for dev queries, where a training reads negatives_per_query; null = all that were mined, whatever "
+        "the depth, to compare the teacher with its student",
         minimum=1,
         former=0,
     )
@@ -167,17 +169,22 @@ RANKINGS = {"rr10": "RR@10", "ndcg10": "nDCG@10"}
 """The measures that can choose a model: names in settings, and in ir_measures."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
-    """How training on groups is measured on dev queries, and which step is kept."""
-
-    metric_for_best_model: str = setting(
-        "loss",
+def best_model_setting(default: str) -> Any:
+    """The setting `metric_for_best_model` of a training on groups."""
+    return setting(
+        default,
         "which step to keep: loss = the one with the lowest held-out loss of drawn groups; rr10, ndcg10 = the one with "
         "the highest RR@10 or nDCG@10 on dev queries, ranking their positives and best eval_depth negatives, or the "
         "start if none is better",
         choices=("loss", *RANKINGS),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
+    """How training on groups is measured on dev queries, and which step is kept."""
+
+    metric_for_best_model: str = best_model_setting("loss")
     patience: int | None = patience_setting()
     eval_share: float | None = eval_share_setting(SHARE, "no limit")
 

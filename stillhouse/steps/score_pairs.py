@@ -36,15 +36,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     _refuse_inputs(config, inputs)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     scored = ScoredPairs.of(config, corpus, negatives)
-    values = _scores(config, inputs, corpus, scored, context)
+    queries, positives = scored.queries, scored.positives
+    dev_P = (queries["split"] == "dev").to_numpy()[scored.query_P]
+    # Only a sum teaches with the scores of the others; a cross-encoder alone is compared with them on dev queries.
+    values = _scores(config, inputs, corpus, scored, dev_P | (config.kind == "best"), context)
     if values is None:
         return Report("scored its share")
-    queries, positives = scored.queries, scored.positives
     positive_P = np.arange(len(scored)) < positives
     pairs = Pairs(scored.query_P, positive_P, list(values), np.stack(list(values.values()), axis=1))
-    of_dev = pairs.of((queries["split"] == "dev").to_numpy()[scored.query_P])
     try:
-        found = choose_teacher(of_dev)
+        found = choose_teacher(pairs.of(dev_P))
     except ValueError:
         if config.kind == "best":
             raise InputError(
@@ -79,10 +80,20 @@ def _refuse_inputs(config: Config, inputs: Paths) -> None:
 
 
 def _scores(
-    config: Config, inputs: Paths, corpus: Corpus, pairs: ScoredPairs, context: Context
+    config: Config,
+    inputs: Paths,
+    corpus: Corpus,
+    pairs: ScoredPairs,
+    asked_P: NDArray[np.bool_],
+    context: Context,
 ) -> dict[str, NDArray[np.float32]] | None:
     """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None in every process of
-    torchrun but the first."""
+    torchrun but the first.
+
+    The retriever and BM25 score the pairs `asked_P`; the others get 0 from them.
+    """
+    import numpy as np
+
     from stillhouse.context import rank
     from stillhouse.retrieval.fine_tuning import fused_teacher
     from stillhouse.retrieval.fine_tuning.scored_pairs import cross_encoder_scores, read_scores
@@ -101,14 +112,21 @@ def _scores(
             found[fused_teacher.CROSS_ENCODER] = scores
     if rank() > 0:
         return None
+    if not asked_P.any():
+        return found
+    asked_Q, query_A = np.unique(pairs.query_P[asked_P], return_inverse=True)
+    texts, rows_A = list(pairs.texts_Q[asked_Q]), pairs.rows_P[asked_P]
     if "retriever" in inputs:
         encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
         check_index(index, corpus)
-        vectors_QD = query_vectors(encoder, index, list(pairs.texts_Q), context, config)
-        found[fused_teacher.RETRIEVER] = DenseRanking(vectors_QD, index).score(pairs.query_P, pairs.rows_P)
+        vectors_QD = query_vectors(encoder, index, texts, context, config)
+        found[fused_teacher.RETRIEVER] = DenseRanking(vectors_QD, index).score(query_A, rows_A)
     if "bm25" in inputs:
-        bm25 = BM25.load(inputs["bm25"])
-        found[fused_teacher.BM25] = bm25.score_pairs(list(pairs.texts_Q), pairs.query_P, pairs.rows_P)
+        found[fused_teacher.BM25] = BM25.load(inputs["bm25"]).score_pairs(texts, query_A, rows_A)
+    for kind in found.keys() & {fused_teacher.RETRIEVER, fused_teacher.BM25}:
+        scores_P = np.zeros(len(pairs), dtype=np.float32)
+        scores_P[asked_P] = found[kind]
+        found[kind] = scores_P
     return found
 
 
@@ -120,7 +138,12 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("negatives", "hard negatives", agrees_on=("corpus",)),
         Port("reranker", "the cross-encoder", kind="model", optional=True),
-        Port("retriever", "the student so far, as part of the fused teacher", kind="model", optional=True),
+        Port(
+            "retriever",
+            "the student so far, to compare with and as part of the fused teacher",
+            kind="model",
+            optional=True,
+        ),
         Port("index", "the student's index of the corpus", optional=True),
         Port("bm25", "the BM25 index, as part of the fused teacher", optional=True),
     ),

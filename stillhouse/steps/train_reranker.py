@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.settings import GroupTrainingConfig
+from stillhouse.retrieval.settings import GroupTrainingConfig, best_model_setting
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(GroupTrainingConfig):
-    """How a query's candidates are drawn and compared; defaults are SimLM Table 13 (re-ranker), except max_length."""
+    """How a query's candidates are drawn and compared.
 
+    Defaults are SimLM Table 13 (re-ranker), except `max_length` and `metric_for_best_model`.
+    """
+
+    metric_for_best_model: str = best_model_setting("rr10")
     loss: str = setting(
         "listwise",
         "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "

@@ -99,7 +99,13 @@ USES: tuple[Use, ...] = (
     Use(
         "teacher",
         "score-pairs",
-        CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"},
+        CORPUS
+        | {
+            "negatives": "mine_2/negatives",
+            "reranker": "reranker/reranker",
+            "retriever": "retriever_2/retriever",
+            "index": "retriever_2_index/index",
+        },
         needs=("reranker",),
     ),
     Use(

@@ -123,6 +123,32 @@ def test_a_cross_encoder_alone_is_not_compared(tmp_path: Path) -> None:
     assert "ranks the candidates of 1 dev query with RR@10 0.250; its student was not ranked on them" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [
+        ("bm25+retriever", "the weighted sum of BM25 and the retriever"),
+        ("fused", "the weighted sum of BM25, the retriever and the cross-encoder"),
+    ],
+)
+def test_three_parts_have_a_row_for_every_sum(tmp_path: Path, chosen: str, name: str) -> None:
+    parts = ["bm25", "retriever", "cross_encoder"][: 2 if "+" in chosen else 3]
+    sums = ["bm25+retriever", "bm25+cross_encoder", "cross_encoder+retriever", "fused"]
+    ranks = dict(zip(["bm25", "retriever", "cross_encoder", *sums], (0.5, 0.6, 0.1, 0.7, 0.5, 0.6, 0.69)))
+    curves = curves_with_teacher(tmp_path, TAUGHT)
+    choice = json.loads((curves / TEACHER).read_text())
+    choice |= {"chosen": chosen, "weights": dict.fromkeys(parts, 0.25), "reciprocal_ranks": ranks}
+    write_json(curves / TEACHER, choice)
+    write_manifest(curves, "train-retriever", {}, {}, {})
+    shown, made = report(tmp_path, {"distilled": curves})
+    assert f"The teacher is {name}." in shown and f"RR@10 {ranks[chosen]:.3f} against 0.600" in shown
+    found = read_teacher(curves)
+    assert found is not None and {kind: rank for kind, _, rank, _ in found.rows} == ranks
+    assert {kind for kind, *_, weight in found.rows if weight is not None} == set(parts)
+    [row] = [label for kind, label, *_ in found.rows if kind == chosen]
+    assert f"{row} the teacher {ranks[chosen]:.3f} –" in shown and len({row[1] for row in found.rows}) == len(ranks)
+    assert json.loads((made / "teachers.json").read_text())["distilled"]["dev_RR@10"] == ranks
+
+
 def test_two_teachers_have_headings(tmp_path: Path) -> None:
     curves = {"distilled": curves_with_teacher(tmp_path / "a", TAUGHT)}
     curves["distilled_2"] = curves_with_teacher(tmp_path / "b", SKIPPED, student_first=True)

@@ -104,18 +104,27 @@ def test_a_killed_scoring_resumes_to_the_same_bytes(
 
 @pytest.mark.parametrize("shards", [1, 3, 7])
 def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
-    run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+    run_step: Run,
+    small_corpus: Path,
+    tiny_model: Path,
+    reranker: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shards: int,
 ) -> None:
-    """126 pairs make four chunks, so some of seven shards have none."""
+    """102 pairs make three chunks, so some of seven shards have none. The student is scored by `score-pairs` alone."""
     monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
-    inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
-    settings = {"precision": "fp32", "batch_tokens": 128}
+    student = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
+    index = run_step("index", {"corpus": small_corpus, "retriever": student}, precision="fp32")["index"]
+    alone = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
+    inputs = alone | {"retriever": student, "index": index}
+    settings = {"precision": "fp32", "batch_tokens": 128, "depth": 4}
     whole = run_step("score-pairs", inputs, "whole", **settings)["teacher"]
     for shard in range(1, shards + 1):
-        run_step("score-shard", inputs, f"shares/{shard}", shard=shard, shards=shards, **settings)
+        run_step("score-shard", alone, f"shares/{shard}", shard=shard, shards=shards, **settings)
     scored = [read_manifest(folder).facts["pairs"] for folder in (tmp_path / "shares").glob("*/scores")]
-    assert sum(scored) == 18 * 7 and len(scored) == shards
+    assert sum(scored) == 12 * 5 + 6 * 7 and len(scored) == shards
     shares = tmp_path / "together"
     shares.mkdir()
     for shard in range(1, shards + 1):
@@ -129,7 +138,7 @@ def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
     assert digest_files(tmp_path / "divided") == digest_files(whole)
     if shards > 1:
         (shares / "shard-2").unlink()
-        with pytest.raises(InputError, match="but there are 126 pairs to score"):
+        with pytest.raises(InputError, match="but there are 102 pairs to score"):
             execute(step, config, inputs, {"teacher": tmp_path / "lacking"}, shares=shares)
 
 

@@ -16,7 +16,9 @@ from stillhouse.curves import TEACHER
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.curves import read_curves
 from stillhouse.retrieval.fine_tuning.teacher import CHOICE, Teacher
+from stillhouse.retrieval.mining.mine_negatives import DenseRanking
 from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 
 Run = Callable[..., dict[str, Path]]
 
@@ -107,6 +109,57 @@ def test_the_teacher_and_the_student_are_compared_on_all_mined_negatives(
     assert found["queries"] == dev.sum()
     few = run_step("score-pairs", inputs, "few", kind="best", precision="fp32", depth=2, dev_negatives_scored=1)
     assert ((~np.isnan(Teacher.read(few["teacher"]).negative_scores_QD))[dev].sum(axis=1) == 1).all()
+
+
+def test_a_cross_encoder_is_compared_with_its_student_and_teaches_with_its_raw_scores(
+    run_step: Run,
+    inputs: dict[str, Path],
+    small_corpus: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in the papers: a student changes no score. Both rank all mined negatives of the dev queries."""
+    from test_hybrid import every_score
+
+    CrossEncoder.start(tiny_model, 32).save(tmp_path / "reranker")
+    alone = {"corpus": inputs["corpus"], "negatives": inputs["negatives"], "reranker": tmp_path / "reranker"}
+    plain = run_step("score-pairs", alone, "plain", precision="fp32", depth=2)["teacher"]
+    assert json.loads((plain / CHOICE).read_text())["reciprocal_ranks"].keys() == {"cross_encoder"}
+    asked, score = [], DenseRanking.score
+
+    def counted(self: DenseRanking, query_P: np.ndarray, row_P: np.ndarray) -> np.ndarray:
+        asked.append(len(query_P))
+        return score(self, query_P, row_P)
+
+    monkeypatch.setattr(DenseRanking, "score", counted)
+    both = alone | {"retriever": inputs["retriever"], "index": inputs["index"]}
+    made = run_step("score-pairs", both, "made", precision="fp32", depth=2)["teacher"]
+    for name in ("negative_scores.npy", "positives.parquet", "queries.parquet"):
+        assert (made / name).read_bytes() == (plain / name).read_bytes()
+
+    teacher, negatives = Teacher.read(made), Negatives.read(inputs["negatives"])
+    dev = (negatives.queries["split"] == "dev").to_numpy()
+    mined = negatives.rows_QD >= 0
+    assert asked == [mined[dev].sum() + dev.sum()], "train pairs are not asked of the student"
+    scored = ~np.isnan(teacher.negative_scores_QD)
+    assert not scored[~dev, 2:].any() and (scored[dev] == mined[dev]).all() and mined[dev, 2:].any()
+    _, cosines = every_score(Corpus.open(small_corpus), inputs["retriever"], "dev")
+    ranks: dict[str, list[float]] = {"cross_encoder": [], "retriever": []}
+    of_positive = teacher.positives.set_index("query_id")
+    for query, number in enumerate(np.flatnonzero(dev)):
+        right = of_positive.loc[negatives.queries["query_id"][number]]
+        found = {
+            "cross_encoder": (right["score"], teacher.negative_scores_QD[number][mined[number]]),
+            "retriever": (cosines[query][int(right["row"])], cosines[query][negatives.rows_QD[number][mined[number]]]),
+        }
+        for kind, (of_right, of_wrong) in found.items():
+            ranks[kind].append(1 / (1 + int((of_wrong >= of_right).sum())))
+    choice = json.loads((made / CHOICE).read_text())
+    means = {kind: np.mean(values) for kind, values in ranks.items()}
+    assert {kind: choice["reciprocal_ranks"][kind] for kind in means} == pytest.approx(means)
+    assert (choice["chosen"], choice["weights"]) == ("cross_encoder", {"cross_encoder": 1.0})
+    assert choice["ahead"] == (means["cross_encoder"] > means["retriever"]) == read_manifest(made).facts["ahead"]
 
 
 def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:

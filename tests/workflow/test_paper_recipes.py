@@ -148,6 +148,16 @@ def test_every_recipe_of_a_paper_is_checked_here() -> None:
     assert sorted(PUBLISHED) == NAMES
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+def test_the_papers_choose_a_re_ranker_by_its_loss_and_take_its_raw_scores(name: str) -> None:
+    recipe = load_recipe(SHIPPED / f"{name}.yaml")
+    if "reranker" not in recipe:
+        pytest.skip("it trains no re-ranker, or stops at pre-training")
+    found = configs(recipe, name)
+    assert found["reranker"].metric_for_best_model == "loss"
+    assert found["teacher"].kind == "cross-encoder" and found["distilled"].weak_teacher == "distil"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_published_hyper_parameters(name: str) -> None:
     path = SHIPPED / f"{name}.yaml"
@@ -183,8 +193,9 @@ def test_a_teacher_scores_what_its_training_reads(name: str) -> None:
     found = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)
     teacher, training = found["teacher"], found["distilled"]
     assert teacher.negatives_scored == training.epochs * training.negatives_per_query <= teacher.depth
-    assert teacher.dev_negatives_scored == training.negatives_per_query and teacher.seed == training.seed
-    assert teacher.depth == training.negatives_depth
+    assert teacher.seed == training.seed and teacher.depth == training.negatives_depth
+    # All mined negatives of the dev queries compare the teacher with its student; training reads the first of these.
+    assert teacher.dev_negatives_scored is None and found["mine_2"].negatives_depth >= training.negatives_per_query
 
 
 def test_pre_training_on_ms_marco_covers_the_published_epochs() -> None:

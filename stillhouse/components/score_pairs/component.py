@@ -35,19 +35,19 @@ def score_pairs(
         metrics: the step's figures.
         roc: how the scores tell positives from negatives.
         reranker: the cross-encoder.
-        retriever: the student so far, as part of the fused teacher.
+        retriever: the student so far, to compare with and as part of the fused teacher.
         index: the student's index of the corpus.
         bm25: the BM25 index, as part of the fused teacher.
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
-            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries,
-            whose mined negatives are then all scored.
+            the cross-encoder, BM25, or a weighted sum of two or all of these and the retriever, calibrated on the
+            dev queries.
         depth: score negatives from this many of the best of a query.
         negatives_scored: score this many, those that a training with the same seed draws first; it reads at most
             negatives_per_query x epochs of them; null = all.
-        dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null =
-            negatives_scored.
+        dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null = all that
+            were mined, whatever the depth, to compare the teacher with its student.
         seed: seed of the order of drawn negatives.
     """
     from stillhouse.kubernetes.pods.component import run_component

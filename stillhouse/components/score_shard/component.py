@@ -35,13 +35,13 @@ def score_shard(
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
-            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries,
-            whose mined negatives are then all scored.
+            the cross-encoder, BM25, or a weighted sum of two or all of these and the retriever, calibrated on the
+            dev queries.
         depth: score negatives from this many of the best of a query.
         negatives_scored: score this many, those that a training with the same seed draws first; it reads at most
             negatives_per_query x epochs of them; null = all.
-        dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null =
-            negatives_scored.
+        dev_negatives_scored: the same for dev queries, where a training reads negatives_per_query; null = all that
+            were mined, whatever the depth, to compare the teacher with its student.
         seed: seed of the order of drawn negatives.
         shard: the number of this shard, from 1.
         shards: how many parts the corpus is divided into.

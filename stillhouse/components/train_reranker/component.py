@@ -32,7 +32,7 @@ def train_reranker(
     seed: int = 42,
     eval_queries: Optional[int] = None,
     eval_depth: int = 50,
-    metric_for_best_model: str = "loss",
+    metric_for_best_model: str = "rr10",
     patience: Optional[int] = None,
     eval_share: Optional[float] = None,
     loss: str = "listwise",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,22 @@ from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
 from stillhouse.errors import InputError
 
 FUSED = "fused"
-PARTS = {
-    "bm25": "BM25",
-    "retriever": "the retriever",
-    "cross_encoder": "the cross-encoder",
-    FUSED: "the weighted sum",
-}
-"""The kinds of scores, and their sum, in the order of the table."""
+PARTS = {"bm25": "BM25", "retriever": "the retriever", "cross_encoder": "the cross-encoder"}
+"""The kinds of scores, in the order of the table."""
+SUM = "the weighted sum"
+TEACHERS = (
+    PARTS
+    | {"+".join(sorted(pair)): f"{SUM} of {PARTS[pair[0]]} and {PARTS[pair[1]]}" for pair in combinations(PARTS, 2)}
+    | {FUSED: SUM}
+)
+"""The kinds, the sum of any two of three, and that of all, in the order of the table."""
 
 
 @dataclass(frozen=True)
 class Taught:
     """The teacher of one training, as `score-pairs` chose it.
 
-    `ranks` maps each part and their sum to RR@10 on `queries` dev queries; it is empty if nothing was measured.
+    `ranks` maps each part and each sum to RR@10 on `queries` dev queries; it is empty if nothing was measured.
     `weights` belong to the parts of the chosen teacher. `student` is the part that learns; it is not in `ranks` if it
     was not measured. `used` is what the training did: taught, ignored or skipped.
     """
@@ -47,9 +50,9 @@ class Taught:
     def name(self) -> str:
         """The teacher in a sentence; a sum with the parts that it adds up."""
         parts = [PARTS[kind] for kind in PARTS if self.weights.get(kind)]
-        if self.chosen != FUSED or not parts:
-            return PARTS[self.chosen]
-        return f"{PARTS[FUSED]} of {', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+        if self.chosen in PARTS or not parts:
+            return TEACHERS[self.chosen]
+        return f"{SUM} of {', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
     @property
     def sentence(self) -> str:
@@ -73,10 +76,12 @@ class Taught:
 
     @property
     def rows(self) -> list[tuple[str, str, float, float | None]]:
-        """(kind, name, RR@10 on dev, weight in the teacher) for each part and their sum, if there are several."""
+        """(kind, name, RR@10 on dev, weight in the teacher) for each part and each sum, if there are several."""
         if len(self.ranks) < 2:
             return []
-        names = {kind: name.removeprefix("the ") for kind, name in PARTS.items() if kind in self.ranks}
+        names = {kind: name.removeprefix("the ") for kind, name in TEACHERS.items() if kind in self.ranks}
+        if len(PARTS.keys() & names.keys()) > 2 and FUSED in names:
+            names[FUSED] += " of all three"
         return [
             (kind, name[0].upper() + name[1:], self.ranks[kind], self.weights.get(kind)) for kind, name in names.items()
         ]
@@ -122,7 +127,7 @@ def read_teacher(curves: Path) -> Taught | None:
     if (
         taught is None
         or taught.used not in (TAUGHT, IGNORED, SKIPPED)
-        or not {*taught.ranks, taught.chosen} <= {*PARTS}
+        or not {*taught.ranks, taught.chosen} <= {*TEACHERS}
     ):
         raise InputError(f"{path} does not describe a teacher; run the training that writes {curves} again")
     return taught

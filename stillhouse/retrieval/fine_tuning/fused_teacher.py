@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Pairs:
 class FusedTeacher:
     """A teacher chosen on judged pairs that none of the scores was trained on.
 
-    `weights` belong to the chosen teacher. `reciprocal_ranks` is the mean RR@10 of each kind and of their fusion over
+    `weights` belong to the chosen teacher. `reciprocal_ranks` is the mean RR@10 of each kind and of each fusion over
     `queries` queries. `student` is the kind of score that the teacher teaches.
     """
 
@@ -50,7 +51,8 @@ class FusedTeacher:
         """Whether the teacher ranks better than the student; True if there is no student to compare with."""
         if self.student not in self.reciprocal_ranks:
             return True
-        return self.reciprocal_ranks[self.chosen] > self.reciprocal_ranks[self.student]
+        better = self.reciprocal_ranks[self.chosen] > self.reciprocal_ranks[self.student]
+        return better and any(self.weights.values())
 
     def scores(self, pairs: Pairs) -> NDArray[np.float32]:
         """The teacher's score of every pair, float32 [N]; the softmax over a query's candidates is calibrated."""
@@ -79,15 +81,17 @@ def unmeasured(kind: str) -> FusedTeacher:
 
 
 def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
-    """Fit weights on judged pairs and choose the best teacher: one kind of score, or the fusion of all.
+    """Fit weights on judged pairs and choose the best teacher: one kind of score, or the fusion of several.
 
     A teacher of one kind is scaled by its own weight, which calibrates its softmax too. Ties go to the first of
-    `pairs.kinds`, and to the fusion last. The student cannot teach itself. Raises `ValueError` if no query has both a
+    `pairs.kinds`, then to fewer kinds. The student cannot teach itself. Raises `ValueError` if no query has both a
     positive and a negative.
     """
-    candidates = {kind: [number] for number, kind in enumerate(pairs.kinds)}
-    if len(pairs.kinds) > 1:
-        candidates[FUSED] = list(range(len(pairs.kinds)))
+    candidates = {
+        _name([pairs.kinds[column] for column in columns], len(pairs.kinds)): list(columns)
+        for count in range(1, len(pairs.kinds) + 1)
+        for columns in combinations(range(len(pairs.kinds)), count)
+    }
     scores_QKF, candidate_QK, positive_QK = _grid(pairs)
     weights: dict[str, dict[str, float]] = {}
     ranks: dict[str, float] = {}
@@ -95,11 +99,18 @@ def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
         found_F = fit_weights(scores_QKF[:, :, columns], candidate_QK, positive_QK)
         # Six digits, so that another order of summation on another machine does not change the teacher's scores.
         weights[name] = {pairs.kinds[column]: float(f"{w:.6g}") for column, w in zip(columns, found_F)}
-        fused_QK = scores_QKF[:, :, columns].astype(np.float64) @ found_F
+        # A kind ranks as its scores do, also if these make positives so unlikely that its weight is 0.
+        by_F = found_F if len(columns) > 1 else np.ones(1)
+        fused_QK = scores_QKF[:, :, columns].astype(np.float64) @ by_F
         ranks[name] = float(_reciprocal_ranks(fused_QK, candidate_QK, positive_QK).mean())
     teachers = [name for name in candidates if name != student] or [student]
-    chosen = max(teachers, key=lambda name: ranks[name])
+    chosen = max(teachers, key=lambda name: (any(weights[name].values()), ranks[name]))
     return FusedTeacher(chosen, weights[chosen], ranks, student, len(scores_QKF))
+
+
+def _name(kinds: Sequence[str], known: int) -> str:
+    """The name of kinds of scores as a teacher: the kind, `bm25+retriever` for two of three, `fused` for all."""
+    return FUSED if len(kinds) == known > 1 else "+".join(sorted(kinds))
 
 
 def _grid(pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:

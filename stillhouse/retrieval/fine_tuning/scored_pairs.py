@@ -31,7 +31,8 @@ FILE = "scores.npy"
 class ScoredPairs:
     """The pairs to score: all positives of every query, then the negatives where `scored_QD` is true, row by row.
 
-    With `kind: best`, these are all mined negatives of the dev queries, unless a number of negatives is set.
+    Of the dev queries these are all mined negatives, unless their number is set: among them a teacher is compared with
+    its student.
     `query_P` are places in `queries`, `rows_P` passages of the corpus. The first `positives` pairs are positives.
     """
 
@@ -46,15 +47,12 @@ class ScoredPairs:
         queries = negatives.texts(corpus)
         rows_QD = np.asarray(negatives.rows_QD)
         scored_QD = (rows_QD >= 0) & (np.arange(rows_QD.shape[1]) < config.depth)
-        for split, count in (
-            ("train", config.negatives_scored),
-            ("dev", config.dev_negatives_scored or config.negatives_scored),
-        ):
+        for split, count in (("train", config.negatives_scored), ("dev", config.dev_negatives_scored)):
             of_split = np.flatnonzero(negatives.queries["split"] == split)
             if count:
                 scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
-            elif split == "dev" and config.kind == "best":
-                scored_QD[of_split] = rows_QD[of_split] >= 0  # the candidates that compare a teacher with its student
+            elif split == "dev":
+                scored_QD[of_split] = rows_QD[of_split] >= 0
         offsets, positives = corpus.positives(queries["query_id"])
         query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
         rows_P = np.concatenate([positives, rows_QD[scored_QD]])

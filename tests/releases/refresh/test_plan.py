@@ -151,7 +151,7 @@ def test_a_refresh_has_the_teacher_of_the_recipe() -> None:
         name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
         for name, ladder in LADDERS.items()
     }
-    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker"}]
+    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker", "retriever", "index"}]
     assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
     assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
 

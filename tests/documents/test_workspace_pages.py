@@ -54,7 +54,7 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypa
     )
 
     # The block of stages needs a recipe of the papers, which pre-trains and has a cross-encoder as the teacher.
-    [stages, *_] = blocks("docs/fine-tuning.md", "yaml")
+    _, stages = blocks("docs/fine-tuning.md", "yaml")
     terminal.patch.chdir(tmp_path)
     terminal.patch.setattr(terminal, "after", lambda words: None)
     from stillhouse import cli

@@ -262,10 +262,44 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
         make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
 
 
-def test_the_documented_example_is_a_recipe() -> None:
+def documented_stages() -> list[dict[str, Any]]:
+    """The blocks of `stages` in docs/fine-tuning.md: a further round of negatives, and an example of every change."""
     text = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
-    [example] = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if block.startswith("stages:")]
-    uses = graph_of(yaml.safe_load(example))
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    return [yaml.safe_load(block) for block in blocks if block.startswith("stages:")]
+
+
+@pytest.mark.parametrize("name", ["labelled", "language-model", "micro"])
+def test_the_documented_further_round_competes_with_all_others(name: str, tmp_path: Path) -> None:
+    further, _ = documented_stages()
+    recipe = load_recipe(find_recipe(name))
+    recipe["stages"] = recipe.get("stages", {}) | further["stages"]
+    uses = graph_of(load_recipe(write(tmp_path, recipe)))
+    well_formed(uses)
+    found = {use.name: use for use in uses}
+    before = {use.name: use for use in graph_of(load_recipe(find_recipe(name)))}
+    assert set(found) - set(before) == {"mine_3", "retriever_3", "retriever_3_index", "retriever_3_run"}
+    assert set(found["mine_3"].inputs) == set(before["mine_2"].inputs), "a recipe may mix in BM25's negatives"
+    assert named(found["best"].inputs, "candidates")["retriever_3"] == "retriever_3/retriever"
+    assert named(found["best"].inputs, "indexes")["retriever_3"] == "retriever_3_index/index"
+    assert next(iter(named(found["best"].inputs, "candidates"))) == "zero_shot", "the start stays unless it is beaten"
+    assert named(found["evaluate"].inputs, "run")["retriever_3"] == "retriever_3_run/run"
+    assert named(found["evaluate"].inputs, "curves")["retriever_3"] == "retriever_3/curves"
+    settings = configs(recipe, "recipe")
+    assert settings["mine_3"] == settings["mine_2"] and settings["retriever_3"] == settings["retriever_2"]
+    assert "retriever_3_run" in yaml.safe_load(render(recipe, Path()))["stages"]
+
+
+def test_the_student_of_the_papers_teacher_is_left_out_with_its_retriever() -> None:
+    own = {"retriever": "retriever_1/retriever", "index": "retriever_1_index/index"}
+    found = graph(retriever_2="none", mine_2=own)
+    assert not {"retriever", "index"} & set(found["teacher"].inputs)
+    well_formed(tuple(found.values()))
+
+
+def test_the_documented_example_is_a_recipe() -> None:
+    _, example = documented_stages()
+    uses = graph_of(example)
     well_formed(uses)
     assert {"distilled_2", "distilled_2_run"} <= {use.name for use in uses} and "lm_head" not in {
         use.name for use in uses

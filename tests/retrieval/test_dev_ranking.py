@@ -341,13 +341,38 @@ def test_a_killed_training_resumes_to_the_same_bytes(
     assert signals["step"].tolist() == list(range(7)) and set(signals["signal"]) == {"dev_nDCG@10"}
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_by_default_the_loss_chooses_and_nothing_is_ranked(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [("train-retriever", {}), ("train-reranker", {"metric_for_best_model": "loss"})],
+    ids=["a retriever by default", "a re-ranker as in the papers"],
+)
+def test_if_the_loss_chooses_nothing_is_ranked(
+    run_step: Run,
+    small_corpus: Path,
+    negatives: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    chosen: Mapping[str, str],
 ) -> None:
     monkeypatch.setattr(DevCandidates, "of", lambda *_: pytest.fail("nothing is ranked"))
     model = "encoder" if name == "train-retriever" else "init"
     inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    settings = {**SHORT, **TRAINED[name], "eval_steps": None, "eval_share": None, "max_steps": 12}
+    settings = {**SHORT, **TRAINED[name], **chosen, "eval_steps": None, "eval_share": None, "max_steps": 12}
     made = run_step(name, inputs, **settings)
     assert len(pd.read_csv(made["curves"] / "curves.csv")) == 13 and not (made["curves"] / "signals.csv").exists()
+
+
+def test_by_default_a_ranking_chooses_the_step_of_a_re_ranker(
+    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
+) -> None:
+    """The kept parameters are those of `rr10`, and every dev query is ranked at every step."""
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
+    made = run_step("train-reranker", inputs, **SHORT, **TRAINED["train-reranker"])
+    signals = pd.read_csv(made["curves"] / "signals.csv")
+    assert set(signals["signal"]) == {"dev_RR@10"} and signals["step"].tolist() == list(range(7))
+    explicit = run_step(
+        "train-reranker", inputs, "explicit", **SHORT, **TRAINED["train-reranker"], metric_for_best_model="rr10"
+    )
+    weights = "model.safetensors"
+    assert (made["reranker"] / weights).read_bytes() == (explicit["reranker"] / weights).read_bytes()

@@ -25,7 +25,7 @@ from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 SHORT = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 6, "precision": "fp32"}
-SHORT |= {"max_length": 32, "eval_steps": 2}
+SHORT |= {"max_length": 32, "eval_steps": 2, "metric_for_best_model": "loss"}
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def train_reranker(
     eval_depth: int = 50,
     metric_for_best_model: str = "rr10",
     patience: Optional[int] = None,
-    eval_share: Optional[float] = None,
+    eval_share: str = "0.1",
     loss: str = "listwise",
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
@@ -78,8 +78,7 @@ def train_reranker(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
             counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
-            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = 0.1 if a
-            ranking chooses the step, no limit if the loss does.
+            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = no limit.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, with a positive weighted by the number of its query's negatives.
         negatives_per_query: negatives to train on per query and epoch.

@@ -35,7 +35,7 @@ def train_retriever(
     eval_depth: int = 50,
     metric_for_best_model: str = "loss",
     patience: Optional[int] = None,
-    eval_share: Optional[float] = None,
+    eval_share: str = "0.1",
     temperature: float = 0.02,
     alpha: float = 0.2,
     contrastive: str = "simlm",
@@ -84,8 +84,7 @@ def train_retriever(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
             counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
-            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = 0.1 if a
-            ranking chooses the step, no limit if the loss does.
+            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = no limit.
         temperature: divide scores by this.
         alpha: weight of the contrastive loss, with a teacher (SimLM eq. 5).
         contrastive: what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code

@@ -33,7 +33,7 @@ def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_times_computed_by_hand() -> None:
     """1,000 passages of 30 tokens and 10^6 weights take 6 x 10^10 operations. Training reads queries of 20 tokens."""
     assert predicted_seconds("index", Index(), SCALE) == pytest.approx(OVERHEAD + 60)
-    training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1)
+    training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1, eval_share=None)
     read = 10 * 32 * (20 + 2 * 30)
     assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
@@ -49,10 +49,10 @@ def test_steps_without_a_model_read_every_passage() -> None:
 def test_a_training_in_parts_passes_forward_twice_and_measurements_count() -> None:
     """By hand: 10 steps of 32 queries of 20 tokens with 2 passages of 30, and a tenth more on dev queries."""
     read = 10 * 32 * (20 + 2 * 30)
-    few: dict[str, Any] = {"batch_size": 32, "epochs": 2, "max_steps": 10, "negatives_per_query": 1}
+    few: dict[str, Any] = {"batch_size": 32, "epochs": 2, "max_steps": 10, "negatives_per_query": 1, "eval_share": None}
     in_parts = Training(**few, gradient_cache=True, mini_batch_size=8)
     assert predicted_seconds("train-retriever", in_parts, SCALE) == pytest.approx(OVERHEAD + 4 * 2e6 * read / 1e9)
-    measured = Training(**few, eval_share=0.1)
+    measured = Training(**{**few, "eval_share": 0.1})
     assert predicted_seconds("train-retriever", measured, SCALE) == pytest.approx(OVERHEAD + 3.3 * 2e6 * read / 1e9)
 
 

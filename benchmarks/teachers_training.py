@@ -38,45 +38,28 @@ QUESTIONS_AT_ONCE = 4
 PATIENCE = 2
 MEASUREMENTS = 3
 """Rankings of dev in a training, besides that of its start."""
-COSINE_SCALE = 20.0
-"""One divided by the temperature that the recipe trains retrievers with."""
 DEV_RANKING, FUSED_LOSS = "dev_RR@10", "fused_loss"
 """What can choose a step: RR@10 of what is trained, or -log likelihood of the right passages by its fusion with BM25
 and the retriever, of all candidates."""
 
 
-class PooledCrossEncoder(CrossEncoder):
-    """A cross-encoder whose score is made of all tokens.
-
-    `mean`: the scoring layer reads the mean of the states. `cosine`: the score is the scaled cosine of two means, that
-    of the question's states and that of the passage's, which read each other. Tokens have type 0 then, as retrievers
-    read them.
-    """
-
-    pooling = "mean"
+class MeanCrossEncoder(CrossEncoder):
+    """A cross-encoder whose scoring layer reads the mean of all states."""
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
-        model = self.model
-        types = torch.zeros_like(types_PL) if self.pooling == "cosine" else types_PL
-        states_PLD = model.base_model(input_ids=ids_PL, attention_mask=mask_PL, token_type_ids=types).last_hidden_state
-        if self.pooling == "mean":
-            pooled_PD = model.dropout(pool(states_PLD.float(), mask_PL, "mean"))
-            scores_P: Tensor = model.classifier(pooled_PD).float().squeeze(-1)
-            return scores_P
-        passage_PL = mask_PL.bool() & types_PL.bool()
-        sides = (pool(states_PLD.float(), part_PL, "mean") for part_PL in (mask_PL.bool() & ~passage_PL, passage_PL))
-        return COSINE_SCALE * torch.cosine_similarity(*sides, dim=1)
+        base, options = self.model.base_model, {"attention_mask": mask_PL, "token_type_ids": types_PL}
+        states_PLD = base(input_ids=ids_PL, **options).last_hidden_state
+        pooled_PD = self.model.dropout(pool(states_PLD.float(), mask_PL, "mean"))
+        scores_P: Tensor = self.model.classifier(pooled_PD).float().squeeze(-1)
+        return scores_P
 
 
 def new_model(folder: Path, pooling: str, seed: int) -> CrossEncoder:
-    """A cross-encoder on the layers of an encoder; `pooling` is `cls` (as `train-reranker` makes it), or see above."""
+    """A cross-encoder on the layers of an encoder; `pooling` is that of `train-reranker` or `mean`, as above."""
     torch.manual_seed(seed)
-    if pooling == "cls":
-        return CrossEncoder.start(folder, MAX_LENGTH)
-    model = PooledCrossEncoder.start(folder, MAX_LENGTH)
-    found = PooledCrossEncoder(model.model, model.tokenizer, MAX_LENGTH)
-    found.pooling = pooling
-    return found
+    if pooling == "mean":
+        return MeanCrossEncoder.start(folder, MAX_LENGTH)
+    return CrossEncoder.start(folder, MAX_LENGTH, pooling=pooling)
 
 
 @dataclass(frozen=True)

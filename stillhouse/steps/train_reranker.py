@@ -25,6 +25,12 @@ class Config(GroupTrainingConfig):
         "with a positive weighted by the number of its query's negatives",
         choices=("listwise", "bce"),
     )
+    pooling: str = setting(
+        "cls",
+        "cls = a new scoring layer on [CLS], as in the papers; cosine = 20 times the cosine of the mean states of the "
+        "query's half and the passage's half, without a new layer: start it from a fine-tuned retriever",
+        choices=("cls", "cosine"),
+    )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
     negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
@@ -82,7 +88,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if length is None:
         main = read_settings(inputs.get("encoder", init))
         length = main.query_length + main.passage_length
-    model = CrossEncoder.start(init, length, config.layers, shorten=config.max_length is None)
+    model = CrossEncoder.start(init, length, config.layers, shorten=config.max_length is None, pooling=config.pooling)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     drawing = Drawing(
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth

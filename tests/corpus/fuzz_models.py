@@ -40,7 +40,7 @@ def read_model_folder(data: bytes, folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     with torch.inference_mode():
-        if kind == "reranker":
+        if kind in ("reranker", "cosine"):
             check_pairs(CrossEncoder.load(folder / "model"))
             return
         encoder = BiEncoder.load(folder / "model")

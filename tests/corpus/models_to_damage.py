@@ -110,6 +110,11 @@ FOLDERS: dict[str, dict[str, bytes]] = {
         "model.safetensors": weights(bert() | CLASSIFIER),
         **tokenizer(),
     },
+    "cosine": {
+        "config.json": packed(BERT | {"stillhouse_max_length": 16, "stillhouse_pooling": "cosine"}),
+        "model.safetensors": weights({name.removeprefix("bert."): shape for name, shape in bert().items()}),
+        **tokenizer(),
+    },
     "bag": {
         "stillhouse.json": packed(OWN | {"towers": "shared"}),
         "document/0_StaticEmbedding/model.safetensors": weights({"embedding.weight": (len(WORDS), 6)}),
@@ -119,7 +124,7 @@ FOLDERS: dict[str, dict[str, bytes]] = {
     },
 }
 """The files of each kind of model folder: sentence-transformers with a language-model head, Stillhouse with a
-projection, a cross-encoder, and a bag of words."""
+projection, both kinds of cross-encoder, and a bag of words."""
 PLACES = [(kind, file) for kind, files in FOLDERS.items() for file in sorted(files)]
 SEEDS = [bytes([number]) + FOLDERS[kind][file] for number, (kind, file) in enumerate(PLACES)]
 """A byte that picks the file to replace, then the whole content of that file."""

@@ -32,7 +32,7 @@ def test_the_target_detects_an_unexpected_error(monkeypatch: pytest.MonkeyPatch)
         reader("beir")(SEEDS["beir"][0])
 
 
-@pytest.mark.parametrize("kind", ["hub", "own", "reranker", "bag"])
+@pytest.mark.parametrize("kind", ["hub", "own", "reranker", "cosine", "bag"])
 def test_a_whole_model_folder_is_not_refused(kind: str, tmp_path: Path) -> None:
     from fuzz_models import read_model_folder
     from models_to_damage import PLACES, SEEDS

@@ -90,6 +90,7 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
     "bce": {"name": "bce"},
     "r-drop": {"r_drop": 1.0},
     "in parts": {"r_drop": 1.0, "mini_batch_size": 6},
+    "cosine": {"pooling": "cosine"},
 }
 
 
@@ -103,7 +104,8 @@ def of_reranker(
     padding: str = "kept",
 ) -> tuple[float, dict[str, Tensor]]:
     drawn = drawing.forward or drawing.negatives
-    setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, drawn, device.type)
+    pooling, case = case.get("pooling", "cls"), {name: value for name, value in case.items() if name != "pooling"}
+    setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, drawn, device.type, pooling=pooling)
     loss = setting.loss(drawing, **case)
     total, examples = 0.0, np.arange(6)
     with as_in_training(setting.model, precision, padding, device), autocast(precision, device):
@@ -138,8 +140,11 @@ def test_a_reranker_trains_on_the_same_hardest_negatives(folder: Path, tiny_mode
     assert_each_close(found, expected, EXACT)
 
 
-def test_a_reranker_without_padding_has_the_same_scores(folder: Path, tiny_model: Path, device: torch.device) -> None:
-    setting = Setting(folder / "corpus", folder / "negatives", tiny_model, 0.0, 3, device.type)
+@pytest.mark.parametrize("pooling", ["cls", "cosine"])
+def test_a_reranker_without_padding_has_the_same_scores(
+    folder: Path, tiny_model: Path, device: torch.device, pooling: str
+) -> None:
+    setting = Setting(folder / "corpus", folder / "negatives", tiny_model, 0.0, 3, device.type, pooling=pooling)
     setting.model.eval()
     with torch.no_grad():
         padded = setting.scores(0, [0, 1, 2, 3, 7])

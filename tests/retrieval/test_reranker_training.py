@@ -24,6 +24,7 @@ from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
+Options = dict[str, object]
 SHORT = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 6, "precision": "fp32"}
 SHORT |= {"max_length": 32, "eval_steps": 2, "metric_for_best_model": "loss"}
 
@@ -74,11 +75,11 @@ class Setting:
     """A loss on a tiny cross-encoder, its samplers and its texts."""
 
     def __init__(
-        self, corpus: Path, negatives: Path, start: Path, dropout: float, count: int, device: str = "cpu"
+        self, corpus: Path, negatives: Path, start: Path, dropout: float, count: int, device: str = "cpu", **kind: str
     ) -> None:
         self.device = torch.device(device)
         torch.manual_seed(1)
-        self.model = CrossEncoder.start(start, 32)
+        self.model = CrossEncoder.start(start, 32, **kind)
         for module in self.model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = dropout
@@ -189,11 +190,12 @@ def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
     assert numbers.shape == (7, 3) and np.isin(numbers, np.arange(len(drawn.pairs))).all()
 
 
+@pytest.mark.parametrize("own", [{"learning_rate": 0.03}, {"pooling": "cosine", "learning_rate": 0.003}])
 def test_a_killed_training_with_every_option_resumes_to_the_same_weights(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, own: Options
 ) -> None:
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "mini_batch_size": 6, "learning_rate": 0.03, "seed": 2}
+    options = SHORT | own | {"forward_per_query": 4, "r_drop": 1.0, "mini_batch_size": 6, "seed": 2}
     made = run_step("train-reranker", inputs, "whole", **options)
     start, *later = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
     assert min(later) < start - 5e-5, "nothing was learnt that a resumed run could lose"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,25 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
     assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
     with pytest.raises(InputError, match="leaves out pretraining"):
         make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
+
+
+def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teacher() -> None:
+    text = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
+    section = text.split("## A re-ranker that starts from the retriever\n")[1].split("\n## ")[0]
+    [example] = re.findall(r"(?:^ {4}.*\n)+", section, re.MULTILINE)
+    rows = yaml.safe_load(textwrap.dedent(example))
+    labelled = load_recipe(find_recipe("labelled"))
+    recipe = labelled | rows | {"stages": labelled["stages"] | rows["stages"]}
+    found = {use.name: use for use in graph_of(recipe)}
+    well_formed(tuple(found.values()))
+    added = set(found) - {use.name for use in graph_of(labelled)}
+    assert added == {"reranker", "reranked_run"}
+    assert found["reranker"].inputs["init"] == found["teacher"].inputs["retriever"] == "retriever_2/retriever"
+    assert found["teacher"].inputs["reranker"] == "reranker/reranker" and "bm25" in found["teacher"].inputs
+    settings = configs(recipe, "recipe")
+    assert settings["reranker"].pooling == "cosine" and settings["teacher"].kind == "best"
+    recipe["stages"]["reranked_run"] = "none"
+    assert set(found) - {use.name for use in graph_of(recipe)} == {"reranked_run"}
 
 
 def documented_stages() -> list[dict[str, Any]]:

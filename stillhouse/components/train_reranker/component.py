@@ -36,6 +36,7 @@ def train_reranker(
     patience: Optional[int] = None,
     eval_share: str = "0.1",
     loss: str = "listwise",
+    pooling: str = "cls",
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
     forward_per_query: Optional[int] = None,
@@ -81,6 +82,9 @@ def train_reranker(
             measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = no limit.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, with a positive weighted by the number of its query's negatives.
+        pooling: cls = a new scoring layer on [CLS], as in the papers; cosine = 20 times the cosine of the mean
+            states of the query's half and the passage's half, without a new layer: start it from a fine-tuned
+            retriever.
         negatives_per_query: negatives to train on per query and epoch.
         negatives_depth: draw negatives from this many of the highest-ranked ones.
         forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-ranker

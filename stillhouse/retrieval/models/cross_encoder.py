@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.acceleration.first_token import can_end_in_first_token
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
@@ -24,6 +24,15 @@ from stillhouse.retrieval.models.encoder import TOKENIZING, TokenizedTexts, infe
 from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.models.model_folder import keep_layers, load_model, read_config, reads_types, refuse_unusable
 from stillhouse.retrieval.models.model_place import CONFIG
+from stillhouse.retrieval.models.pair_pooling import (
+    CLS,
+    COSINE,
+    auto_class,
+    cosine_of_halves,
+    passage_halves,
+    read_pooling_entry,
+    write_pooling_entry,
+)
 from stillhouse.retrieval.models.positions import longest_text, refuse_longer
 from stillhouse.retrieval.models.score_log import ScoreLog
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
@@ -41,42 +50,49 @@ SHORTEST = 8
 
 
 class CrossEncoder(nn.Module):
-    """A Transformer with one score per pair; loads with `AutoModelForSequenceClassification`.
+    """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pair_pooling.py`).
 
-    The `CrossEncoder` of sentence-transformers gives the same scores, because the folder sets the identity as
-    activation.
+    With `pooling` "cls", `AutoModelForSequenceClassification` loads its folder, and the `CrossEncoder` of
+    sentence-transformers gives the same scores, because the folder sets the identity as activation. With "cosine",
+    `AutoModel` loads it, and only Stillhouse scores pairs with it.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int, pooling: str = CLS
+    ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self._options = {"first_token_alone": True} if can_end_in_first_token(model) else {}
+        self.pooling = pooling
+        alone = pooling == CLS and can_end_in_first_token(model)
+        self._options = {"first_token_alone": True} if alone else {}
 
     @classmethod
     @doing("loading the model")
-    def start(cls, folder: Path, max_length: int, layers: int | None = None, *, shorten: bool = False) -> CrossEncoder:
-        """A new cross-encoder on a pre-trained encoder; the scoring layer is drawn from torch's random state.
+    def start(
+        cls, folder: Path, max_length: int, layers: int | None = None, *, shorten: bool = False, pooling: str = CLS
+    ) -> CrossEncoder:
+        """A new cross-encoder on a pre-trained encoder or a retriever.
 
-        `layers` keeps this many of the encoder's first layers. With `shorten`, a pair has no more tokens than the
-        encoder reads. Raises `InputError` if the encoder has fewer layers, reads fewer tokens than `max_length`
-        otherwise, or is a bag of words.
+        With `pooling` "cls" it has a scoring layer, drawn from torch's random state. `layers` keeps this many of the
+        encoder's first layers. With `shorten`, a pair has no more tokens than the encoder reads. Raises `InputError` if
+        the encoder has fewer layers, reads fewer tokens than `max_length` otherwise, or is a bag of words.
         """
         refuse_bag_of_words(folder)
-        config = read_config(folder, num_labels=1)
+        config = read_config(folder, **({"num_labels": 1} if pooling == CLS else {}))
         if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
         keep_layers(config, layers or config.num_hidden_layers)
-        model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers is not None).model
+        model = load_model(auto_class(pooling), folder, config, cut=layers is not None).model
         if shorten:
             max_length = min(max_length, longest_text(model) or max_length)
         refuse_longer(model, str(folder), max_length=max_length)
-        model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        write_pooling_entry(model.config, pooling)
         setattr(model.config, OWN_LENGTH, max_length)
         tokenizer = load_tokenizer(folder)
         refuse_unusable(folder, model, tokenizer, of_pairs=True)
-        return cls(model, tokenizer, max_length)
+        return cls(model, tokenizer, max_length, pooling)
 
     @classmethod
     @doing("loading the cross-encoder")
@@ -87,8 +103,10 @@ class CrossEncoder(nn.Module):
         if not (folder / CONFIG).is_file():
             raise InputError(f"{folder / CONFIG} is missing: {folder} has no model that scores pairs; {remedy}")
         config = read_config(folder)
-        loaded = load_model(AutoModelForSequenceClassification, folder, config) if config.num_labels == 1 else None
-        if loaded is None or loaded.absent:
+        pooling = read_pooling_entry(folder, config)
+        scores = pooling == COSINE or config.num_labels == 1
+        loaded = load_model(auto_class(pooling), folder, config) if scores else None
+        if loaded is None or (pooling == CLS and loaded.absent):
             # An encoder loads too, with a random scoring layer.
             raise InputError(f"{folder} has no layer that gives one score per pair; {remedy}")
         tokenizer = load_tokenizer(folder)
@@ -98,7 +116,7 @@ class CrossEncoder(nn.Module):
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, which is too few; {remedy}")
         refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
-        return cls(loaded.model, tokenizer, length)
+        return cls(loaded.model, tokenizer, length, pooling)
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
@@ -118,8 +136,11 @@ class CrossEncoder(nn.Module):
                 truncation="only_second",
                 max_length=self.max_length,
             )
-        # A tokenizer says whether its model reads token types. Other tools rely on that, so this does too.
-        types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
+        if self.pooling == COSINE:
+            types = passage_halves(encoded)
+        else:
+            # A tokenizer says whether its model reads token types. Other tools rely on that, so this does too.
+            types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
         ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
         return PairTexts(ids, TokenizedTexts(types, 0))
 
@@ -136,7 +157,10 @@ class CrossEncoder(nn.Module):
         return [query[:end] for query, end in zip(queries, ends)]
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
-        """Raw scores [P], float32."""
+        """Raw scores [P], float32; the three int64 tensors are those of `PairTexts.batch`."""
+        if self.pooling == COSINE:
+            states_PLD = self.model(input_ids=ids_PL, attention_mask=mask_PL).last_hidden_state
+            return cosine_of_halves(states_PLD, mask_PL, types_PL)
         types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
         output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
         scores_P: Tensor = output.logits.float().squeeze(-1)
@@ -144,7 +168,7 @@ class CrossEncoder(nn.Module):
 
 
 class PairTexts:
-    """Tokenized pairs with their token types (0 for the query, 1 for the passage)."""
+    """Tokenized pairs with their token types or halves (0 for the query, 1 for the passage)."""
 
     def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
         self.ids = ids

@@ -24,6 +24,7 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.models.model_files import REMEDY, WEIGHTS, json_object, read_tensors
 from stillhouse.retrieval.models.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
 from stillhouse.retrieval.models.model_place import CONFIG, DOCUMENT, EMBEDDINGS, is_bag_of_words
+from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
 from stillhouse.retrieval.models.pooling import (
     POOLING,
     EncoderSettings,
@@ -57,10 +58,10 @@ def refuse_bag_of_words(folder: Path) -> None:
 
 def refuse_cross_encoder(folder: Path) -> None:
     """Refuse a cross-encoder where texts must become vectors. It would load, but its vectors would mean nothing."""
-    config = folder / CONFIG
-    architectures = json_object(config).get("architectures") if config.is_file() else None
+    config = json_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    architectures = config.get("architectures")
     names = architectures if isinstance(architectures, list) else []
-    if any(str(name).endswith("ForSequenceClassification") for name in names):
+    if OWN_POOLING in config or any(str(name).endswith("ForSequenceClassification") for name in names):
         raise InputError(
             f"{folder} is a cross-encoder, which scores pairs and makes no vectors; give a retriever or an encoder. To "
             "start one from its layers, run `stillhouse fetch-model` on it first"

@@ -14,6 +14,7 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.model_folder import keep_layers, load_model, random_model, read_config, refuse_unusable
 from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate
+from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
 from stillhouse.retrieval.models.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.models.positions import refuse_long_prompts, refuse_longer
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
@@ -82,6 +83,7 @@ def fetch(
             raise InputError(f"{name} has two towers, which are taken whole; leave layers and pooling out")
         return _fetch_whole(place, settings, folder)
     config = read_config(place)
+    vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
     if layers and layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
     keep_layers(config, layers or config.num_hidden_layers)

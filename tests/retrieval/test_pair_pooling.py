@@ -152,7 +152,7 @@ def test_a_folder_is_a_plain_encoder_that_says_how_it_scores(case: Case, tmp_pat
     assert np.array_equal(before, after)
     own, read = case.model.model.state_dict(), AutoModel.from_pretrained(tmp_path / "reranker").state_dict()
     assert own.keys() == read.keys() and all(torch.equal(own[name], read[name]) for name in own)
-    # Whoever expects a scoring layer is told that there is none.
+    # transformers reports that the scoring layer is missing.
     _, said = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reranker", output_loading_info=True)
     assert any(name.startswith("classifier") for name in said["missing_keys"])
     with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):

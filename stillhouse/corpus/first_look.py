@@ -16,9 +16,9 @@ from stillhouse.corpus.text_lengths import TOKENS_A_WORD, estimated_tokens, word
 from stillhouse.corpus.titles import passage_text
 
 PASSAGES_KEPT = 500
-"""So many passages, a random sample, are measured."""
+"""How many passages, a random sample, are measured."""
 ARTICLES_COUNTED = 2_000
-"""The articles of so many passages are counted."""
+"""The articles of at most this many passages are counted."""
 ROWS_AT_ONCE = 1_000
 SECONDS = 9.0
 

@@ -57,7 +57,9 @@ RUNS = {
     "encode": Run(("corpus", "retriever"), ("vectors",), {"cache_gib": 0.0}),
     "index": Run(("corpus", "retriever", "vectors"), ("index",), {}),
     "mine": Run(("corpus", "retriever", "index"), ("negatives",), {"negatives_depth": DEPTH}),
-    "score-pairs": Run(("corpus", "negatives", "reranker"), ("teacher",), {"depth": SCORED}),
+    "score-pairs": Run(
+        ("corpus", "negatives", "reranker"), ("teacher",), {"depth": SCORED, "dev_negatives_scored": SCORED}
+    ),
     "retrieve": Run(("corpus", "retriever", "index"), ("run",), {"depth": 100}),
     "evaluate": Run(("corpus", "run/zero_shot"), ("evaluation",), {}),
 }

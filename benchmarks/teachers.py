@@ -110,7 +110,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="the folder of quality.py, with a folder per cell")
     parser.add_argument("--work", type=Path, required=True, help="where trainings keep their checkpoints")
-    parser.add_argument("--cell", nargs="+", default=["scifact-all-2", "squad-passages-300-1"])
+    parser.add_argument(
+        "--cell", nargs="+", default=["scifact-all-2", "squad-passages-300-1", "medquad-300-1", "medquad-all-3"]
+    )
     parser.add_argument("--only", nargs="+", metavar="VARIANT", choices=VARIANTS, default=list(VARIANTS))
     arguments = parser.parse_args(argv)
     os.environ["STILLHOUSE_QUIET"] = "1"

@@ -14,6 +14,7 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing, watched
 from stillhouse.own_machine import own_memory
 from stillhouse.terminal import show, warn
+from stillhouse.workflow import workspace
 from stillhouse.workflow.recipe_choice import (
     describe,
     describe_parts,
@@ -26,7 +27,7 @@ from stillhouse.workflow.recipe_choice import (
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
 from stillhouse.workflow.start_model import counted, start_of
-from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
+from stillhouse.workflow.workspace import make_workspace, refuse_missing
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -56,7 +57,7 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
         own = {"fetch_model": {"model": model}}
     if recipe and start and (line := unfit(recipe, start)):
         warn(line)
-    refuse_taken(folder)
+    workspace.refuse_taken(folder)
     look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
     memory = own_memory()
     chosen = recipe_for(look, start)

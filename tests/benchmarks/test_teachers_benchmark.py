@@ -63,6 +63,19 @@ def test_a_page_shows_what_was_measured() -> None:
     assert any(line.startswith("| as it is | 0.250 | 0.200 | 0.800 | 0.625 | +0.125 |") for line in lines)
 
 
+def test_a_page_of_students_shows_means_over_seeds_and_the_change_of_retriever_2() -> None:
+    """By hand: seeds of 0.5 and 1.0 on two questions, of which retriever 2 answers one."""
+    import teachers_students
+
+    before = {"dev": [0.5, 0.5], "test": [1.0, 0.0]}
+    seeds = [{"dev": [0.5, 0.7], "test": [0.5, 0.5]}, {"dev": [0.5, 0.7], "test": [1.0, 1.0]}]
+    rows = {"retriever 2": before, "no teacher": seeds, "questions": {"train": 5}, "machine": "Machine: any."}
+    lines = teachers_students.page_lines({"medquad-all-3": rows})
+    assert "## MedQuAD, 5 train questions, seed 3" in lines
+    assert "| retriever 2 | 0.500 | 0.500 | | | | | |" in lines
+    assert any(line.startswith("| no teacher | 0.600 | 0.750 | 0.500, 1.000 | +0.250 |") for line in lines)
+
+
 def test_the_page_is_of_the_kept_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import teachers
     from notes import write_page

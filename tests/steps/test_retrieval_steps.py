@@ -19,7 +19,14 @@ from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 
 Run = Callable[..., dict[str, Path]]
-SHORT = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
+SHORT = {
+    "max_steps": 2,
+    "batch_size": 4,
+    "negatives_per_query": 2,
+    "negatives_depth": 4,
+    "precision": "fp32",
+    "eval_share": None,
+}
 
 
 @pytest.fixture

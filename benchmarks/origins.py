@@ -162,7 +162,7 @@ ABOUT = """RR@10 on questions that people asked and that train and choose nothin
 with one change, one seed; passages are cut at 128 tokens. *Trained* is the retriever that the made queries train from
 the start; *with BM25* is the weighted sum that `hybrid` makes without labels. Where a row leaves titles out, so do BM25
 and the start in that row. Differences are those of the trained retriever to the start, and of both with BM25, with 95 %
-bootstrap intervals over questions and p by randomisation, not corrected for the number of rows. Minutes are those of
+bootstrap intervals over questions and p by randomisation, not corrected for the number of rows. Seconds are those of
 the processor."""
 COLUMNS = (
     "queries | train queries | BM25 | start | with BM25 | trained | with BM25 | trained − start | p | "
@@ -178,14 +178,14 @@ def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         of = next(iter(rows.values()))
         lines += ["", f"## {TITLES[corpus]}", ""]
         lines += [f"{of['passages']:,} passages and {len(of['ranks'][BM25]):,} test questions.", ""]
-        lines += [f"| {COLUMNS} | minutes |", "|---" * (COLUMNS.count("|") + 2) + "|"]
+        lines += [f"| {COLUMNS} | seconds |", "|---" * (COLUMNS.count("|") + 2) + "|"]
         for name in (name for name in VARIANTS if name in rows):
             row = rows[name]
             means = [f"{np.mean(row['ranks'][of]):.3f}" for of in (BM25, START, START_BM25, TRAINED, TRAINED_BM25)]
             of_Q = {system: np.array(values) for system, values in row["ranks"].items()}
             alone, both = difference(of_Q[TRAINED], of_Q[START]), difference(of_Q[TRAINED_BM25], of_Q[START_BM25])
             cells = [VARIANTS[name].label, f"{row['train']:,}", *means, *shown(alone), *shown(both)]
-            lines.append(f"| {' | '.join(cells)} | {row['seconds'] / 60:.0f} |")
+            lines.append(f"| {' | '.join(cells)} | {row['seconds']} |")
     return [*lines, "", *sorted({row["machine"] for rows in found.values() for row in rows.values()})]
 
 

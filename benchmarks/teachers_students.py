@@ -94,7 +94,9 @@ class Students:
         self.place = Place(run / "artifacts", work)
         self.settings = read_yaml(run / "params.yaml")["distilled"]
         self.negatives = Negatives.read(run / "artifacts" / "mine_2" / "negatives")
-        self.pairs = ScoredPairs.of(ScoredPairsConfig(depth=DEPTH), self.place.corpus, self.negatives)
+        self.pairs = ScoredPairs.of(
+            ScoredPairsConfig(depth=DEPTH, dev_negatives_scored=DEPTH), self.place.corpus, self.negatives
+        )
 
     def measured(self, teachers: Sequence[str]) -> dict[str, Any]:
         """RR@10 of retriever 2 and of every student, by split and seed."""

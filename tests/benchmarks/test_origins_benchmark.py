@@ -48,7 +48,7 @@ def test_a_page_shows_means_and_differences() -> None:
     [shown] = [line for line in lines if line.startswith("| spans |")]
     cells = [cell.strip() for cell in shown.strip("|").split("|")]
     assert cells[1:7] == ["12", "0.250", "0.500", "0.750", "1.000", "0.750"]
-    assert cells[7].startswith("+0.500 (") and cells[9].startswith("+0.000 (") and cells[-1] == "2"
+    assert cells[7].startswith("+0.500 (") and cells[9].startswith("+0.000 (") and cells[-1] == "120"
 
 
 @pytest.mark.parametrize("name", ["origins", "teachers_students"])

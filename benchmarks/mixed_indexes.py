@@ -11,7 +11,6 @@ mixed_indexes.measured.json beside this script as they are made; mixed_indexes.m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
 from quality_cells import SETS, SIZE, Cell, prepare
@@ -26,7 +26,7 @@ from quality_page import difference
 from quality_run import MEASURE, labelled, ranks_of
 from run_steps import step_once
 
-from stillhouse.artifacts import read_manifest, write_whole
+from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.workflow.graph import graph_of, needed
 from stillhouse.workflow.in_process import run_uses
@@ -50,13 +50,13 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
     os.environ["STILLHOUSE_QUIET"] = "1"
-    found: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for corpus in given.corpora:
         if not (given.data / corpus).is_dir():
             print(f"skipped {corpus}: {given.data / corpus} is not here; name its parent with --data")
         elif corpus not in found:
             found[corpus] = measured(corpus, given.data.resolve(), given.folder.resolve() / corpus)
-            write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
+            write_kept(MEASURED, found)
     if found:
         write_page(MEASURED.with_name("mixed_indexes.md"), page_lines(found))
     return 0

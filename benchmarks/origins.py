@@ -10,7 +10,6 @@ Measured rows are kept in origins.measured.json, so a stopped run continues wher
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
 from quality_cells import SETS, SIZE, Cell, prepare
@@ -27,7 +27,6 @@ from quality_page import difference
 from quality_run import ranks_of, read_yaml, stillhouse, timed
 from run_steps import step_once
 
-from stillhouse.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.significance import Comparison
 
@@ -87,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="ROW")
     arguments = parser.parse_args(argv)
     os.environ["STILLHOUSE_QUIET"] = "1"
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for corpus in arguments.only:
         if corpus != SAMPLE and not (arguments.data / corpus).is_dir():
             print(f"skipped {corpus}: {arguments.data / corpus} is not here; name its parent with --data")
@@ -98,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             row = measured(corpus, VARIANTS[name], folder, folder / name, arguments.data.resolve())
             found.setdefault(corpus, {})[name] = row | {"machine": machine("torch", "transformers")}
-            write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
+            write_kept(MEASURED, found)
             print(
                 corpus, name, {system: round(float(np.mean(of)), 4) for system, of in row["ranks"].items()}, flush=True
             )

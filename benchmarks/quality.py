@@ -12,18 +12,16 @@ quality.md is written from that file. Needs `pip install datasets accelerate`.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
 from quality_cells import CELLS, SIZE, Cell, Size, prepare
 from quality_page import page_lines
 from quality_run import PEER, SECONDS, run_ours, run_peer
-
-from stillhouse.artifacts import write_whole
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "quality.measured.json"
@@ -44,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--length", type=int, default=128, help="tokens that passages are cut to, on both sides")
     arguments = parser.parse_args(argv)
     size = Size(arguments.passages, arguments.dev_queries, arguments.test_queries)
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for cell in CELLS:
         if arguments.only and cell.name not in arguments.only:
             continue
@@ -71,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def keep(found: dict[str, Any], cell: Cell, own: dict[str, Any]) -> None:
     found[cell.name] = own
-    write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
+    write_kept(MEASURED, found)
 
 
 if __name__ == "__main__":

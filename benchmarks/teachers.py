@@ -11,7 +11,6 @@ run continues where it was.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ from teachers_training import (
     train_variant,
 )
 
-from stillhouse.artifacts import write_whole
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
@@ -116,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="VARIANT", choices=VARIANTS, default=list(VARIANTS))
     arguments = parser.parse_args(argv)
     os.environ["STILLHOUSE_QUIET"] = "1"
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for cell in arguments.cell:
         if all(name in found.get(cell, {}) for name in (FIRST, CONTROL, *arguments.only)):
             continue
@@ -126,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
         for name in arguments.only:
             if name not in rows:
                 rows[name] = place.measured(VARIANTS[name]) | {"machine": machine("torch", "transformers")}
-                write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
+                write_kept(MEASURED, found)
                 print(cell, name, {key: value for key, value in rows[name].items() if key not in ("test", "machine")})
     if any(found.values()):
         write_page(HERE / "teachers.md", page_lines(found, {name: row.label for name, row in VARIANTS.items()}))

@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
 from quality_cells import SETS
 from quality_run import read_yaml
 from teachers import RETRIEVERS, VARIANTS, Place
+from teachers_page import figures
 from teachers_training import dev_scores, pair_scores
 
 from stillhouse.artifacts import write_whole
@@ -76,11 +78,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--teacher", nargs="+", choices=TEACHERS, default=list(TEACHERS), help="besides no teacher")
     arguments = parser.parse_args(argv)
     os.environ["STILLHOUSE_QUIET"] = "1"
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for cell in arguments.cell:
         work = arguments.work.resolve() / cell
         found[cell] = Students(arguments.folder.resolve() / cell / "ours", work).measured(arguments.teacher)
-        write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
+        write_kept(MEASURED, found)
     write_page(HERE / "teachers_students.md", page_lines(found))
     return 0
 
@@ -224,9 +226,8 @@ def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for name, of in zip(names, compared):
             means = f"{of_name[name]['dev'].mean():.3f} | {of_name[name]['test'].mean():.3f}"
             seeds = ", ".join(f"{np.mean(row['test']):.3f}" for row in rows[name])
-            figures = f"{of.difference:+.3f} | {of.low:+.3f} to {of.high:+.3f} | {of.randomisation_p:.3f}"
             label = TEACHERS.get(name, name)
-            lines.append(f"| {label} | {means} | {seeds} | {figures} | {of.randomisation_p_holm:.3f} |")
+            lines.append(f"| {label} | {means} | {seeds} | {figures(of)} | {of.randomisation_p_holm:.3f} |")
     return [*lines, "", *sorted({rows["machine"] for rows in found.values()})]
 
 

@@ -71,22 +71,36 @@ def measure_sets(argv: list[str] | None, about: str | None, measure: Callable[[C
 def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
     """RR@10 of every test question by each way of ranking."""
     corpus, candidates, index = both(cell, data, folder)
+    ways = fusions(corpus, candidates, index) | {"weights fitted on sentences": fitted_on_sentences(corpus, candidates)}
+    return reciprocal_ranks(ways, corpus, candidates)
+
+
+def fusions(
+    corpus: Corpus, candidates: Callable[[list[str]], Candidates], index: VectorIndex
+) -> dict[str, Fusion | None]:
+    """The ways of ranking, of which the last is fitted on the labelled dev questions."""
     spread = product_spread(index)
-    test, dev = JudgedQueries(corpus, "test"), JudgedQueries(corpus)
-    asked = candidates(test.texts)
+    dev = JudgedQueries(corpus)
     labelled = candidates(dev.texts)
-    ways = {
+    return {
         "BM25": Fusion("weights", 1.0, 0.0),
         START: Fusion("weights", 0.0, 1.0),
         "reciprocal rank fusion": Fusion("ranks"),
         **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
         **{f"{times} · spread · BM25 + retriever": Fusion("weights", times * spread, 1.0) for times in PER_SPREAD},
-        "weights fitted on sentences": fitted_on_sentences(corpus, candidates),
         "weights fitted on labelled questions": fit_fusion(
             labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
         ),
     }
+
+
+def reciprocal_ranks(
+    ways: Mapping[str, Fusion | None], corpus: Corpus, candidates: Callable[[list[str]], Candidates]
+) -> dict[str, NDArray[np.float64]]:
+    """1 / rank of the first right passage within 10, else 0, for every test question."""
     assert all(ways.values()), "every corpus has queries to fit on"
+    test = JudgedQueries(corpus, "test")
+    asked = candidates(test.texts)
     return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items() if fusion}
 
 
@@ -103,11 +117,18 @@ def both(cell: Cell, data: Path, folder: Path) -> tuple[Corpus, Callable[[list[s
     step_once("fetch-model", {}, {"encoder": made["encoder"]}, model=MODEL, **cut)
     step_once("index", of_corpus | {"retriever": made["encoder"]}, {"index": made["index"]})
     step_once("bm25", of_corpus, {name: made[name] for name in lexical}, negatives_depth=1)
-    corpus, encoder, index = Corpus.open(made["corpus"]), BiEncoder.load(made["encoder"]), VectorIndex(made["index"])
-    hybrid = HybridIndex(BM25.load(made["bm25"]), index)
+    return opened(made["corpus"], made["encoder"], made["index"], made["bm25"], folder / "work")
+
+
+def opened(
+    corpus_folder: Path, encoder_folder: Path, index_folder: Path, bm25_folder: Path, work: Path
+) -> tuple[Corpus, Callable[[list[str]], Candidates], VectorIndex]:
+    """What `both` gives, of artifacts that steps have made."""
+    corpus, encoder, index = Corpus.open(corpus_folder), BiEncoder.load(encoder_folder), VectorIndex(index_folder)
+    hybrid = HybridIndex(BM25.load(bm25_folder), index)
 
     def candidates(texts: list[str]) -> Candidates:
-        vectors_QD = query_vectors(encoder, index, texts, Context(folder / "work", quiet=True), Config())
+        vectors_QD = query_vectors(encoder, index, texts, Context(work, quiet=True), Config())
         return hybrid.candidates(texts, vectors_QD, DEPTH)
 
     return corpus, candidates, index

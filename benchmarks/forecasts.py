@@ -16,10 +16,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from forecasts_page import page_lines
 from forecasts_run import Case, measure, predicted, said_again
+from kept import read_kept
 from notes import write_page
 from quality_cells import Cell, Size, write_source
 
@@ -45,7 +45,7 @@ NAMES = (EMPTY, ONE, SAMPLE, *FEW, *SETS)
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parsed(argv)
-    found: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     folder = arguments.folder.resolve()
     for name in arguments.only or NAMES:
         source = source_of(name, folder, arguments.data)

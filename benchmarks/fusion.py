@@ -42,6 +42,7 @@ SAMPLE = "sample"
 MADE = 300
 """Sentences that weights are fitted on."""
 START = "the retriever"
+ON_SENTENCES, ON_QUESTIONS = "weights fitted on sentences", "weights fitted on labelled questions"
 F = TypeVar("F")
 
 
@@ -71,26 +72,19 @@ def measure_sets(argv: list[str] | None, about: str | None, measure: Callable[[C
 def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
     """RR@10 of every test question by each way of ranking."""
     corpus, candidates, index = both(cell, data, folder)
-    ways = fusions(corpus, candidates, index) | {"weights fitted on sentences": fitted_on_sentences(corpus, candidates)}
-    return reciprocal_ranks(ways, corpus, candidates)
+    fitted = {ON_SENTENCES: fitted_on_sentences(corpus, candidates), ON_QUESTIONS: fitted_on_dev(corpus, candidates)}
+    return reciprocal_ranks(unfitted(index) | fitted, corpus, candidates)
 
 
-def fusions(
-    corpus: Corpus, candidates: Callable[[list[str]], Candidates], index: VectorIndex
-) -> dict[str, Fusion | None]:
-    """The ways of ranking, of which the last is fitted on the labelled dev questions."""
+def unfitted(index: VectorIndex) -> dict[str, Fusion | None]:
+    """The ways of ranking that need no questions."""
     spread = product_spread(index)
-    dev = JudgedQueries(corpus)
-    labelled = candidates(dev.texts)
     return {
         "BM25": Fusion("weights", 1.0, 0.0),
         START: Fusion("weights", 0.0, 1.0),
         "reciprocal rank fusion": Fusion("ranks"),
         **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
         **{f"{times} · spread · BM25 + retriever": Fusion("weights", times * spread, 1.0) for times in PER_SPREAD},
-        "weights fitted on labelled questions": fit_fusion(
-            labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
-        ),
     }
 
 
@@ -144,6 +138,13 @@ def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candid
     return fit_fusion(found, found.rows_QK == rows[:, None], found.rows_QK >= 0, DEPTH)
 
 
+def fitted_on_dev(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion | None:
+    """The weights under which the labelled dev questions find their right passages."""
+    dev = JudgedQueries(corpus)
+    found = candidates(dev.texts)
+    return fit_fusion(found, dev.right(found.rows_QK), dev.judged(found.rows_QK), DEPTH)
+
+
 def ranked(fusion: Fusion, found: Candidates) -> NDArray[np.int32]:
     return order_by_score(fused_scores(fusion, found), found.rows_QK)[1]
 
@@ -156,14 +157,20 @@ def lines_of(found: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> list[str
     lines += ["bootstrap interval over questions.", ""]
     lines += [f"| ranking | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     for way in next(iter(found.values())):
-        cells = [cell(ways[way], ways[START]) if way != START else f"{ways[way].mean():.3f}" for ways in found.values()]
+        cells = [cell(way, *figures(ways[way], ways[START])) for ways in found.values()]
         lines.append(f"| {way} | {' | '.join(cells)} |")
     return lines
 
 
-def cell(values_Q: NDArray[np.float64], start_Q: NDArray[np.float64]) -> str:
+def figures(values_Q: NDArray[np.float64], start_Q: NDArray[np.float64]) -> list[float]:
+    """The mean, its difference from that of the retriever alone, and the bounds of the difference's interval."""
     apart = difference(values_Q, start_Q)
-    return f"{values_Q.mean():.3f} ({apart.difference:+.3f}, {apart.low:+.3f} to {apart.high:+.3f})"
+    return [float(values_Q.mean()), apart.difference, apart.low, apart.high]
+
+
+def cell(way: str, mean: float, change: float, low: float, high: float) -> str:
+    """The `figures` of a way of ranking, in a cell of the page; the retriever alone differs from nothing."""
+    return f"{mean:.3f}" if way == START else f"{mean:.3f} ({change:+.3f}, {low:+.3f} to {high:+.3f})"
 
 
 if __name__ == "__main__":

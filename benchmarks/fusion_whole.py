@@ -14,17 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fusion import START, fusions, opened, reciprocal_ranks
+from fusion import ON_QUESTIONS, START, cell, figures, fitted_on_dev, opened, reciprocal_ranks, unfitted
 from kept import read_kept, write_kept
 from machine import machine
 from notes import write_page
-from quality_page import difference
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "fusion_whole.measured.json"
-TRAINED = "retriever_2"
-RETRIEVERS = {"start": ("fetch_model/encoder", "zero_shot_index/index")} | {
-    "retriever 2": (f"{TRAINED}/retriever", f"{TRAINED}_index/index")
+RETRIEVERS = {
+    "start": ("fetch_model/encoder", "zero_shot_index/index"),
+    "retriever 2": ("retriever_2/retriever", "retriever_2_index/index"),
 }
 
 
@@ -54,18 +53,11 @@ def measure(artifacts: Path, work: Path) -> dict[str, Any]:
         corpus, candidates, index = opened(
             artifacts / "ingest/corpus", artifacts / retriever, artifacts / index_at, artifacts / "bm25/bm25", work
         )
-        ranks = reciprocal_ranks(fusions(corpus, candidates, index), corpus, candidates)
+        ways = unfitted(index) | {ON_QUESTIONS: fitted_on_dev(corpus, candidates)}
+        ranks = reciprocal_ranks(ways, corpus, candidates)
         found |= {"passages": corpus.passage_count, "questions": len(ranks[START]), "ways": list(ranks)}
-        found[label] = {
-            name: [float(values_Q.mean()), *apart(values_Q, ranks[START])] for name, values_Q in ranks.items()
-        }
+        found[label] = {way: figures(values_Q, ranks[START]) for way, values_Q in ranks.items()}
     return found
-
-
-def apart(values_Q: Any, others_Q: Any) -> tuple[float, float, float]:
-    """The mean difference and its 95 % bootstrap interval over questions."""
-    found = difference(values_Q, others_Q)
-    return found.difference, found.low, found.high
 
 
 def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -81,13 +73,9 @@ def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines += ["", f"| ranking | {' | '.join(title for _, title in columns)} |"]
     lines += ["|---|" + "---|" * len(columns)]
     for way in next(iter(found.values()))["ways"] if found else ():
-        cells = [cell(*ways[way]) if way != START else f"{ways[way][0]:.3f}" for ways, _ in columns]
+        cells = [cell(way, *ways[way]) for ways, _ in columns]
         lines.append(f"| {way} | {' | '.join(cells)} |")
     return lines
-
-
-def cell(mean: float, change: float, low: float, high: float) -> str:
-    return f"{mean:.3f} ({change:+.3f}, {low:+.3f} to {high:+.3f})"
 
 
 if __name__ == "__main__":

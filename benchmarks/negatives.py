@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from kept import read_kept
 from machine import machine
 from notes import write_page
 from quality_cells import CELLS, FIXED, LABELS, SETS, SIZE, Cell, Qrels, prepare, read_qrels, rows, shuffled
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cell", nargs="+", default=["medquad-300-1"], choices=[cell.name for cell in CELLS])
     parser.add_argument("--only", nargs="+", metavar="TRIAL", choices=[START, *trials], help="these rows")
     arguments = parser.parse_args(argv)
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    found = read_kept(MEASURED)
     for cell in (cell for cell in CELLS if cell.name in arguments.cell):
         if not (arguments.data / cell.corpus).is_dir():
             print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")

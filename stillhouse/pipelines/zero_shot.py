@@ -38,6 +38,7 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
 def plan_zero_shot(
     corpora: str,
     retrievers: str,
+    hybrids: str,
     bm25: bool,
     baseline: str,
     measures: str,
@@ -62,6 +63,7 @@ def measure_zero_shot(
     run_id: str,
     corpora: str,
     retrievers: str,
+    hybrids: str,
     bm25: bool,
     baseline: str,
     measures: str,

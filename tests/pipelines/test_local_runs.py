@@ -124,9 +124,12 @@ def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monke
             (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
         (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t1\nq1\tp1\t1\n")
     (tmp_path / "two" / "corpus.jsonl").write_text("")
+    weights = {"method": "weights", "bm25": 1.0, "dense": 0.0, "depth": 5}
+    (tmp_path / "hybrid.json").write_text(json.dumps(weights))
     values = {
         "corpora": json.dumps([str(tmp_path / "one"), str(tmp_path / "two")]),
         "retrievers": json.dumps([f"tiny={tiny_model}"]),
+        "hybrids": json.dumps([f"tiny={tmp_path}"]),
         "measures": '["RR@5"]',
         "depth": 5,
         "query_length": 16,
@@ -136,5 +139,7 @@ def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monke
     }
     result = run_local(Request("zero-shot"), values, tmp_path / "out")
     metrics = json.loads((result / "metrics.json").read_text())
-    assert metrics["corpora"]["one"]["bm25"] == {"RR@5": 1.0} and list(metrics["failed"]) == ["two"]
+    # The weight 0 of the retriever makes the hybrid rank as BM25 does, which finds both words.
+    assert metrics["corpora"]["one"]["bm25"] == metrics["corpora"]["one"]["tiny_hybrid"] == {"RR@5": 1.0}
+    assert list(metrics["failed"]) == ["two"]
     assert "two" in (result / "zero_shot.html").read_text()

@@ -255,6 +255,7 @@ BAD = {
     "range": ("train", {"seed": "-1"}, "pipeline train: seed must be at least 0"),
     "choice": ("train", {"queries": "pair"}, "did you mean 'pairs'"),
     "no JSON": ("zero-shot", {"corpora": "/volume/a"}, r"must be a JSON list"),
+    "no JSON of hybrids": ("zero-shot", {"hybrids": "best=/volume/best"}, r"hybrids must be a JSON list .*best=/"),
     "empty": ("zero-shot", {"corpora": "[]"}, "name at least one folder"),
     "depth": ("zero-shot", {"depth": "0"}, "depth must be at least 1"),
     "of another": ("compare-objectives", {"seed": "3"}, "has no parameter 'seed'"),

@@ -57,6 +57,12 @@ class Config:
         "retrievers, as a JSON list: folders on the work volume, names on the hub, or NAME=MODEL",
         location=True,
     )
+    hybrids: str = setting(
+        "[]",
+        "retrievers to measure also with BM25, as a JSON list of NAME=FOLDER: a retriever's name, and the folder on "
+        "the work volume with its weights from `hybrid` or `select-best`",
+        location=True,
+    )
     bm25: bool = setting(True, "measure BM25 too")
     baseline: str = setting("", "the system to test against; empty = BM25, or the first")
     measures: str = setting('["nDCG@10", "R@100"]', "measures, by their names in ir_measures, as a JSON list")
@@ -72,7 +78,7 @@ class Config:
 
     def __post_init__(self) -> None:
         # Refused here, not in the middle of a run.
-        self.corpus_list, self.retriever_list, self.measure_list  # noqa: B018
+        self.corpus_list, self.retriever_list, self.hybrid_list, self.measure_list  # noqa: B018
 
     @property
     def corpus_list(self) -> list[str]:
@@ -86,17 +92,21 @@ class Config:
         return _words(self.retrievers, "retrievers")
 
     @property
+    def hybrid_list(self) -> list[str]:
+        return _words(self.hybrids, "hybrids", '["best=/volume/best/hybrid"]')
+
+    @property
     def measure_list(self) -> list[str]:
         return _words(self.measures, "measures")
 
 
-def _words(text: str, name: str) -> list[str]:
+def _words(text: str, name: str, example: str = "") -> list[str]:
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
-        example = next(field.default for field in fields(Config) if field.name == name)
+        example = example or next(field.default for field in fields(Config) if field.name == name)
         raise InputError(f"{name} must be a JSON list of strings, like {example}, not {text!r}")
     return found
 
@@ -110,6 +120,7 @@ def config_of(values: Mapping[str, Any]) -> Config:
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     """The settings as parsed command-line arguments of `stillhouse zero-shot`."""
     words = [f"--retriever={model}" for model in config.retriever_list]
+    words += [f"--hybrid={weights}" for weights in config.hybrid_list]
     words += [f"--measures={','.join(config.measure_list)}"]
     words += [f"{flag_of(name)}={getattr(config, name)}" for name in field_types(Settings) if name != "measures"]
     words += [f"--baseline={config.baseline}"] if config.baseline else []
@@ -164,7 +175,8 @@ def _by_nodes(config: Config, folders: Mapping[str, Path], nodes: NodeSettings) 
 def measure_corpus(source: str, config: Config, folder: Path) -> None:
     """Runs every retriever on one corpus and writes the corpus and its runs, or why it failed, to `folder`."""
     plan, _ = checked_plan(arguments_of(config, [source]))
-    asked = digest_json([source, config.retriever_list, recorded(config), code_digest(), software()])[:20]
+    models = [config.retriever_list, config.hybrid_list]
+    asked = digest_json([source, models, recorded(config), code_digest(), software()])[:20]
     work = work_root() / f"zero-shot-{asked}"
     with only_process(work, wait=show):  # another run may measure the same
         _measure_in(work, plan, config, folder)

@@ -106,7 +106,7 @@ def _words(text: str, name: str, example: str = "") -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
-        example = example or next(field.default for field in fields(Config) if field.name == name)
+        example = example or str(next(field.default for field in fields(Config) if field.name == name))
         raise InputError(f"{name} must be a JSON list of strings, like {example}, not {text!r}")
     return found
 

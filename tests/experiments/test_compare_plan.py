@@ -12,12 +12,11 @@ import pytest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.dvc import queue
 from stillhouse.experiments.comparison.graph import refuse_other_graphs
-from stillhouse.experiments.comparison.plan import Adjust, Plan, make_plan, plans, unchanged
-from stillhouse.experiments.comparison.sweep import filled, make_sweep, read_sweep
+from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
+from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
 from stillhouse.workflow.graph import USES, find_uses, graph_of, needed
 from stillhouse.workflow.recipes import find_recipe, load_recipe
-from stillhouse.workflow.small import small
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
 
@@ -147,74 +146,6 @@ def test_bad_settings_are_refused_before_anything_runs(case: str) -> None:
     with pytest.raises(InputError, match=message) as refusal:
         plan(variants, **content)
     assert "trial" in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", shipped_sweeps())
-@pytest.mark.parametrize("adjust", [unchanged, small], ids=["whole", "small"])
-def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adjust) -> None:
-    sweep = read_sweep(shipped_sweeps()[name])
-    sweep = filled(sweep, dict.fromkeys(sweep.arguments, "somewhere"))
-    recipe = load_recipe(find_recipe(sweep.recipe)) if sweep.recipe else {}
-    made = plans(sweep, recipe, "recipe", adjust)
-    assert list(made) == ([condition.name for condition in sweep.conditions] or [""])
-    for under in made.values():
-        assert len(under.jobs) == len(sweep.variants) * len(sweep.seeds)
-        for job in (under.reference, *under.jobs):
-            before: set[str] = set()
-            for use in job.uses:
-                assert set(use.read_from) <= before, f"{job.name}: {use.name} reads what is not made before it"
-                before.add(use.name)
-                if "importance" in use.inputs:  # `pretrain` refuses importance of other tokens
-                    [counted] = [of for of in job.uses if f"{of.name}/importance" == use.inputs["importance"]]
-                    assert counted.inputs["tokens"] == use.inputs["tokens"]
-
-
-def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
-    """Return {use: (inputs, settings)} for one variant of a shipped sweep, with the recipe of the sweep."""
-    made = read_sweep(shipped_sweeps()[sweep])
-    recipe = load_recipe(find_recipe(made.recipe))
-    planned = plans(filled(made, dict.fromkeys(made.arguments, "somewhere")), recipe, sweep)[condition]
-    [job] = [job for job in planned.jobs if job.variant == variant]
-    return {use.name: (use.inputs, job.configs[use.name]) for use in job.uses}
-
-
-def test_the_rows_of_chang_et_al_have_the_models_that_they_name() -> None:
-    bow, random = trained_as("chang-table3", "bow_mlp-none", "1-99"), trained_as("chang-table3", "none", "1-99")
-    mlm, bm25 = trained_as("chang-table3", "mlm", "80-20"), trained_as("chang-table3", "bm25", "80-20")
-    assert (bow["pretraining"][1].pair_encoder, bow["pretraining"][1].learning_rate) == ("bow_mlp", 0)
-    assert bow["towers"][1].objective == "none" and bow["retriever_1"][0]["encoder"] == "towers/encoder"
-    assert "pretraining" not in random and random["towers"][0]["init"] == "fetch_model/encoder"
-    assert random["fetch_model"][1].weights == "random" and random["retriever_1"][0]["encoder"] == "towers/encoder"
-    assert mlm["towers"][0]["init"] == "pretraining/encoder" and mlm["pretraining"][1].objective == "mlm"
-    for towers in (random["towers"][1], mlm["towers"][1]):
-        assert (towers.towers, towers.projection, towers.learning_rate) == ("separate", 512, 0)
-    assert set(bm25) == {"ingest", "validate", "bm25", "evaluate"}
-    assert [trained_as("chang-table3", "mlm", name)["ingest"][1].reqa_split for name in ("1-99", "5-95", "80-20")] == [
-        "1/99",
-        "5/95",
-        "80/20",
-    ]
-    widths = {
-        row: trained_as("chang-table5", row, "10-90")["pretraining"][1].projection for row in ("ict", "ict+bfs+wlp-256")
-    }
-    assert widths == {"ict": 128, "ict+bfs+wlp-256": 256}
-    assert trained_as("chang-table5", "mlm", "10-90")["towers"][1].projection == 128
-    assert trained_as("chang-table5", "wlp-4", "10-90")["fetch_model"][1].layers == 4
-
-
-def test_the_rows_of_bow_are_pre_trained_on_the_corpora_that_they_name() -> None:
-    first = trained_as("bow-table1", "mlm")
-    assert first["pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
-    assert first["wikipedia_tokens"][0]["corpus"] == "wikipedia/corpus"
-    assert first["mlm_loss"][0] == {"tokens": "tokenize/tokens", "init": "pretraining/encoder"}
-    assert trained_as("bow-table1", "none")["mlm_loss"][0]["init"] == "fetch_model/encoder"
-    both = trained_as("bow-table5", "bow", "mined")
-    assert both["pretraining"][0]["init"] == "general_pretraining/encoder"
-    assert both["general_pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
-    assert both["pretraining"][0]["tokens"] == "tokenize/tokens" and both["tokenize"][0]["corpus"] == "ingest/corpus"
-    assert both["general_pretraining"][1].objective == both["pretraining"][1].objective == "bow"
-    assert "retriever_2" in both and "retriever_2" not in trained_as("bow-table5", "bow", "bm25")
-    assert trained_as("bow-table3", "simlm")["general_pretraining"][1].objective == "none"
 
 
 def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **content: Any) -> dict[str, Plan]:

@@ -18,9 +18,8 @@ from machine import machine, memory_mib
 from notes import write_page
 from own_process import measure, run_alone
 
-CASES = ((2048, 0, False), (2048, 64, False), (2048, 64, True), (8192, 64, True))
-"""Pairs of a batch, `mini_batch_size` (0: queries and passages are a part each, as before there were parts), and
-`gradient_cache`."""
+CASES = ((2048, None, False), (2048, 64, False), (2048, 64, True), (8192, 64, True))
+"""Pairs of a batch, `mini_batch_size` (None: queries and passages are a part each), and `gradient_cache`."""
 LENGTH, QUERY, WIDTH = 64, 24, 128
 
 
@@ -45,12 +44,13 @@ def main(arguments: Sequence[str]) -> int:
     for pairs, at_once, cached in CASES:
         found = run_alone(Path(__file__), [json.dumps([pairs, at_once, cached])])
         memory = f"{found['own'] - found['before']:,.0f} MiB"
-        lines.append(f"| {pairs:,} | {at_once} | {str(cached).lower()} | {memory} | {found['processor']:.0f} s |")
+        settings = f"{json.dumps(at_once)} | {json.dumps(cached)}"
+        lines.append(f"| {pairs:,} | {settings} | {memory} | {found['processor']:.0f} s |")
     write_page(Path(__file__).with_suffix(".md"), lines)
     return 0
 
 
-def step(pairs: int, mini_batch_size: int, gradient_cache: bool) -> dict[str, Any]:
+def step(pairs: int, mini_batch_size: int | None, gradient_cache: bool) -> dict[str, Any]:
     """What one step took, and what the process had before it."""
     import numpy as np
     import torch

@@ -94,7 +94,7 @@ OF_A_ROW = {"objective", "pair_encoder", "projection", "learning_rate", "max_ste
 
 @pytest.mark.parametrize("name", LIKE_CHANG_WIKIPEDIA)
 def test_the_rows_with_pair_tasks_are_pre_trained_as_in_the_recipe(name: str) -> None:
-    """One step needs the memory of 64 texts: with all 8,192 pairs at once, BERT-base would keep terabytes."""
+    """One step needs the memory of 64 texts: no GPU has room for all 8,192 pairs at once."""
     path = find_recipe("chang-wikipedia")
     recipe = configs(load_recipe(path), str(path))["pretraining"]
     assert (recipe.mini_batch_size, recipe.gradient_cache, recipe.bucket_steps) == (64, True, None)

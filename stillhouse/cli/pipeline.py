@@ -276,6 +276,8 @@ def run_local_action(argv: Sequence[str]) -> int:
         warn(f"stillhouse: {error}; the task's own lines above say why")
         return 1
     show(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
+    if request.kept():
+        show(f"`stillhouse search` and `serve` answer with its winner in {arguments.folder}")
     return request.exit_code(result)
 
 

@@ -27,11 +27,13 @@ from stillhouse.kubernetes.pods.run_parameters import (
 from stillhouse.kubernetes.pods.zero_shot import Config as ZeroShotConfig
 from stillhouse.pipelines import compare, refresh, train, zero_shot
 from stillhouse.pipelines.placement_table import PlacementTable
+from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.setting_kinds import form_type, from_text
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.uses import used
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", ref
 """The default recipes of pipelines; comparisons compare pre-training methods."""
 CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
 """The pipelines with settings of their own; the parameters of the others fill settings of steps."""
+SEARCHED = ("ingest/corpus", *(CHOSEN[name] for name in ("retriever", "index", "hybrid")))
+"""What `stillhouse search` and `serve` read in a workspace: the corpus and the winner of a run."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,13 @@ class Request:
         if self.pipeline != train.NAME:
             return TABLES[self.pipeline]
         return train_parameters(graph_of(*self._recipe()))
+
+    def kept(self) -> tuple[str, ...]:
+        """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
+        if self.pipeline != train.NAME:
+            return ()
+        made = {use.name for use in graph_of(*self._recipe())}
+        return SEARCHED if made >= {used(source) for source in SEARCHED} else ()
 
     def exit_code(self, result: Path) -> int:
         """The exit code of `stillhouse refresh` if a refresh refused its challenger, else 0."""

@@ -8,21 +8,24 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from kfp import local
 
-from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, write_manifest
+from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, whole_folders, write_manifest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.task import port_name
+from stillhouse.lock import only_process
 from stillhouse.own_files import make_folder
 from stillhouse.pipelines.catalog import RESULTS, Request, Result
 from stillhouse.steps.execute import VERDICT
 from stillhouse.workflow.tasks import PREPARE
 from stillhouse.workflow.tasks import VERDICT as GIVEN
+from stillhouse.workflow.uses import ARTIFACTS
 
 WORKSPACE = ".kubeflow"
 WORK = Path(".stillhouse") / "run-local"
@@ -36,14 +39,17 @@ class PipelineFailed(Exception):
 def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path:
     """Runs a pipeline with these parameters and returns the folder of its result, inside `folder`.
 
-    The runner deletes its workspace at the end, so it gets a separate one, `folder`/.kubeflow, and the result is
-    copied out of it. Raises `InputError` for a bad recipe or parameter, if that workspace is in use, and if the result
-    would replace something that no step wrote; `ValidationFailed` if the corpus does not pass; `PipelineFailed` if a
-    task fails for another reason.
+    The winner of a run and its corpus go to `folder`/artifacts, as in a workspace.
+
+    The runner deletes its workspace at the end, so it gets a separate one, `folder`/.kubeflow, and all that is kept is
+    copied out of it. Raises `InputError` for a bad recipe or parameter, if that workspace is in use, and if something
+    would be replaced that no step wrote; `ValidationFailed` if the corpus does not pass; `PipelineFailed` if a task
+    fails for another reason.
     """
     request.check(values)
-    result = RESULTS[request.pipeline]
-    for name in (result.output, VERDICT) if result.validated else (result.output,):
+    result, kept = RESULTS[request.pipeline], request.kept()
+    names = [result.output, *([VERDICT] if result.validated else []), *(str(ARTIFACTS / source) for source in kept)]
+    for name in names:
         refuse_foreign(folder / name, f"pipeline {request.pipeline}")
     pipeline = request.build(None)
     workspace = (folder / WORKSPACE).resolve()
@@ -52,17 +58,21 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
     make_folder(workspace)
     try:
         # Checkpoints are outside the workspace, so that a killed run continues from them.
-        with _work_root(folder / WORK):
+        # `stillhouse run` may not write to the same artifacts meanwhile.
+        with only_process(folder / ARTIFACTS) if kept else nullcontext(), _work_root(folder / WORK):
             run_pipeline(pipeline, values, workspace)
             outputs = workspace / "outputs"
             found = find_result(outputs, result)
             if found is None:
                 _show_failed_validation(outputs, folder)
                 raise PipelineFailed(f"the task {result.components[-1]} did not run")
-            with whole_folder(folder / result.output) as staging:
-                shutil.copytree(found, staging, dirs_exist_ok=True)
-                if not (staging / MANIFEST).is_file():
-                    write_manifest(staging, f"pipeline {request.pipeline}", {}, {}, {})
+            made = {folder / result.output: found}
+            made |= {folder / ARTIFACTS / source: find_output(outputs, source) for source in kept}
+            with whole_folders(list(made)) as stagings:
+                for there, staging in zip(made.values(), stagings):
+                    shutil.copytree(there, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+                if not (stagings[0] / MANIFEST).is_file():
+                    write_manifest(stagings[0], f"pipeline {request.pipeline}", {}, {}, {})
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     return folder / result.output
@@ -135,3 +145,11 @@ def find_result(outputs: Path, result: Result) -> Path | None:
         if found:
             return found[-1]
     return None
+
+
+def find_output(outputs: Path, source: str) -> Path:
+    """The folder of `use/output` among the outputs of a run. Raises `PipelineFailed` if no task handed it on."""
+    found = sorted(path.parent for path in outputs.glob(f"**/{port_name(source)}/{MANIFEST}"))
+    if not found:
+        raise PipelineFailed(f"no task wrote {source}")
+    return found[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from stillhouse import cli
+from stillhouse.artifacts import write_manifest
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.task import port_name
+from stillhouse.lock import only_process
 from stillhouse.pipelines import local
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.local import PipelineFailed, run_local
@@ -33,6 +37,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         folder = workspace / "outputs" / "run" / result.components[0] / result.folder
         folder.mkdir(parents=True)
         (folder / result.page).write_text(f"run {len(found)}")
+        for source in Request(pipeline).kept():
+            folder = workspace / "outputs" / "run" / "some-task" / port_name(source)
+            folder.mkdir(parents=True)
+            (folder / "content").write_text(f"run {len(found)}")
+            write_manifest(folder, "stand-in", {}, {}, {})
 
     monkeypatch.setattr(local, "run_pipeline", run)
     monkeypatch.setattr(Request, "build", lambda self, table: self.pipeline)
@@ -66,6 +75,46 @@ def test_a_result_replaces_only_that_of_an_earlier_run(pipeline: str, ran: list[
     with pytest.raises(InputError, match=f"{result.name} exists and no step wrote it"):
         run_local(Request(pipeline), values, tmp_path)
     assert (result / RESULTS[pipeline].page).read_text() == "by hand" and len(ran) == 2, "nothing was begun"
+
+
+def test_the_winner_replaces_only_that_of_an_earlier_run(ran: list[str], tmp_path: Path) -> None:
+    places = [tmp_path / "artifacts" / source for source in Request("train").kept()]
+    for number in (1, 2):
+        run_local(Request("train"), {}, tmp_path)
+        assert [(place / "content").read_text() for place in places] == [f"run {number}"] * 4
+    (places[1] / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds notes\.txt, which no step wrote"):
+        run_local(Request("train"), {}, tmp_path)
+    assert (places[1] / "notes.txt").read_text() == "mine" and len(ran) == 2, "nothing was begun"
+
+
+def test_the_winner_appears_with_its_evaluation_or_not_at_all(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = local.run_pipeline
+
+    def lose_one(pipeline: Any, values: Any, workspace: Path) -> None:
+        working(pipeline, values, workspace)
+        [lost] = workspace.glob(f"outputs/run/*/{port_name('best/hybrid')}")
+        shutil.rmtree(lost)
+
+    monkeypatch.setattr(local, "run_pipeline", lose_one)
+    with pytest.raises(PipelineFailed, match="best/hybrid"):
+        run_local(Request("train"), {}, tmp_path)
+    assert not (tmp_path / "evaluation").exists() and not (tmp_path / "artifacts").exists()
+
+
+def test_a_recipe_without_a_choice_keeps_its_evaluation_only(ran: list[str], tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("stages: {best: none}\n")
+    request = Request("train", str(tmp_path / "recipe.yaml"))
+    result = run_local(request, {}, tmp_path / "out")
+    assert result.is_dir() and not (tmp_path / "out" / "artifacts").exists()
+
+
+def test_artifacts_that_another_run_is_writing_are_refused(ran: list[str], tmp_path: Path) -> None:
+    with only_process(tmp_path / "artifacts"), pytest.raises(InputError, match="another process"):
+        run_local(Request("train"), {}, tmp_path)
+    assert not ran
 
 
 def test_a_failed_validation_replaces_no_folder_of_others(ran: list[str], tmp_path: Path) -> None:

@@ -16,4 +16,4 @@ def test_kubeflow_gives_the_same_figures(expected: dict[str, Any], tmp_path: Pat
     call(ROOT, "stillhouse", "pipeline", "run-local", "--recipe", "micro", "--folder", str(tmp_path))
     assert json.loads((tmp_path / "evaluation" / "metrics.json").read_text()) == expected
     assert (tmp_path / "evaluation" / "report.html").stat().st_size > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["evaluation"], "the workspace is removed"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artifacts", "evaluation"], "the workspace is removed"

@@ -17,7 +17,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 
 @contextmanager
 def keys_in_errors(
-    step: Step, recipe: Path, section: str, typed: Container[str], use: str | None = None
+    step: Step, recipe: Path | str, section: str, typed: Container[str], use: str | None = None
 ) -> Iterator[None]:
     """Begins an `InputError` with the recipe and the section of a step, and shows its flags as keys.
 

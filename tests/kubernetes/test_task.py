@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.errors import CRASH, ValidationFailed
+from stillhouse.errors import CRASH, InputError, ValidationFailed
 from stillhouse.kubernetes.pods.task import describe_use, run_task
 from stillhouse.monitoring.settings import TASK
 from stillhouse.releases.lineage import lineage
@@ -124,6 +124,29 @@ def test_a_corpus_that_does_not_pass_keeps_its_page_and_stops_the_next_task(
         run_task("first_retriever", logged | {"validate__validation": values["validate__validation"]})
     assert end.value.code == ValidationFailed.exit_code != CRASH
     assert "did not pass validation (short)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "settings_of"), [("bm25", ""), ("of_titles", "bm25")])
+def test_an_error_of_a_step_names_what_the_user_edits(
+    name: str,
+    settings_of: str,
+    tmp_path: Path,
+    ran: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    breaks(monkeypatch, "bm25", InputError("--negatives-depth does not fit --corpus; see `bm25 --help`"))
+    values = arguments(tmp_path)
+    steps = json.loads(values["steps"])
+    del steps["bm25"]
+    use = dataclasses.replace(find_uses()["bm25"], name=name, settings_of=settings_of)
+    steps[name] = describe_use(use, {}, use.step.config())
+    with pytest.raises(SystemExit) as end:
+        run_task("prepare", values | {"steps": json.dumps(steps)})
+    assert end.value.code == InputError.exit_code
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"stillhouse: recipe: bm25: bm25.negatives_depth does not fit stages.{name}.corpus; see `bm25 --help`"
+    )
 
 
 def test_settings_are_described_in_the_recipes_spelling(ran: list[str]) -> None:

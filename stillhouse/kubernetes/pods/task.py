@@ -40,6 +40,7 @@ from stillhouse.steps.execute import code_digest, manifest_of, open_inputs, read
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.run_progress import made_of
 from stillhouse.workflow.tasks import PREPARE, VERDICT
 from stillhouse.workflow.uses import Use, used
@@ -47,6 +48,8 @@ from stillhouse.workflow.uses import Use, used
 METRICS, PAGE, RUN, STEPS = "metrics", "page", "run_id", "steps"
 """The arguments of every task: two outputs, the run's id, and its uses in order as JSON."""
 FOLDER = "tasks"
+RECIPE = "recipe"
+"""What errors call the recipe, whose file is not in the pod."""
 FIGURES = 6
 """How many figures of a step its task's page shows."""
 
@@ -159,22 +162,31 @@ class Stage:
         return self.given.get(source) or self.root / source
 
     def run(self) -> None:
-        """Runs the steps that are not yet in `done`; stops after a failed validation."""
+        """Runs the steps that are not yet in `done`; stops after a failed validation.
+
+        Errors of a step name its section of the recipe and the keys there.
+        """
         for number, work in enumerate(self.works[len(self.done) :], start=len(self.done) + 1):
-            say(f"[{self.name}] step {number} of {len(self.works)}: {work.use.name} ({work.use.step_name})")
-            with _label(work.use.name), watch_task(work.use.step_name, say) as watched, access_errors():
-                inputs = {key: self.folder_of(source) for key, source in work.use.inputs.items()}
-                outputs = work.use.output_paths(self.root)
+            use = work.use
+            say(f"[{self.name}] step {number} of {len(self.works)}: {use.name} ({use.step_name})")
+            with (
+                _label(use.name),
+                watch_task(use.step_name, say) as watched,
+                keys_in_errors(use.step, RECIPE, use.section, (), use.name),
+                access_errors(),
+            ):
+                inputs = {key: self.folder_of(source) for key, source in use.inputs.items()}
+                outputs = use.output_paths(self.root)
                 done = self._earlier(work, inputs)
                 if done is None:
                     started = time.monotonic()
-                    cached = work.use, work.section
-                    report = run_step(work.use.step, work.config, inputs, outputs, watched, cached, work.use.name)
+                    cached = use, work.section
+                    report = run_step(use.step, work.config, inputs, outputs, watched, cached, use.name)
                     done = Done(work, report, time.monotonic() - started)
                     self._note(done)
                 else:
                     watched.report = done.report
-                    say(f"[{work.use.name}] done by an earlier try of this task; {done.report.summary}")
+                    say(f"[{use.name}] done by an earlier try of this task; {done.report.summary}")
                 self.done.append(done)
                 self._hand_over(done, outputs)
             if watched.computed:

@@ -30,6 +30,8 @@ SILENCE = 9.0
 """Seconds of silence before a line: less than ten, because a busy machine may write it late."""
 AT_WORK = "at work"
 """What is said of work that has no name."""
+ELSEWHERE = "at work in other processes"
+"""Work of processes that write their own lines to the same log, so nothing is said of it."""
 
 
 @dataclass(eq=False)
@@ -66,8 +68,10 @@ class _Watch:
                 if wait > 0:
                     self.changed.wait(wait)
                     continue
-                line = f"[{self.name}] {self.works[-1]}"
                 self.last = time.monotonic()
+                if self.works[-1].what == ELSEWHERE:
+                    continue
+                line = f"[{self.name}] {self.works[-1]}"
                 self.changed.release()  # whoever reads the log may be slow
                 try:
                     with suppress(OSError, ValueError):  # the stream is closed

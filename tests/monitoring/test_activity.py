@@ -22,7 +22,7 @@ from stillhouse import cli
 from stillhouse.context import QUIET, Context
 from stillhouse.corpus import first_look, ingestion
 from stillhouse.monitoring import activity
-from stillhouse.monitoring.activity import doing, watched, write_line
+from stillhouse.monitoring.activity import ELSEWHERE, doing, watched, write_line
 from stillhouse.monitoring.bar import LogBar
 from stillhouse.monitoring.monitor import SILENT
 from stillhouse.steps.execute import execute
@@ -140,6 +140,15 @@ def test_a_step_within_a_run_is_reported_by_its_own_name(capsys: pytest.CaptureF
     said = [line.rpartition(" (")[0] for line in capsys.readouterr().err.splitlines()]
     order = ["[run] still checking", "[index] still at work", "[index] still encoding", "[run] still checking"]
     assert [line for number, line in enumerate(said) if line != said[number - 1] or not number] == order
+
+
+def test_other_processes_write_their_own_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with watched("step"), doing("starting them"):
+        with doing(ELSEWHERE):
+            time.sleep(4 * SOON)
+        assert capsys.readouterr().err == ""
+        time.sleep(3 * SOON)
+    assert "[step] still starting them" in capsys.readouterr().err
 
 
 def slow(module: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

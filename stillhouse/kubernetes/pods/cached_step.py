@@ -22,6 +22,7 @@ from stillhouse.config import build, field_types, recorded
 from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER, pipeline_parameters
+from stillhouse.monitoring.activity import doing
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.releases.cache_folder import bytes_of, own_cache
 from stillhouse.remote.address import refuse_secret
@@ -57,21 +58,25 @@ def through_run_cache(
     settings pin down nor `read_now` knows. Problems with the run cache only cost a line in the log.
     """
     url = run_cache_asked()
-    places = read_now(step, config) if url and cached else None
+    with doing("looking at what it reads outside the run"):
+        places = read_now(step, config) if url and cached else None
     if places is None or not cached:
         return compute()
     # A remote that does not answer may still be at work there, in an abandoned thread.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
             use, section = cached
-            cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs, places)
+            with doing("opening the run cache"):
+                cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs, places)
         except Exception as error:  # for instance an image without DVC
             say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); computing it here")
             return compute()
-        report = _restored(cache, use, config, inputs, outputs)
+        with doing("fetching it from the run cache"):
+            report = _restored(cache, use, config, inputs, outputs)
         if report is None:
             report = compute()
-            _save(cache, use, report, outputs, Path(place) / "report.json")
+            with doing("saving it to the run cache"):
+                _save(cache, use, report, outputs, Path(place) / "report.json")
     return report
 
 

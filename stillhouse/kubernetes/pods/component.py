@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from stillhouse import interrupt
 from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.config import build, field_types
-from stillhouse.context import say
+from stillhouse.context import quiet, say
 from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
 from stillhouse.kubernetes.pods.cached_step import CachedUse, through_run_cache
 from stillhouse.kubernetes.pods.component_views import views_of, write_view
@@ -24,6 +24,7 @@ from stillhouse.kubernetes.pods.held_folders import held_folders
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.several_processes import execute_together, processes_for
 from stillhouse.kubernetes.trainjob.settings import read_node_settings
+from stillhouse.monitoring import activity
 from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.releases.lineage import lineage
 from stillhouse.setting_kinds import from_component
@@ -86,7 +87,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     A corpus that does not pass does not fail its task, as Kubeflow would discard the page that says why. Instead,
     every step that receives the verdict refuses to work and ends the run.
     """
-    with watched_task(step_name) as watched:
+    with watched_task(step_name) as watched, activity.watched(step_name, quiet()):
         step = find_step(step_name)
         check_pod(step.parallel)
         settings = {name: from_component(values[name], hint, name) for name, hint in field_types(step.config).items()}

@@ -15,6 +15,7 @@ from stillhouse import context
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.monitoring.activity import ELSEWHERE, doing
 from stillhouse.setting_kinds import as_text
 from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report, Step
@@ -54,7 +55,8 @@ def execute_together(
     """
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "report.json"
-        done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--report={said}"], check=False)
+        with doing(ELSEWHERE):
+            done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--report={said}"], check=False)
         if done.returncode:
             failure = InputError if done.returncode == InputError.exit_code else CrashElsewhere
             raise failure(

@@ -21,7 +21,7 @@ from typing import Any
 
 from stillhouse.artifacts import digest_json, read_manifest, whole_folder, write_whole, write_whole_json
 from stillhouse.config import build, field_types
-from stillhouse.context import say, work_root
+from stillhouse.context import quiet, say, work_root
 from stillhouse.environment import software
 from stillhouse.errors import ValidationFailed, access_errors
 from stillhouse.kubernetes.pods.component import one_line_errors, run_step
@@ -31,6 +31,8 @@ from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS
 from stillhouse.lock import only_process
 from stillhouse.markdown import as_text
+from stillhouse.monitoring import activity
+from stillhouse.monitoring.activity import doing
 from stillhouse.monitoring.duration import in_words
 from stillhouse.monitoring.settings import TASK
 from stillhouse.monitoring.watch import watch_task
@@ -164,20 +166,23 @@ class Stage:
     def run(self) -> None:
         """Runs the steps that are not yet in `done`; stops after a failed validation.
 
-        Errors of a step name its section of the recipe and the keys there.
+        Errors of a step name its section of the recipe and the keys there. The log is never silent for ten seconds,
+        before and after the work of a step either.
         """
         for number, work in enumerate(self.works[len(self.done) :], start=len(self.done) + 1):
             use = work.use
             say(f"[{self.name}] step {number} of {len(self.works)}: {use.name} ({use.step_name})")
             with (
                 _label(use.name),
+                activity.watched(use.name, quiet()),
                 watch_task(use.step_name, say) as watched,
                 keys_in_errors(use.step, RECIPE, use.section, (), use.name),
                 access_errors(),
             ):
                 inputs = {key: self.folder_of(source) for key, source in use.inputs.items()}
                 outputs = use.output_paths(self.root)
-                done = self._earlier(work, inputs)
+                with doing("checking whether an earlier try did it"):
+                    done = self._earlier(work, inputs)
                 if done is None:
                     started = time.monotonic()
                     cached = use, work.section
@@ -188,7 +193,8 @@ class Stage:
                     watched.report = done.report
                     say(f"[{use.name}] done by an earlier try of this task; {done.report.summary}")
                 self.done.append(done)
-                self._hand_over(done, outputs)
+                with doing("handing over what it wrote"):
+                    self._hand_over(done, outputs)
             if watched.computed:
                 _free_memory()
             if self.failed:

@@ -19,6 +19,7 @@ from stillhouse.kubernetes.trainjob.manifest import job_name, train_job
 from stillhouse.kubernetes.trainjob.own_pod import describe
 from stillhouse.kubernetes.trainjob.run_end import left_for_the_retry
 from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
+from stillhouse.monitoring.activity import ELSEWHERE, doing
 from stillhouse.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
 from stillhouse.steps.spec import Report, Step
 
@@ -45,7 +46,8 @@ def execute_on_nodes(
     if not step.parallel and settings.nodes * settings.processes_per_node > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    manifests = open_inputs(step, inputs)
+    with doing("verifying the digests of what it reads"):
+        manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
 
@@ -56,7 +58,8 @@ def execute_on_nodes(
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
-    return exchange.collect(outputs, settings.nodes)
+    with doing("collecting what the nodes wrote"):
+        return exchange.collect(outputs, settings.nodes)
 
 
 def run_job(
@@ -88,8 +91,9 @@ def run_job(
         if exchange.done():
             log(f"TrainJob {name}: it finished in an earlier try of this step")
         else:
-            job = train_job(name, step, command(exchange), settings, pod, os.environ)
+            with doing("giving the nodes what they read"):
+                job = train_job(name, step, command(exchange), settings, pod, os.environ)
             find_or_start(cluster, job, exchange, log)
-            with beside(exchange):
+            with doing(ELSEWHERE), beside(exchange):
                 follow(cluster, name, settings.nodes, log)
     return exchange

@@ -26,6 +26,7 @@ from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES
 from stillhouse.kubernetes.trainjob.parts import Part, Parts
 from stillhouse.kubernetes.trainjob.settings import OWN, NodeSettings
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import ELSEWHERE, doing
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Step
 
@@ -76,7 +77,9 @@ def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int
             say(f"[{step.name}] removed {gone}, left by a run more than {DAYS} days ago")
         parts.write(division.parts(parts.folder))
         say(f"[{step.name}] {shards} shards, one after the other")
-        _refuse_failure(do_parts(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
+        with doing(ELSEWHERE):
+            code = do_parts(parts, range(1, shards + 1), processes_for(division.part))
+        _refuse_failure(code, "this machine")
         yield division.together(parts.folder)
         shutil.rmtree(parts.folder, ignore_errors=True)
 

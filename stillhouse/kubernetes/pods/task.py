@@ -7,11 +7,8 @@ or pod continues with the first unfinished step.
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,22 +23,22 @@ from stillhouse.environment import software
 from stillhouse.errors import ValidationFailed, access_errors
 from stillhouse.kubernetes.pods.component import one_line_errors, run_step
 from stillhouse.kubernetes.pods.component_views import views_of, write_view
+from stillhouse.kubernetes.pods.expected_time import about
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS
+from stillhouse.kubernetes.pods.step_surroundings import free_memory, labelled
+from stillhouse.kubernetes.pods.task_page import page
 from stillhouse.lock import only_process
-from stillhouse.markdown import as_text
 from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import doing
-from stillhouse.monitoring.duration import in_words
-from stillhouse.monitoring.settings import TASK
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.releases.lineage import lineage
 from stillhouse.setting_kinds import from_form, plain
 from stillhouse.steps.execute import code_digest, manifest_of, open_inputs, read_report, write_metrics, write_report
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import CORPUS, START, find_uses
 from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.run_progress import made_of
 from stillhouse.workflow.tasks import PREPARE, VERDICT
@@ -52,8 +49,6 @@ METRICS, PAGE, RUN, STEPS = "metrics", "page", "run_id", "steps"
 FOLDER = "tasks"
 RECIPE = "recipe"
 """What errors call the recipe, whose file is not in the pod."""
-FIGURES = 6
-"""How many figures of a step its task's page shows."""
 
 
 def port_name(source: str) -> str:
@@ -171,14 +166,16 @@ class Stage:
         """
         for number, work in enumerate(self.works[len(self.done) :], start=len(self.done) + 1):
             use = work.use
-            say(f"[{self.name}] step {number} of {len(self.works)}: {use.name} ({use.step_name})")
             with (
-                _label(use.name),
+                labelled(use.name),
                 activity.watched(use.name, quiet()),
                 watch_task(use.step_name, say) as watched,
                 keys_in_errors(use.step, RECIPE, use.section, (), use.name),
                 access_errors(),
             ):
+                models = (self.folder_of(START), *self.given.values())
+                time_of_it = about(use.step, work.config, self.folder_of(CORPUS["corpus"]), models)
+                say(f"[{self.name}] step {number} of {len(self.works)}: {use.name} ({use.step_name}){time_of_it}")
                 inputs = {key: self.folder_of(source) for key, source in use.inputs.items()}
                 outputs = use.output_paths(self.root)
                 with doing("checking whether an earlier try did it"):
@@ -196,7 +193,7 @@ class Stage:
                 with doing("handing over what it wrote"):
                     self._hand_over(done, outputs)
             if watched.computed:
-                _free_memory()
+                free_memory()
             if self.failed:
                 say(f"[{self.name}] skipping the remaining steps: the corpus did not pass")
                 return
@@ -301,41 +298,3 @@ def folder_of(name: str, works: list[Work], given: Mapping[str, Path], run: str)
     digests = {source: manifest_of(folder, kinds[source]).digest for source, folder in given.items()}
     uses = [(work.use.name, work.use.step_name, dict(work.use.inputs), asdict(work.config)) for work in works]
     return work_root() / FOLDER / f"{name}-{digest_json([run, uses, digests, code_digest(), software()])[:20]}"
-
-
-def page(name: str, works: list[Work], done: list[Done]) -> str:
-    """The steps of a task as Markdown: what each one made, how long it took, and its first figures."""
-    lines = [f"## {as_text(name)}", "", "| step | what it made | took | figures |", "|---|---|---|---|"]
-    for one in done:
-        figures = list(one.report.metrics.items())
-        shown = ", ".join(f"{as_text(key)} {value:.4g}" for key, value in figures[:FIGURES])
-        more = f", and {len(figures) - FIGURES} more" if len(figures) > FIGURES else ""
-        earlier = " (an earlier try)" if one.earlier else ""
-        lines.append(
-            f"| {as_text(one.work.use.name)} | {as_text(one.report.summary)} | {in_words(one.seconds)}{earlier} "
-            f"| {shown}{more} |"
-        )
-    lines += [f"| {as_text(work.use.name)} | not done: the corpus did not pass | | |" for work in works[len(done) :]]
-    return "\n".join(lines) + "\n"
-
-
-@contextmanager
-def _label(use: str) -> Iterator[None]:
-    """Labels the step's Prometheus metrics with the name of its use, also in processes that it starts."""
-    before = os.environ.get(TASK)
-    os.environ[TASK] = use
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[TASK]
-        else:
-            os.environ[TASK] = before
-
-
-def _free_memory() -> None:
-    """Frees a step's memory, as the end of its process would: the next step may need the whole GPU."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

@@ -33,7 +33,7 @@ from stillhouse.setting_kinds import form_type, from_text
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.uses import used
+from stillhouse.workflow.uses import Use, used
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Request:
             build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
         if self.pipeline == train.NAME:
-            check_train(*self._recipe(), values)
+            self.configs_with(values)
             return
         check_parameters(self.pipeline, values)
         settings = configs(*self._recipe())
@@ -131,11 +131,17 @@ class Request:
             return TABLES[self.pipeline]
         return train_parameters(graph_of(*self._recipe()))
 
+    def uses(self) -> tuple[Use, ...]:
+        """The uses of a whole run, in order; none for the other pipelines, whose tasks depend on more than a recipe."""
+        return tuple(graph_of(*self._recipe())) if self.pipeline == train.NAME else ()
+
+    def configs_with(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of every use of a whole run with these parameters, which it checks."""
+        return check_train(*self._recipe(), values)
+
     def kept(self) -> tuple[str, ...]:
         """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
-        if self.pipeline != train.NAME:
-            return ()
-        made = {use.name for use in graph_of(*self._recipe())}
+        made = {use.name for use in self.uses()}
         return SEARCHED if made >= {used(source) for source in SEARCHED} else ()
 
     def exit_code(self, result: Path) -> int:

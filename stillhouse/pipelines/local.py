@@ -15,14 +15,17 @@ from typing import Any
 from kfp import local
 
 from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, whole_folders, write_manifest
-from stillhouse.context import WORK_ROOT
+from stillhouse.context import WORK_ROOT, quiet, say
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.task import port_name
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import watched
 from stillhouse.own_files import make_folder
 from stillhouse.pipelines.catalog import RESULTS, Request, Result
 from stillhouse.steps.execute import VERDICT
+from stillhouse.workflow.run_progress import outlook
+from stillhouse.workflow.seen_source import seen_at_once
 from stillhouse.workflow.tasks import PREPARE
 from stillhouse.workflow.tasks import VERDICT as GIVEN
 from stillhouse.workflow.uses import ARTIFACTS
@@ -57,6 +60,7 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
         raise InputError(f"{workspace} exists: another local run is in progress or was killed; remove it to continue")
     make_folder(workspace)
     try:
+        _say_outlook(request, values, workspace)
         # Checkpoints are outside the workspace, so that a killed run continues from them.
         # `stillhouse run` may not write to the same artifacts meanwhile.
         with only_process(folder / ARTIFACTS) if kept else nullcontext(), _work_root(folder / WORK):
@@ -76,6 +80,16 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     return folder / result.output
+
+
+def _say_outlook(request: Request, values: Mapping[str, Any], root: Path) -> None:
+    """Says how long a whole run takes on this machine, by a look at its source; `root` holds none of its outputs."""
+    uses = request.uses()
+    if quiet() or not uses:
+        return
+    with watched("run-local"):
+        settings = request.configs_with(values)
+        say(outlook(uses, len(uses), settings, root, lambda: seen_at_once(settings)))
 
 
 def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> None:

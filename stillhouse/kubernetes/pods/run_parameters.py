@@ -168,8 +168,8 @@ def check_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
         table[name].read(value, f"pipeline {pipeline}: {name}")
 
 
-def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
-    """Checks the parameters of a whole run of `recipe`, including `settings`, as the run's steps would.
+def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks the parameters of a whole run of `recipe`, including `settings`, and returns the settings of every use.
 
     Raises `InputError` for a value of the wrong type, outside its choices or range, or incompatible with others.
     """
@@ -182,13 +182,13 @@ def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
         name: [(use, field) for use, field in filling if field not in sections.get(uses[use].section, {})]
         for name, filling in pairs.items()
     }
-    with_parameters(open_pairs, configs(with_sections(recipe, sections), where), fields)
+    return with_parameters(open_pairs, configs(with_sections(recipe, sections), where), fields)
 
 
 def with_parameters(
     pairs: Mapping[str, Sequence[Pair]], settings: Mapping[str, Any], values: Mapping[str, Any]
-) -> None:
-    """Builds the settings of every use in a run whose parameters fill these `pairs`.
+) -> dict[str, Any]:
+    """The settings of every use in a run whose parameters fill these `pairs`.
 
     Raises `InputError` for incompatible settings.
     """
@@ -198,8 +198,10 @@ def with_parameters(
             for use, field in filling:
                 hint = field_types(type(settings[use]))[field]
                 changed.setdefault(use, {})[field] = from_form(values[name], hint, name)
+    found = dict(settings)
     for use, fields in changed.items():
         try:
-            dataclasses.replace(settings[use], **fields)
+            found[use] = dataclasses.replace(settings[use], **fields)
         except InputError as error:
             raise InputError(f"{', '.join(sorted(values))} do not fit the recipe: {use}: {error}") from None
+    return found

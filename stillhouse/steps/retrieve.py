@@ -49,8 +49,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if hybrid:
         summary += f"; {hybrid.fusion}"
         facts["fusion"] = str(hybrid.fusion)
-    if "hybrid" in inputs and (choice := choice_facts(read_manifest(inputs["hybrid"], verify=False).facts)):
-        facts["choice"] = choice
+    if "hybrid" in inputs:
+        made = read_manifest(inputs["hybrid"], verify=False)
+        if choice := choice_facts(made.facts, made.config):
+            facts["choice"] = choice
     if config.latency_queries:
         texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
         facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)

@@ -41,11 +41,15 @@ class Contender:
 
     @property
     def name(self) -> str:
-        return self.retriever if self.fusion.method == "dense" else f"{self.retriever} + BM25"
+        return contender_name(self.retriever, self.fusion.method != "dense")
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """The values that a choice by `metric`, one of `METRICS`, compares."""
         return self.log_likelihoods if metric == LOG_LIKELIHOOD else self.reciprocal_ranks
+
+
+def contender_name(retriever: str, with_bm25: bool) -> str:
+    return f"{retriever} + BM25" if with_bm25 else retriever
 
 
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
@@ -78,8 +82,11 @@ def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metr
     return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"
 
 
-def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the report says of the winner, from the facts that `select-best` wrote; None for those of another step."""
+def choice_facts(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the report says of the winner, from the facts and settings in the manifest that `select-best` wrote.
+
+    None for the manifest of another step.
+    """
     if not {"winner", "queries"} <= facts.keys():
         return None
     with_bm25 = facts["winner"] != facts["retriever"]
@@ -90,7 +97,24 @@ def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
         "chosen_by": facts["chosen_by"],
         "queries": facts["queries"],
         "systems": len(facts[f"dev_{facts['chosen_by']}"]),
+        "standard_errors": settings.get("standard_errors", 0.0),
+        "contenders": _contender_facts(facts),
     }
+
+
+def _contender_facts(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The contenders in the order in which they competed, with the mean of each metric on the dev queries."""
+    means = {metric: facts[f"dev_{metric}"] for metric in METRICS if f"dev_{metric}" in facts}
+    names = [
+        (retriever, with_bm25, contender_name(retriever, with_bm25))
+        for retriever in facts.get("order", {}).get("candidates", ())
+        for with_bm25 in (False, True)
+    ]
+    return [
+        {"retriever": retriever, "with_bm25": with_bm25, "means": {metric: of[name] for metric, of in means.items()}}
+        for retriever, with_bm25, name in names
+        if name in means[facts["chosen_by"]]
+    ]
 
 
 def common_candidates(brought: Sequence[Rows], answers_QP: Rows) -> Rows:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from stillhouse.cli.release_rules import add_rule_flags, rule_settings
 from stillhouse.config import build
+from stillhouse.context import quiet
 from stillhouse.errors import REFUSED_CODE
-from stillhouse.monitoring.activity import write_line
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.terminal import show
 from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
@@ -94,10 +95,10 @@ def main(argv: Sequence[str]) -> int:
         refuse_foreign_file(arguments.report)
     log = (lambda line: None) if arguments.quiet else write_line
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
-    with environment(arguments, work), watch_task("refresh", log) as watched:
+    with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", log) as task:
         done = refresh(request, log)
         if done.outcome:
-            watched.report = Report(done.sentence, facts={"released": done.outcome.in_use})
+            task.report = Report(done.sentence, facts={"released": done.outcome.in_use})
     if arguments.report:
         with own_file(arguments.report) as path:
             report(done, path)

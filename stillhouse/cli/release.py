@@ -7,7 +7,9 @@ from pathlib import Path
 
 from stillhouse.cli.release_rules import add_rule_flags, rule_settings
 from stillhouse.config import nearest
+from stillhouse.context import quiet
 from stillhouse.errors import REFUSED_CODE, InputError
+from stillhouse.monitoring.activity import watched
 from stillhouse.terminal import show, visible_json, warn
 from stillhouse.workflow.parser import Parser, output_folder
 from stillhouse.workflow.step_command import add_context_flags, environment
@@ -57,7 +59,8 @@ def list_action(argv: Sequence[str]) -> int:
     from stillhouse.releases.git import Git
     from stillhouse.releases.tags import read_history
 
-    history = read_history(Git.of(arguments.folder))
+    with watched("release", quiet()):
+        history = read_history(Git.of(arguments.folder))
     champion = history.champion.tag if history.champion else ""
     if arguments.json:
         content = [
@@ -92,13 +95,14 @@ def promote_action(argv: Sequence[str]) -> int:
     from stillhouse.releases.refresh.whole_run import promote_whole_run
     from stillhouse.steps.spec import Report
 
-    with environment(arguments, arguments.folder), watch_task("promote", _log) as watched:
-        outcome = promote_whole_run(
-            arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=_log
-        )
-        watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
-    show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
-    follow(Git.of(arguments.folder), _log)
+    with environment(arguments, arguments.folder), watched("release", quiet()):
+        with watch_task("promote", _log) as task:
+            outcome = promote_whole_run(
+                arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=_log
+            )
+            task.report = Report(outcome.reason, facts={"released": outcome.in_use})
+        show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
+        follow(Git.of(arguments.folder), _log)
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 
 
@@ -114,12 +118,13 @@ def rollback_action(argv: Sequence[str]) -> int:
     from stillhouse.releases.tags import roll_back
 
     git = Git.of(arguments.folder)
-    before, now = roll_back(git, arguments.to, arguments.reason)
-    if before.tag == now.tag:
-        show(f"{now.name} is already in use; nothing to do")
-    else:
-        show(f"{now.name} is in use again, instead of {before.name}")
-    follow(git, _log)
+    with watched("release", quiet()):
+        before, now = roll_back(git, arguments.to, arguments.reason)
+        if before.tag == now.tag:
+            show(f"{now.name} is already in use; nothing to do")
+        else:
+            show(f"{now.name} is in use again, instead of {before.name}")
+        follow(git, _log)
     return 0
 
 
@@ -142,7 +147,8 @@ def fetch_action(argv: Sequence[str]) -> int:
     from stillhouse.releases.tags import read_history
 
     git = Git.of(arguments.folder)
-    history = read_history(git)
+    with watched("release", quiet()):
+        history = read_history(git)
     release = history.find(arguments.version) if arguments.version else history.champion
     if release is None:
         raise InputError("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
@@ -150,7 +156,8 @@ def fetch_action(argv: Sequence[str]) -> int:
     for name in names:
         if name not in release.paths:
             raise InputError(f"{release.name} holds no {name!r}; {nearest(name, release.paths)}")
-    fetch_release(git, release, arguments.target, names)
+    with watched("release", quiet()):
+        fetch_release(git, release, arguments.target, names)
     show(f"{release.name}: {', '.join(names or release.paths)} in {arguments.target}")
     return 0
 
@@ -170,7 +177,8 @@ def register_action(argv: Sequence[str]) -> int:
         raise InputError(
             f"no Model Registry is configured; set its address, for example {ADDRESS}=http://model-registry-service.kubeflow:8080"
         )
-    registered = register(Git.of(arguments.folder), settings)
+    with watched("release", quiet()):
+        registered = register(Git.of(arguments.folder), settings)
     if arguments.labels:
         show(*(f'{name}: "{value}"' for name, value in registered.labels.items()))
     else:

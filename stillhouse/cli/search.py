@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stillhouse import context
 from stillhouse.errors import InputError
 from stillhouse.file_stamps import FILE, FileStamps
+from stillhouse.monitoring.activity import doing, watched
 from stillhouse.terminal import show, visible, visible_id, visible_json
 from stillhouse.workflow.graph import ARTIFACTS, find_uses
 from stillhouse.workflow.parser import Parser
@@ -81,10 +82,15 @@ def main(argv: Sequence[str]) -> int:
                 "or give another folder"
             )
     with environment(arguments):
-        searcher = open_searcher(folders, arguments.verify)
+        quiet = context.quiet()
+        with watched("search", quiet):
+            searcher = open_searcher(folders, arguments.verify)
         answer = answer_in_json if arguments.json else answer_in_text
         for question in questions(arguments.question, prompt=not arguments.json):
-            answer(question, searcher.search(question, arguments.top))
+            # Not around the loop: a person who types nothing may be silent.
+            with watched("search", quiet), doing("looking for an answer"):
+                hits = searcher.search(question, arguments.top)
+            answer(question, hits)
     return 0
 
 
@@ -100,7 +106,8 @@ def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     context.hush_libraries()
-    from stillhouse.retrieval.search.searcher import Searcher
+    with doing("loading PyTorch"):
+        from stillhouse.retrieval.search.searcher import Searcher
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)

@@ -13,6 +13,7 @@ from typing import Any
 from stillhouse.artifacts import read_manifest, refuse_foreign
 from stillhouse.context import say
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.objects import lacking_in_cache, lacking_on_remote, send
 from stillhouse.releases.tags import Release
@@ -23,6 +24,7 @@ ALWAYS = "always changed"
 """DVC's status of a stage that runs every time; later stages depend on its output."""
 
 
+@doing("comparing the artifacts with dvc.lock")
 def refuse_unfinished(folder: Path) -> None:
     """Raises `InputError` if the artifacts do not match dvc.lock: nobody could say how they were made."""
     with _workspace(folder) as repo:
@@ -32,6 +34,7 @@ def refuse_unfinished(folder: Path) -> None:
         raise InputError(f"{names} in {folder} changed since the last run; run `dvc repro` first, then promote")
 
 
+@doing("verifying the artifacts")
 def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
     """Raises `InputError` with the file's name if an artifact's bytes are not those that its step wrote.
 
@@ -41,12 +44,14 @@ def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
         read_manifest(folder / path)
 
 
+@doing("recording the artifacts in dvc.lock")
 def record(folder: Path) -> None:
     """Writes dvc.lock, from the stages of dvc.yaml, for artifacts that were made without `dvc repro`."""
     with _workspace(folder) as repo:
         repo.commit(force=True)
 
 
+@doing("pushing the artifacts")
 def push(folder: Path) -> None:
     """Pushes the workspace's data and the run cache to its default remote. Skips what is already there.
 
@@ -76,6 +81,7 @@ def _names(lacking: Mapping[str, str]) -> str:
     return ", ".join(sorted(set(lacking.values())))
 
 
+@doing("fetching the artifacts")
 def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
     """Copies the artifacts of a release, or those of `names` that it has, to `target`/<name>.
 
@@ -148,6 +154,7 @@ def _is_json(path: Path) -> bool:
     return True
 
 
+@doing("reading what made the artifacts")
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The entries of `release.json` for artifacts: path, Stillhouse's and DVC's digests, the code and its commit."""
     from stillhouse.releases.lineage import lineage

@@ -19,6 +19,7 @@ from typing import Any
 
 from stillhouse.artifacts import digest_json
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import REMOTE, Git, GitFailed, PushTaken
 
 NAME = "retriever"
@@ -99,6 +100,7 @@ class History:
         raise InputError(f"there is no release {name!r}; there are: {there}")
 
 
+@doing("reading the releases")
 def read_history(git: Git, *, fetch: bool = True) -> History:
     """Reads all releases, by default from the remote."""
     if fetch:
@@ -152,6 +154,7 @@ def next_version(history: History, bump: str) -> Version:
     return {"major": (major + 1, 0, 0), "minor": (major, minor + 1, 0), "patch": (major, minor, patch + 1)}[bump]
 
 
+@doing("pushing the release")
 def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: str, against: Release | None) -> Release:
     """Commits the workspace's `COMMITTED` files on top of the remote's branch and releases that commit, all at once.
 
@@ -196,6 +199,7 @@ def _follow(git: Git, branch: str, head: str, commit: str, record: str) -> None:
             git("reset", "--quiet", "--", *COMMITTED)
 
 
+@doing("putting a release back into use")
 def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Release]:
     """Makes an earlier release the champion again: the previous one, or the one named `to`. Returns (from, to).
 
@@ -220,6 +224,7 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
     return champion, target
 
 
+@doing("noting the refusal")
 def note_refusal(git: Git, key: str, champion: Release, reason: str) -> None:
     """Notes in a tag that a challenger was refused, so that a schedule does not train it again and again."""
     name = f"{NAME}#refused#{key}"

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from silence import SOON, slow, talk_soon
 
 from stillhouse import cli
 from stillhouse.context import QUIET, Context
 from stillhouse.corpus import first_look, ingestion
-from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import ELSEWHERE, doing, watched, write_line
 from stillhouse.monitoring.bar import LogBar
 from stillhouse.monitoring.monitor import SILENT
@@ -31,14 +31,10 @@ from stillhouse.workflow import first_run_times, in_process, recipe_run, workspa
 from stillhouse.workflow.graph import find_uses
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
-SOON = 0.1
-"""Seconds of silence after which a line must appear."""
-
 
 @pytest.fixture(autouse=True)
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(QUIET)
-    monkeypatch.setattr(activity, "SILENCE", SOON)
+    talk_soon(monkeypatch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,17 +145,6 @@ def test_other_processes_write_their_own_lines(capsys: pytest.CaptureFixture[str
         assert capsys.readouterr().err == ""
         time.sleep(3 * SOON)
     assert "[step] still starting them" in capsys.readouterr().err
-
-
-def slow(module: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a function wait before it works."""
-    function = getattr(module, name)
-
-    def waits(*words: Any, **named: Any) -> Any:
-        time.sleep(4 * SOON)
-        return function(*words, **named)
-
-    monkeypatch.setattr(module, name, waits)
 
 
 def test_a_run_is_not_silent_between_its_steps(

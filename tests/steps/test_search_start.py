@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from indexed_corpora import FP32, Run
+from silence import SOON, slow, talk_soon
 
 from stillhouse import cli, file_stamps
 from stillhouse.artifacts import digest_file
-from stillhouse.context import work_root
+from stillhouse.context import QUIET, work_root
+from stillhouse.retrieval.search import searcher
 
 
 @pytest.fixture
@@ -84,3 +87,40 @@ def test_verify_finds_what_left_no_trace(words: list[str], read: list[str]) -> N
     memory.write_text(json.dumps(json.loads(memory.read_text()) | {stamp: sound}))
     assert cli.main(words) == 0
     assert cli.main([*words, "--verify"]) == 2
+
+
+def test_a_search_is_not_silent_and_keeps_its_answers_clean(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither while it opens large folders nor while it answers. Its reader may be a program."""
+    talk_soon(monkeypatch)
+    for name in ("read_manifest", "check_index", "refuse_not_finite"):
+        slow(searcher, name, monkeypatch)
+    assert cli.main([*words, "--json"]) == 0
+    found = capsys.readouterr()
+    for work in ("verifying the digests of what it reads", "at work", "looking for an answer"):
+        assert f"[search] still {work} (" in found.err
+    assert [json.loads(line)["question"] for line in found.out.splitlines()] == [words[1]]
+    assert cli.main([*words, "--json", "--quiet"]) == 0
+    assert capsys.readouterr() == (found.out, "")
+    monkeypatch.setenv(QUIET, "1")
+    assert cli.main([*words, "--json"]) == 0
+    assert capsys.readouterr() == (found.out, "")
+
+
+def test_a_search_that_waits_for_a_question_is_silent(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk_soon(monkeypatch)
+    said: list[str] = []
+
+    class Typed(io.StringIO):
+        def readline(self, size: int | None = -1, /) -> str:
+            capsys.readouterr()
+            time.sleep(4 * SOON)
+            said.append(capsys.readouterr().err)
+            return super().readline(-1)
+
+    monkeypatch.setattr("sys.stdin", Typed("where does the red bird sing\n"))
+    assert cli.main([words[0], *words[2:], "--json"]) == 0
+    assert said == ["", ""]

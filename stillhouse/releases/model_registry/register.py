@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.entry import COMMIT, entry_of, model_of, repository_of
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE, Conflict, Registry, Version
@@ -54,6 +55,7 @@ class Registered:
         return {f"{LABEL}registered-model-id": self.model_id, f"{LABEL}model-version-id": self.version_id}
 
 
+@doing("updating the Model Registry")
 def register(git: Git, settings: RegistrySettings) -> Registered:
     """Registers every release that the registry lacks, and reports which one is in use.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
@@ -150,6 +151,7 @@ class Decision:
     refused: str
 
 
+@doing("comparing the corpora")
 def decide(
     git: Git,
     champion: Release,

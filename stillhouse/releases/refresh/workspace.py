@@ -15,6 +15,7 @@ import yaml
 from stillhouse.artifacts import read_manifest, write_whole_json
 from stillhouse.environment import describe_environment
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.refresh.graph import CHAMPION
@@ -31,6 +32,7 @@ MARK = Path(".git") / "stillhouse-refresh"
 """The file that marks a clone as made by a refresh, so that changes in it are the refresh's own."""
 
 
+@doing("updating the clone")
 def open_clone(repo: str, branch: str, folder: Path) -> Git:
     """Clones `repo` into `folder` at the newest commit of its branch, or updates an earlier clone there.
 
@@ -71,6 +73,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     return git
 
 
+@doing("cloning the repository")
 def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
     """Makes a clone that is marked as a refresh's own, completely or not at all."""
     folder = folder.absolute()
@@ -136,6 +139,7 @@ def _begin(text: str) -> str:
     return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
+@doing("looking for outdated artifacts")
 def drop_stale(folder: Path) -> None:
     """Removes artifacts that other code or other libraries made in this folder, and records the current versions."""
     now, path = describe_environment(), folder / ENVIRONMENT
@@ -151,6 +155,7 @@ def _noted(path: Path) -> Any:
         return None
 
 
+@doing("bringing the artifacts of the champion")
 def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:
     """Puts the champion's artifacts, or only `names`, into `artifacts/champion`.
 

@@ -27,6 +27,7 @@ from torch.nn.functional import embedding, gelu, layer_norm, relu
 from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
 from stillhouse.corpus.titles import divided
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.pooling import EncoderSettings, normalized, pool, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
 
@@ -47,6 +48,7 @@ class QueryEncoder(Protocol):
         """Float32 [Q, D]; each text follows the retriever's prompt, if any, and is cut to its `query_length`."""
 
 
+@doing("loading the model")
 def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
     """Read a retriever to encode questions. Raises `InputError` as `BiEncoder.load` does."""
     if (folder / MANIFEST).is_file():

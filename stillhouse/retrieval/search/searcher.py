@@ -12,6 +12,7 @@ from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.open_folders import OpenFolders
 from stillhouse.retrieval.index.vector_index import VectorIndex, cut
 from stillhouse.retrieval.models.query_encoder import open_query_encoder
@@ -81,6 +82,7 @@ class Searcher:
         where = Context(work=context.work_root(), device=context.device(), quiet=True)
         return cls(Path(corpus), Path(retriever), Path(index), where, hybrid=Path(hybrid) if hybrid else None)
 
+    @doing("loading BM25")
     def _open_hybrid(self) -> HybridSearch | None:
         """The fusion with BM25, or None if the retriever alone ranks best."""
         from stillhouse.retrieval.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
@@ -110,6 +112,7 @@ class Searcher:
         return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
 
 
+@doing("verifying the digests of what it reads")
 def refuse_unfit(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
     """Refuse damaged folders, and an index or a hybrid that was made from other folders than the held ones."""
     corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done |
 | 1 | a crash: a defect in Stillhouse or a problem of the machine (full disk, killed process) |
-| 2 | bad input: a flag, a setting, a file; the message says what to do |
+| 2 | bad input: a flag, a setting, a file, a training that its settings make diverge; the message says what to do |
 | 3 | the corpus did not pass validation |
 | 4 | a promotion was refused and the old release stays; only for commands that promote |
 | 130 | interrupted by SIGINT (`stillhouse.interrupt`) |
@@ -54,6 +54,10 @@ class InputError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows instead of a traceback: the sentence is enough in a notebook too."""
         return [f"{type(self).__name__}: {self}"]
+
+
+class NotFinite(InputError, FloatingPointError):
+    """A training produced a number that is not finite. Other settings, above all a lower learning rate, prevent it."""
 
 
 class ValidationFailed(Exception):

@@ -148,10 +148,10 @@ def reason(error: BaseException) -> str:
     """Why a step failed, as one of `REASONS`."""
     if isinstance(error, ValidationFailed):
         return "validation"
+    if isinstance(error, FloatingPointError):  # before bad input, which NotFinite is too
+        return "not_finite"
     if isinstance(error, InputError):
         return "bad_input"
-    if isinstance(error, FloatingPointError):
-        return "not_finite"
     # Recognise PyTorch's own error by its name, because a step may not have loaded PyTorch.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"

@@ -23,6 +23,7 @@ from stillhouse.acceleration.precision import autocast
 from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.context import Context, rank
 from stillhouse.curves import CurveRow, Watch, best_row, stopped
+from stillhouse.errors import NotFinite
 from stillhouse.monitoring.activity import doing
 from stillhouse.training.checkpoint import Checkpoint
 from stillhouse.training.memory import freed_memory_kept
@@ -31,6 +32,8 @@ from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+REMEDY = "lower learning_rate, raise warmup_ratio, or look for damaged texts among the examples"
+"""What to do about a loss or gradient that is not finite."""
 NORMALISATION = (nn.LayerNorm, nn.RMSNorm)
 
 
@@ -49,7 +52,7 @@ def train(
     `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients. If
     `batch_loss` gives several losses, the step's loss is their sum. Each is back-propagated before the next is
     computed, so a large batch needs the memory of a small one. `examples(step)` names a batch's examples in messages.
-    Raises `FloatingPointError` if a loss or gradient is not finite; it names the step, the examples and the last
+    Raises `NotFinite` if a loss or gradient is not finite; it names the step, the examples and the last
     checkpoint, which stays in `context.work`.
     """
     watch = watch or Watch()
@@ -87,11 +90,11 @@ def train(
         model.train()
         return agreed(values)
 
-    def fail(what: str, step: int, of_batch: bool = True) -> FloatingPointError:
+    def fail(what: str, step: int, of_batch: bool = True) -> NotFinite:
         some = "" if examples is None or not of_batch else f", of the examples {', '.join(map(str, examples(step)))}"
         kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.last()}"
         none = "there is no checkpoint yet"
-        return FloatingPointError(f"{what} at step {step}{some}; {kept if saved_step else none}; lower learning_rate")
+        return NotFinite(f"{what} at step {step}{some}; {kept if saved_step else none}; {REMEDY}")
 
     unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
     shorter = bf16_residuals(model, config.precision, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
         assert "another process is writing" in capsys.readouterr().err
         assert not (tmp_path / "artifacts").exists()
     assert main(command) == 0
+
+
+def test_a_training_that_diverges_ends_in_a_sentence_that_names_its_section(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*MICRO, "--until", "retriever_1_unpretrained", "--folder", str(tmp_path)]
+    assert main([*command, "--set", "retriever_1_unpretrained.learning_rate=1e30"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said and "crash" not in said
+    last = said.splitlines()[-1]
+    assert re.match(r"stillhouse: \S+: retriever_1_unpretrained: the .* is nan at step \d+", last)
+    assert "lower learning_rate" in last
+    assert not (tmp_path / "artifacts" / "retriever_1_unpretrained" / "retriever").exists()
 
 
 def test_set_changes_a_setting_of_this_run_only(tmp_path: Path) -> None:

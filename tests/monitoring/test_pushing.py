@@ -12,7 +12,7 @@ import pytest
 from gateway_stand_in import Gateway
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import InputError, NotFinite, ValidationFailed
 from stillhouse.monitoring.gateway import push
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.pipelines.schedules.watch import report_schedule, watch_interval
@@ -45,6 +45,7 @@ def test_the_task_of_the_graph_names_the_group(gateway: Gateway, monkeypatch: py
     [
         (InputError("no such file"), "bad_input"),
         (FloatingPointError("the loss is nan at step 3"), "not_finite"),
+        (NotFinite("the loss is nan at step 3"), "not_finite"),
         (RuntimeError("broken"), "crash"),
         (KeyboardInterrupt(), "interrupted"),
     ],

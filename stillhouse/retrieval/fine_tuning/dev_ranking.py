@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.curves import DEV
+from stillhouse.errors import NotFinite
 from stillhouse.evaluation.measures import per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
@@ -97,10 +98,10 @@ class DevCandidates:
     def measured(self, scores_P: NDArray[np.float32]) -> Mapping[str, float]:
         """Mean RR@10 and nDCG@10 over the queries, ranked by the scores of `pairs()`.
 
-        Ties are in corpus order. Raises `FloatingPointError` for a score that is not finite.
+        Ties are in corpus order. Raises `NotFinite` for a score that is not finite.
         """
         if not np.isfinite(scores_P).all():
-            raise FloatingPointError("a dev query's score is not finite; train with a lower learning rate")
+            raise NotFinite("a dev query's score is not finite; lower learning_rate")
         scores_QK = np.zeros(self.rows_QK.shape, dtype=np.float32)
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]

@@ -23,7 +23,7 @@ from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.curves import CurveRow, Watch, best_row
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, NotFinite
 from stillhouse.evaluation.measures import per_query_of_rows
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
@@ -129,7 +129,7 @@ class DevRanking:
             made_BD = cut_to_index(made_BD, self._index.width, self._encoder.settings.normalize)
             out_QD[rows] = made_BD.cpu().numpy()
         if not np.isfinite(out_QD).all():
-            raise FloatingPointError("a dev query's vector is not finite; train with a lower learning rate")
+            raise NotFinite("a dev query's vector is not finite; lower learning_rate")
         return out_QD
 
     def measured(self, device: torch.device) -> pd.DataFrame:

@@ -70,12 +70,14 @@ def ingest_passages(
 
 
 @settings_of(validate_step.STEP)
-def validate(corpus: Folder, output: Folder, **settings: Setting) -> StepResult:
+def validate(corpus: Folder, output: Folder, *, encoder: Folder | None = None, **settings: Setting) -> StepResult:
     """Check a corpus against thresholds; the report is `output/validation/report.html`.
 
+    With `encoder`, it counts the passages that this model truncates.
     Raises `ValidationFailed` if the corpus fails one, after the report is written.
     """
-    return run_step(StepResult, validate_step.STEP, "validate", {"corpus": corpus}, output, settings)
+    inputs = {"corpus": corpus, "encoder": encoder}
+    return run_step(StepResult, validate_step.STEP, "validate", inputs, output, settings)
 
 
 @settings_of(generate_queries_step.STEP)

@@ -17,6 +17,8 @@ from stillhouse.monitoring.activity import doing
 
 AT_LEAST = ">="
 AT_MOST = "<="
+WORDS_READ = 110
+"""The words of a passage that a model of unknown length reads whole: about 144 tokens of English."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +59,37 @@ class Thresholds:
     min_train_queries: int
     min_dev_queries: int
     min_test_queries: int
-    max_passage_words: int
+    max_passage_words: int | None
     max_truncated_fraction: float
     max_duplicate_text_fraction: float
 
 
+@dataclass(frozen=True)
+class Truncation:
+    """The share of passages of more than `tokens` tokens, which a model truncates.
+
+    It is that of `counted` passages: of all, or of a random sample.
+    """
+
+    tokens: int
+    share: float
+    counted: int
+
+
 @doing("checking the corpus")
-def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    """Runs every check on every row, in the order of the report."""
-    passages = _PassageCounts(corpus, thresholds.max_passage_words)
+def run_checks(corpus: Corpus, thresholds: Thresholds, truncation: Truncation | None = None) -> list[Check]:
+    """Runs every check on every row, in the order of the report.
+
+    Without a limit in words, the share of truncated passages is that of `truncation`, else of `WORDS_READ`.
+    """
+    words = thresholds.max_passage_words or WORDS_READ
+    passages = _PassageCounts(corpus, words)
+    by_tokens = truncation if thresholds.max_passage_words is None else None
     return [
         *_sizes(corpus, thresholds),
         *_rejects(corpus, thresholds),
-        *_texts(passages, thresholds),
+        _truncated(passages, words, by_tokens, thresholds),
+        _repeated(passages, thresholds),
         *_integrity(corpus, passages),
     ]
 
@@ -166,26 +186,35 @@ def refuse_remains(corpus: Corpus, split: str, most: float) -> None:
             )
 
 
-def _texts(passages: _PassageCounts, thresholds: Thresholds) -> list[Check]:
-    long, same = (count / max(passages.count, 1) for count in (passages.long, passages.repeated_texts))
-    return [
-        Check(
-            "truncated_fraction",
-            f"the share of passages of more than {thresholds.max_passage_words} words (too long for the model)",
-            long,
-            AT_MOST,
-            thresholds.max_truncated_fraction,
-            "cut the source into shorter passages, or raise the model's passage length and max_passage_words",
-        ),
-        Check(
-            "duplicate_text_fraction",
-            "the share of passages that repeat the text of another",
-            same,
-            AT_MOST,
-            thresholds.max_duplicate_text_fraction,
-            "remove the repeats from the source: finding one counts as wrong if the other is the relevant one",
-        ),
-    ]
+def _truncated(passages: _PassageCounts, words: int, by_tokens: Truncation | None, thresholds: Thresholds) -> Check:
+    if by_tokens is None:
+        value = passages.long / max(passages.count, 1)
+        what = f"the share of passages of more than {words} words (too long for the model)"
+        remedy = "raise the model's passage length and max_passage_words"
+    else:
+        value = by_tokens.share
+        drawn = f", counted in {by_tokens.counted:,} random ones" if by_tokens.counted < passages.count else ""
+        what = f"the share of passages of more than {by_tokens.tokens} tokens (which the model truncates{drawn})"
+        remedy = "raise passage_length of the model"
+    return Check(
+        "truncated_fraction",
+        what,
+        value,
+        AT_MOST,
+        thresholds.max_truncated_fraction,
+        f"cut the source into shorter passages, or {remedy}",
+    )
+
+
+def _repeated(passages: _PassageCounts, thresholds: Thresholds) -> Check:
+    return Check(
+        "duplicate_text_fraction",
+        "the share of passages that repeat the text of another",
+        passages.repeated_texts / max(passages.count, 1),
+        AT_MOST,
+        thresholds.max_duplicate_text_fraction,
+        "remove the repeats from the source: finding one counts as wrong if the other is the relevant one",
+    )
 
 
 def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:

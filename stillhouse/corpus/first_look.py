@@ -12,7 +12,7 @@ import numpy as np
 
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel
-from stillhouse.corpus.text_lengths import TOKENS_A_WORD, estimated_tokens, words_in
+from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import passage_text
 
 PASSAGES_KEPT = 500
@@ -45,12 +45,6 @@ class FirstLook:
     def tokens(self) -> int:
         """The 95th percentile of the measured passages' tokens; 0 without passages."""
         return int(np.quantile(self.lengths, 0.95)) if self.lengths else 0
-
-    @property
-    def tokens_a_word(self) -> float:
-        """The mean tokens per word (`words_in`) of the sample; that of English without a sample."""
-        words = sum(map(words_in, self.texts))
-        return (sum(self.lengths) - 2 * len(self.lengths)) / words if words else TOKENS_A_WORD
 
     @property
     def all_articles(self) -> float:

@@ -21,6 +21,11 @@ _UNSPACED = re.compile(
 _SIGN = re.compile(r"[^\w\s]|_")
 
 
+def whole_words(length: int) -> int:
+    """About how many words of ordinary English a passage of `length` tokens has: a longer one is truncated."""
+    return max(1, round((length - 2) / TOKENS_A_WORD))
+
+
 def words_in(text: str) -> int:
     """The number of words: what white space separates, and each character of a script without spaces."""
     if text.isascii():  # Python knows that without reading the text

@@ -23,7 +23,7 @@ from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
 from stillhouse.pipelines.task_component import trial_component
 from stillhouse.pipelines.tasks import Pods, add_task
-from stillhouse.releases.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung
+from stillhouse.releases.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung, with_words
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import graph_of
@@ -47,7 +47,7 @@ def build_refresh(
     `table` places its tasks; without one they run on this machine. Raises `InputError` for an unknown or ill-typed
     section or setting.
     """
-    settings = configs(recipe, where)
+    settings = with_words(configs(recipe, where))
     whole = graph_of(recipe, where)
     ladder = Ladder.of(whole)
     text = carried_recipe(recipe)

@@ -26,10 +26,11 @@ class Config:
     min_train_queries: int = setting(0, "at least this many train queries", minimum=0)
     min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)
     min_test_queries: int = setting(0, "at least this many test queries", minimum=0)
-    max_passage_words: int = setting(
-        110,
-        "a passage of more words counts as truncated by the model; 110 English words are about 144 tokens. White space "
-        "separates words, and a character of a script without spaces (Chinese, Japanese, Thai) is one",
+    max_passage_words: int | None = setting(
+        None,
+        "a passage of more words counts as truncated by the model; null = what the given encoder reads, else 110. 110 "
+        "English words are about 144 tokens. White space separates words, and a character of a script without spaces "
+        "(Chinese, Japanese, Thai) is one",
         minimum=1,
     )
     max_truncated_fraction: float = setting(
@@ -43,13 +44,18 @@ class Config:
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """The fact `passed` is false if a check fails; the report is written in any case."""
     from stillhouse.artifacts import write_json
-    from stillhouse.corpus.checks import Thresholds, queries_of_origins, run_checks
+    from stillhouse.corpus.checks import WORDS_READ, Thresholds, queries_of_origins, run_checks
     from stillhouse.corpus.expectations import run_suites
     from stillhouse.corpus.store import Corpus
     from stillhouse.corpus.validation_report import all_checks, checks_json, render_report
 
     corpus = Corpus.open(inputs["corpus"])
-    checks = run_checks(corpus, Thresholds(**asdict(config)))
+    truncation = None
+    if config.max_passage_words is None and "encoder" in inputs:
+        from stillhouse.retrieval.models.truncation import count_truncated
+
+        truncation = count_truncated(corpus, inputs["encoder"])
+    checks = run_checks(corpus, Thresholds(**asdict(config)), truncation)
     suites = run_suites(corpus)
     every = all_checks(checks, suites)
     failed = [check for check in every if not check.passed]
@@ -66,10 +72,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         context.log(f"[validate] failed: {check.sentence()}")
     verdict = f"{len(failed)} of {len(every)} checks failed" if failed else f"all {len(every)} checks passed"
     if values["truncated_fraction"] > 0:
-        verdict += (
-            f"; {values['truncated_fraction']:.1%} of the passages have more than {config.max_passage_words} words "
-            "(max_passage_words), and the model probably reads only their beginning"
+        longer = (
+            f"{truncation.tokens} tokens (passage_length), and the model reads only their beginning"
+            if truncation
+            else f"{config.max_passage_words or WORDS_READ} words (max_passage_words), and the model probably reads "
+            "only their beginning"
         )
+        verdict += f"; {values['truncated_fraction']:.1%} of the passages have more than {longer}"
     facts = {
         "passed": not failed,
         "checks": len(every),
@@ -83,7 +92,10 @@ STEP = Step(
     "validate",
     "checks the corpus with Great Expectations and stops the run if it violates a threshold",
     Config,
-    inputs=(Port("corpus", "the corpus folder"),),
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("encoder", "the model that says which passages it truncates", kind="model", optional=True),
+    ),
     outputs=(Port("validation", "the report and the verdict"),),
     run=run,
 )

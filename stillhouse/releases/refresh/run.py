@@ -15,7 +15,7 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Ladder, before, runs_of
+from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Ladder, before, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Plan, Rung, Thresholds, after_queries, plan
 from stillhouse.releases.refresh.workspace import (
     PARAMS,
@@ -101,7 +101,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     root = request.folder / ARTIFACTS
     write_settings(request.folder, {"ingest": request.source})
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
-    settings = configs(recipe, f"{request.folder / PARAMS}")
+    settings = with_words(configs(recipe, f"{request.folder / PARAMS}"))
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
     drop_stale(request.folder)
     bring_champion(git, champion)

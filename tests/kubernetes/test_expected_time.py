@@ -15,7 +15,7 @@ from test_task import Artifact
 
 from stillhouse.artifacts import write_manifest
 from stillhouse.context import QUIET
-from stillhouse.kubernetes.pods import expected_time
+from stillhouse.kubernetes.pods import around_step
 from stillhouse.kubernetes.pods.several_processes import PROCESSES
 from stillhouse.kubernetes.pods.task import describe_use, run_task
 from stillhouse.kubernetes.trainjob.settings import NODES, NodeSettings, nodes_text
@@ -64,7 +64,7 @@ def test_a_step_is_announced_with_its_time(said: Callable[[], str]) -> None:
 
 
 def test_no_time_is_said_on_a_gpu(said: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expected_time, "on_processor", lambda: False)
+    monkeypatch.setattr(around_step, "on_processor", lambda: False)
     assert re.fullmatch(SAID, said())
 
 
@@ -72,15 +72,15 @@ def test_no_time_is_said_of_shared_work_or_before_there_is_a_corpus(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(QUIET)
-    monkeypatch.setattr(expected_time, "on_processor", lambda: True)
-    assert expected_time.about(USE.step, USE.step.config(), tmp_path / "none", [tmp_path / "none"]) == ""
-    monkeypatch.setattr(expected_time, "scale_of", lambda *folders: pytest.fail("it is not of use"))
+    monkeypatch.setattr(around_step, "on_processor", lambda: True)
+    assert around_step.about(USE.step, USE.step.config(), tmp_path / "none", [tmp_path / "none"]) == ""
+    monkeypatch.setattr(around_step, "scale_of", lambda *folders: pytest.fail("it is not of use"))
     with monkeypatch.context() as patch:
         patch.setenv(PROCESSES, "2")
         encode = registry.find_step("encode")
-        assert expected_time.about(encode, encode.config(), small_corpus, [small_corpus]) == ""
+        assert around_step.about(encode, encode.config(), small_corpus, [small_corpus]) == ""
     settings = NodeSettings(
         nodes=2, task="first", runtime="torch", cpu="1", cpu_limit="1", memory="1Gi", memory_limit="1Gi"
     )
     monkeypatch.setenv(NODES, nodes_text({"encode": settings}))
-    assert expected_time.about(USE.step, USE.step.config(), small_corpus, [small_corpus]) == "", "nodes encode a part"
+    assert around_step.about(USE.step, USE.step.config(), small_corpus, [small_corpus]) == "", "nodes encode a part"

@@ -21,17 +21,17 @@ from stillhouse.config import build, field_types
 from stillhouse.context import quiet, say, work_root
 from stillhouse.environment import software
 from stillhouse.errors import ValidationFailed, access_errors
+from stillhouse.kubernetes.pods.around_step import about, free_memory, labelled
 from stillhouse.kubernetes.pods.component import one_line_errors, run_step
 from stillhouse.kubernetes.pods.component_views import views_of, write_view
-from stillhouse.kubernetes.pods.expected_time import about
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS
-from stillhouse.kubernetes.pods.step_surroundings import free_memory, labelled
-from stillhouse.kubernetes.pods.task_page import page
 from stillhouse.lock import only_process
+from stillhouse.markdown import as_text
 from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import doing
+from stillhouse.monitoring.duration import in_words
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.releases.lineage import lineage
 from stillhouse.setting_kinds import from_form, plain
@@ -49,6 +49,8 @@ METRICS, PAGE, RUN, STEPS = "metrics", "page", "run_id", "steps"
 FOLDER = "tasks"
 RECIPE = "recipe"
 """What errors call the recipe, whose file is not in the pod."""
+FIGURES = 6
+"""How many figures of a step its task's page shows."""
 
 
 def port_name(source: str) -> str:
@@ -298,3 +300,19 @@ def folder_of(name: str, works: list[Work], given: Mapping[str, Path], run: str)
     digests = {source: manifest_of(folder, kinds[source]).digest for source, folder in given.items()}
     uses = [(work.use.name, work.use.step_name, dict(work.use.inputs), asdict(work.config)) for work in works]
     return work_root() / FOLDER / f"{name}-{digest_json([run, uses, digests, code_digest(), software()])[:20]}"
+
+
+def page(name: str, works: list[Work], done: list[Done]) -> str:
+    """The steps of a task as Markdown: what each one made, how long it took, and its first figures."""
+    lines = [f"## {as_text(name)}", "", "| step | what it made | took | figures |", "|---|---|---|---|"]
+    for one in done:
+        figures = list(one.report.metrics.items())
+        shown = ", ".join(f"{as_text(key)} {value:.4g}" for key, value in figures[:FIGURES])
+        more = f", and {len(figures) - FIGURES} more" if len(figures) > FIGURES else ""
+        earlier = " (an earlier try)" if one.earlier else ""
+        lines.append(
+            f"| {as_text(one.work.use.name)} | {as_text(one.report.summary)} | {in_words(one.seconds)}{earlier} "
+            f"| {shown}{more} |"
+        )
+    lines += [f"| {as_text(work.use.name)} | not done: the corpus did not pass | | |" for work in works[len(done) :]]
+    return "\n".join(lines) + "\n"

@@ -1,10 +1,12 @@
-"""How long a step of a pod will take, computed ahead from its corpus and a model of the run."""
+"""What a task does around each of its steps: it says its time, labels its metrics, and frees its memory."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from stillhouse.kubernetes.pods.several_processes import processes_asked
 from stillhouse.kubernetes.trainjob.settings import read_node_settings
 from stillhouse.monitoring.activity import doing
 from stillhouse.monitoring.duration import in_words
+from stillhouse.monitoring.settings import TASK
 from stillhouse.steps.sharding import DIVIDED
 from stillhouse.steps.spec import Step
 from stillhouse.workflow.first_run_times import on_processor, predicted_seconds, scale_of
@@ -36,3 +39,25 @@ def _shared(step: Step) -> bool:
     if any(read_node_settings(os.environ, name, sys.argv) for name in names):
         return True
     return step.parallel and processes_asked() > 1
+
+
+@contextmanager
+def labelled(use: str) -> Iterator[None]:
+    """Labels the step's Prometheus metrics with the name of its use, also in processes that it starts."""
+    before = os.environ.get(TASK)
+    os.environ[TASK] = use
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[TASK]
+        else:
+            os.environ[TASK] = before
+
+
+def free_memory() -> None:
+    """Frees a step's memory, as the end of its process would: the next step may need the whole GPU."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

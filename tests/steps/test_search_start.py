@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import time
@@ -112,15 +111,17 @@ def test_a_search_that_waits_for_a_question_is_silent(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk_soon(monkeypatch)
-    said: list[str] = []
+    typed, said = iter(["where does the red bird sing"]), list[str]()
 
-    class Typed(io.StringIO):
-        def readline(self, size: int | None = -1, /) -> str:
-            capsys.readouterr()
-            time.sleep(4 * SOON)
-            said.append(capsys.readouterr().err)
-            return super().readline(-1)
+    def slow_input(prompt: str) -> str:
+        capsys.readouterr()
+        time.sleep(4 * SOON)
+        said.append(capsys.readouterr().err)
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
 
-    monkeypatch.setattr("sys.stdin", Typed("where does the red bird sing\n"))
+    monkeypatch.setattr("builtins.input", slow_input)
     assert cli.main([words[0], *words[2:], "--json"]) == 0
     assert said == ["", ""]

@@ -21,10 +21,12 @@ APART = {
     "one step per file, a row of the registry": ("steps.bm25",),
     "one router per file, as for the other endpoints": ("serving.feedback_api", "serving.status_api"),
     "a program that pods start": ("kubernetes.pods.torchrun",),
-    "it imports transformers, for seconds, and few releases need it": ("serving.pair_scores",),
+    "it imports transformers, for seconds, and not every use needs it": (
+        "retrieval.models.truncation",
+        "serving.pair_scores",
+    ),
     "its importer already has more than 300 lines": (
         "corpus.sources.passage_columns",
-        "evaluation.report.choice",
         "kubernetes.pods.around_step",
         "pipelines.manifests",
     ),

@@ -1,9 +1,9 @@
-# The steps: two of a task of a compiled pipeline, stages by DVC in a git repository, a whole run of the recipe `micro`,
+# The steps: three of a task of a compiled pipeline, stages by DVC in a git repository, a whole run of the recipe `micro`,
 # and a service of what that run chose.
 export STILLHOUSE_QUIET=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 export GIT_AUTHOR_NAME=Checks GIT_AUTHOR_EMAIL=checks@localhost GIT_COMMITTER_NAME=Checks GIT_COMMITTER_EMAIL=checks@localhost
 
-python /scratch/checks/task.py /scratch/checks/train.yaml prepare ingest,validate /scratch/task
+python /scratch/checks/task.py /scratch/checks/train.yaml prepare fetch_model,ingest,validate /scratch/task
 
 git init --quiet --bare --initial-branch main /scratch/releases.git
 stillhouse new /scratch/work --recipe micro

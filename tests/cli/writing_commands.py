@@ -183,6 +183,8 @@ def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
+    from stillhouse.artifacts import write_manifest
+    from stillhouse.kubernetes.pods.task import port_name
     from stillhouse.pipelines import local
     from stillhouse.pipelines.catalog import RESULTS, Request
 
@@ -191,6 +193,10 @@ def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
         folder = workspace / "outputs" / "run" / result.components[0] / result.folder
         folder.mkdir(parents=True)
         (folder / result.page).write_text("a page")
+        for source in Request(pipeline).kept():
+            folder = workspace / "outputs" / "run" / "task" / port_name(source)
+            folder.mkdir(parents=True)
+            write_manifest(folder, "stand-in", {}, {}, {})
 
     patch.setattr(local, "run_pipeline", run)
     patch.setattr(Request, "build", lambda self, table: self.pipeline)

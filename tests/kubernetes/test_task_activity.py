@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from silence import SOON, slow, talk_soon
 from test_task import arguments, breaks, ran  # noqa: F401
 
 from stillhouse.config import build
@@ -15,30 +16,14 @@ from stillhouse.context import QUIET
 from stillhouse.errors import CrashElsewhere
 from stillhouse.kubernetes.pods import cached_step, several_processes, task
 from stillhouse.kubernetes.pods.task import run_task
-from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import watched
 from stillhouse.steps import registry
 from stillhouse.steps.registry import find_step
 
-SOON = 0.1
-"""Seconds of silence after which a line must appear."""
-
 
 @pytest.fixture(autouse=True)
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(QUIET)
-    monkeypatch.setattr(activity, "SILENCE", SOON)
-
-
-def slow(place: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a function wait before it works."""
-    function = getattr(place, name)
-
-    def waits(*words: Any, **named: Any) -> Any:
-        time.sleep(4 * SOON)
-        return function(*words, **named)
-
-    monkeypatch.setattr(place, name, waits)
+    talk_soon(monkeypatch)
 
 
 def test_copies_and_digests_are_not_silent(
@@ -104,7 +89,7 @@ def test_nothing_is_added_to_the_lines_of_several_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def started(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
-        time.sleep(4 * SOON)
+        time.sleep(3.5 * SOON)  # not a multiple: the watch would look just as it ends
         return subprocess.CompletedProcess(words, 1)
 
     monkeypatch.setattr(several_processes.subprocess, "run", started)

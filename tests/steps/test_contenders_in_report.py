@@ -130,10 +130,9 @@ def test_the_report_of_a_choice_that_names_no_contenders_has_no_table(
 ) -> None:
     """Earlier versions recorded only the number of contenders."""
     _, run = best_run(run_step, contenders)
-    manifest = read_manifest(run)
-    choice = dict(manifest.facts["choice"])
+    choice = chosen(run)
     del choice["contenders"], choice["standard_errors"]
-    write_manifest(run, "retrieve", manifest.config, manifest.inputs, manifest.facts | {"choice": choice})
+    choose(run, choice)
     page = report_of(run)
     assert not Table(page).rows and "chosen from 4 systems" in page.read_text(encoding="utf-8")
     assert "#choice" not in page.read_text(encoding="utf-8")
@@ -143,10 +142,20 @@ def test_the_names_of_contenders_are_escaped(
     run_step: Run, contenders: dict[str, Path], report_of: Callable[[Path], Path]
 ) -> None:
     _, run = best_run(run_step, contenders)
-    manifest = read_manifest(run)
-    choice = dict(manifest.facts["choice"])
+    choice = chosen(run)
     hostile = "<script>alert(1)</script>&amp;"
     choice["contenders"] = [each | {"retriever": hostile} for each in choice["contenders"]]
-    write_manifest(run, "retrieve", manifest.config, manifest.inputs, manifest.facts | {"choice": choice})
+    choose(run, choice)
     table = Table(report_of(run))
     assert "script" not in table.tags and [row[0] for row in table.rows[1:]] == [hostile, f"{hostile} with BM25"] * 2
+
+
+def chosen(run: Path) -> dict[str, Any]:
+    """A copy of what a run records of the choice."""
+    return dict(read_manifest(run).facts["choice"])
+
+
+def choose(run: Path, choice: dict[str, Any]) -> None:
+    """Record another choice in a run."""
+    manifest = read_manifest(run)
+    write_manifest(run, "retrieve", manifest.config, manifest.inputs, manifest.facts | {"choice": choice})

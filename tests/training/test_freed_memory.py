@@ -84,8 +84,9 @@ def test_kept_memory_is_released_once_it_is_more_than_a_batch_needs() -> None:
 
 def test_a_release_reaches_the_system(pages: dict[str, Any]) -> None:
     before, small, kept, large, after = pages["held"]
-    mapped = 4 * PAGES * resource.getpagesize()
-    assert kept == small, "within the bound nothing is released"
+    mapped, little = 4 * PAGES * resource.getpagesize(), PAGES // 64 * resource.getpagesize()
+    # A page or two for the process's own small things may come or go between two readings.
+    assert small - kept < 0.1 * little, "within the bound nothing is released"
     assert large - before > 0.9 * mapped and after - before < 0.1 * mapped
 
 

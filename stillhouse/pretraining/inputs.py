@@ -55,8 +55,19 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
         raise InputError(
             f"the model has {rows} tokens but its tokenizer {len(encoder.tokenizer)}; choose another model"
         )
-    refuse_longer(encoder.model, "the model", max_length=config.max_length or encoder.settings.passage_length)
+    refuse_longer(encoder.model, "the model", max_length=with_lengths_of(encoder, config).passage_tokens)
     return encoder
+
+
+def with_lengths_of(encoder: MaskedLanguageModel, config: PretrainingConfig) -> PretrainingConfig:
+    """The settings with the initial model's lengths in place of those that are null."""
+    own = encoder.settings
+    return replace(
+        config,
+        max_length=config.max_length or own.passage_length,
+        query_length=config.query_length or own.query_length,
+        passage_length=config.passage_length or own.passage_length,
+    )
 
 
 @doing("reading the tokens")

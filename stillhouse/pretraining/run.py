@@ -33,7 +33,14 @@ from stillhouse.pretraining.heldout import (
     spread,
     unigram_counts,
 )
-from stillhouse.pretraining.inputs import Folders, open_cache, open_encoder, open_generator, start_head
+from stillhouse.pretraining.inputs import (
+    Folders,
+    open_cache,
+    open_encoder,
+    open_generator,
+    start_head,
+    with_lengths_of,
+)
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective
@@ -112,7 +119,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     """
     objective = config.row()
     encoder = open_encoder(config, folders)
-    config = replace(config, max_length=config.max_length or encoder.settings.passage_length)
+    config = with_lengths_of(encoder, config)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
     if objective.pairs:

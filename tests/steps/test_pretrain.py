@@ -282,3 +282,18 @@ def test_lengths_follow_from_the_model(small_corpus: Path, tiny_model: Path, tmp
     assert digests["follows"] == digests["explicit"]
     found = np.diff(np.load(tmp_path / "follows" / "tokens" / "offsets.npy"))
     assert found.max() == 10, "twelve with [CLS] and [SEP]"
+
+
+def test_lengths_of_pair_tasks_follow_from_the_model(articles: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """The lengths of `fetch-model` give the same encoder as these lengths in the section `pretrain`, and no others."""
+    model = tmp_path / "model" / "encoder"
+    lengths = {"query_length": 8, "passage_length": 12}
+    execute(FETCH, build(FETCH.config, {"model": str(tiny_model)} | lengths, "model"), {}, {"encoder": model})
+    trained = {}
+    for name, settings in {"follows": {}, "explicit": lengths, "longer": {"passage_length": 20}}.items():
+        made = pretrain({"tokens": articles, "init": model}, tmp_path / name, objective="ict", max_steps=4, **settings)
+        saved = json.loads((made / "stillhouse.json").read_text())
+        trained[name] = (digest_files(made)["model.safetensors"], saved["query_length"], saved["passage_length"])
+    assert trained["follows"] == trained["explicit"]
+    assert trained["follows"][1:] == (8, 12) and trained["longer"][1:] == (8, 20)
+    assert trained["longer"][0] != trained["follows"][0]

@@ -30,8 +30,8 @@ def pretrain(
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
-    query_length: int = 64,
-    passage_length: int = 288,
+    query_length: Optional[int] = None,
+    passage_length: Optional[int] = None,
     ict_keep: float = 0.0,
     pair_title: str = "sep",
     pair_encoder: str = "transformer",
@@ -93,8 +93,10 @@ def pretrain(
         padding: none = compute no padding, with attention within each text; kept = pad texts to the longest in the
             batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        query_length: pair tasks: tokens per query, including [CLS] and [SEP].
-        passage_length: pair tasks: tokens per passage, including [CLS] and [SEP].
+        query_length: pair tasks: tokens per query, including [CLS] and [SEP]; null = the query_length of the model
+            to start from (64 in Chang et al. §4.1).
+        passage_length: pair tasks: tokens per passage, including [CLS] and [SEP]; null = the passage_length of the
+            model to start from (288 in Chang et al. §4.1).
         ict_keep: pair tasks: share of ict pairs that keep the sentence in the passage (Chang et al. 2020: none;
             ORQA: 0.1).
         pair_title: pair tasks: sep = title [SEP] passage (Chang et al. §4.1); space = title and passage as

@@ -38,7 +38,8 @@ class PairPretraining(nn.Module):
         self.pooling = pooling
         bag = config.pair_encoder == "bow_mlp"
         if not bag:
-            refuse_longer(model, "the model", query_length=config.query_length, passage_length=config.passage_length)
+            lengths = {"query_length": config.pair_query_tokens, "passage_length": config.pair_passage_tokens}
+            refuse_longer(model, "the model", **lengths)
         base = model.base_model
         assert isinstance(base, PreTrainedModel)
         if bag:
@@ -99,8 +100,8 @@ def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSe
     return EncoderSettings(
         pooling=towers.pooling,
         normalize=config.pair_normalize,
-        query_length=config.query_length,
-        passage_length=config.passage_length,
+        query_length=config.pair_query_tokens,
+        passage_length=config.pair_passage_tokens,
         projection=config.projection or 0,
         towers=config.towers,
         query_prompt=own.query_prompt,

@@ -23,10 +23,20 @@ PAIR_OBJECTIVES = tuple("+".join(names) for size in (1, 2, 3) for names in combi
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig:
-    """Settings of the pair tasks; the defaults follow Chang et al. (2020) §4.1."""
+    """Settings of the pair tasks; the defaults follow Chang et al. (2020) §4.1, except the lengths."""
 
-    query_length: int = setting(64, "pair tasks: tokens per query, including [CLS] and [SEP]", minimum=3)
-    passage_length: int = setting(288, "pair tasks: tokens per passage, including [CLS] and [SEP]", minimum=3)
+    query_length: int | None = setting(
+        None,
+        "pair tasks: tokens per query, including [CLS] and [SEP]; null = the query_length of the model to start from "
+        "(64 in Chang et al. §4.1)",
+        minimum=3,
+    )
+    passage_length: int | None = setting(
+        None,
+        "pair tasks: tokens per passage, including [CLS] and [SEP]; null = the passage_length of the model to start "
+        "from (288 in Chang et al. §4.1)",
+        minimum=3,
+    )
     ict_keep: float = setting(
         0.0,
         "pair tasks: share of ict pairs that keep the sentence in the passage (Chang et al. 2020: none; ORQA: 0.1)",
@@ -64,6 +74,18 @@ class PairConfig:
 
     def __post_init__(self) -> None:
         require_parts(self.gradient_cache, self.mini_batch_size)
+
+    @property
+    def pair_query_tokens(self) -> int:
+        """`query_length`, which a run sets from its model if it is null."""
+        assert self.query_length is not None, "pretrain sets it"
+        return self.query_length
+
+    @property
+    def pair_passage_tokens(self) -> int:
+        """`passage_length`, which a run sets from its model if it is null."""
+        assert self.passage_length is not None, "pretrain sets it"
+        return self.passage_length
 
 
 def pair_tasks(objective: str) -> tuple[str, ...]:

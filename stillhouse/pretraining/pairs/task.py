@@ -123,7 +123,7 @@ class PairMaker:
             cache.specials,
             begin_B[:, None],
             (end_B - begin_B)[:, None],
-            config.query_length,
+            config.pair_query_tokens,
             separated=False,
         )
         title_B, stop_B = cache.offsets[pairs.target], cache.offsets[pairs.target + 1]
@@ -142,7 +142,7 @@ class PairMaker:
             cache.specials,
             np.stack([title_B, text_B, resume_B], axis=1),
             lengths_BK,
-            config.passage_length,
+            config.pair_passage_tokens,
             separated=config.pair_title == "sep",
         )
         log_q_B = self.log_q_N[pairs.target].astype(np.float32)

@@ -44,6 +44,8 @@ PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e
 """Seconds that a step without a model takes per token of the passages, as measured for benchmarks/forecasts.md."""
 BM25_SEARCH = 2.2e-8
 """Seconds in which BM25 scores a passage for a query: it is searched with the queries of all splits."""
+EVALUATED = 3e-3
+"""Seconds that `evaluate` takes per test query: measures, intervals and tests of all systems."""
 ON_GPU = "times are computed ahead for the processor alone, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
@@ -106,6 +108,8 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
     beside = OVERHEAD + IMPORTS.get(step, 0.0) + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
     if step == "bm25":
         beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
+    if step == "evaluate":
+        beside += EVALUATED * _asked(scale, "test")
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
     return beside + 2.0 * scale.weights * tokens / model_speed(config.precision) if tokens else beside

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from select import select
+from selectors import EVENT_READ, PollSelector
 from types import FrameType
 
 from stillhouse.terminal import warn
@@ -100,7 +100,9 @@ def _again(number: int, frame: FrameType | None) -> None:
 def _end(reader: int) -> None:
     """Kills the process `GRACE` seconds after the first SIGINT, or at the next one; returns when the pipe is closed."""
     first: float | None = None
-    while select([reader], [], [], None if first is None else max(0.0, first + GRACE - time.monotonic()))[0]:
+    pipe = PollSelector()  # takes descriptors of any number and needs none of its own
+    pipe.register(reader, EVENT_READ)
+    while pipe.select(None if first is None else max(0.0, first + GRACE - time.monotonic())):
         numbers = os.read(reader, 64)
         if not numbers:
             os.close(reader)

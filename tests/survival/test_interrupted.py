@@ -11,6 +11,7 @@ import dataclasses
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import threading
 import time
@@ -34,6 +35,8 @@ from stillhouse.workflow.graph import Use
 
 MOST = 10.0
 """Seconds from the signal to the end of the process."""
+SELECTABLE = 1024
+"""Descriptors from this number on are too high for `select`."""
 
 
 def call(words: list[str], work: Path, log: Path, ready: Any) -> None:
@@ -206,8 +209,17 @@ def call_stand_in(work: Any, folder: Path, grace: float, ready: Any) -> None:
     call(["ingest", "--corpus", "out"], folder / "work", folder / "log", ready)
 
 
-def at_work(work: Any, folder: Path, grace: float) -> BaseProcess:
-    process = begin(call_stand_in, work, folder, grace)
+def call_among_many_files(work: Any, folder: Path, grace: float, ready: Any) -> None:
+    """Do the same while all lower descriptors are taken, as in a process that holds many files open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * SELECTABLE, most))
+    while os.open(os.devnull, os.O_RDONLY) < SELECTABLE:
+        pass
+    call_stand_in(work, folder, grace, ready)
+
+
+def at_work(work: Any, folder: Path, grace: float, target: Any = call_stand_in) -> BaseProcess:
+    process = begin(target, work, folder, grace)
     until = time.monotonic() + 60
     while not (folder / "at-work").exists():
         assert time.monotonic() < until and process.is_alive()
@@ -230,6 +242,16 @@ def test_work_that_ignores_the_interrupt_is_ended(work: Any, tmp_path: Path) -> 
         while lives(int((tmp_path / "child").read_text())):
             assert time.monotonic() < until, "it works on"
             time.sleep(0.1)
+
+
+def test_many_open_files_do_not_delay_the_end(tmp_path: Path) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most != resource.RLIM_INFINITY and most < 2 * SELECTABLE:
+        pytest.skip(f"a process may open {most} files here, and the test needs {2 * SELECTABLE} (`ulimit -Hn`)")
+    process = at_work(hang_in_c, tmp_path, 1.0, call_among_many_files)
+    assert press(process) < MOST
+    assert process.exitcode == interrupt.INTERRUPTED
+    sentence(tmp_path / "log")
 
 
 def run_task(log: Path, ready: Any) -> None:

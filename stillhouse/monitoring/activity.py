@@ -92,6 +92,15 @@ class _Watch:
         finally:
             self.name = before
 
+    def leave(self, work: Work) -> None:
+        """Take a piece of work off the list. The lines of other processes end the silence, as own lines do."""
+        if work.what != ELSEWHERE:
+            self.works.remove(work)
+            return
+        with self.changed:  # or the thread might find the work gone and the silence still old
+            self.last = time.monotonic()
+            self.works.remove(work)
+
     def end(self) -> None:
         with self.changed:
             self.over = True
@@ -141,7 +150,7 @@ def doing(what: str, how_far: Callable[[], str] | None = None) -> Iterator[None]
     try:
         yield
     finally:
-        watch.works.remove(work)
+        watch.leave(work)
 
 
 def write_line(line: str) -> None:

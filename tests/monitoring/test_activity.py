@@ -141,10 +141,35 @@ def test_a_step_within_a_run_is_reported_by_its_own_name(capsys: pytest.CaptureF
 def test_other_processes_write_their_own_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with watched("step"), doing("starting them"):
         with doing(ELSEWHERE):
-            time.sleep(3.5 * SOON)  # not a multiple: the watch would look just as it ends
-        assert capsys.readouterr().err == ""
+            time.sleep(3 * SOON)
+            assert capsys.readouterr().err == ""
         time.sleep(3 * SOON)
     assert "[step] still starting them" in capsys.readouterr().err
+
+
+class Clock(io.StringIO):
+    """Notes when each line is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def write(self, text: str) -> int:
+        self.times.append(time.monotonic())
+        return super().write(text)
+
+
+def test_silence_begins_anew_when_other_processes_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their last line may just have appeared. The watch looks at three times the silence, so half of it is left."""
+    log = Clock()
+    monkeypatch.setattr(sys, "stderr", log)
+    with watched("step"), doing("starting them"):
+        with doing(ELSEWHERE):
+            time.sleep(3.5 * SOON)
+            done = time.monotonic()
+        time.sleep(3 * SOON)
+    monkeypatch.undo()
+    assert log.times and log.times[0] - done >= SOON
 
 
 def test_a_run_is_not_silent_between_its_steps(

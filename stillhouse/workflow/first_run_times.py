@@ -71,19 +71,29 @@ Seen = tuple[Scale, bool]
 
 
 def scale_of(corpus: Path, encoder: Path) -> Scale | None:
-    """The scale of a run, from its corpus and its starting model; None before both exist."""
+    """The scale of a run, from its corpus and its starting model; None before both exist.
+
+    A process reads and tokenizes passages once, until the corpus or the model in these folders changes.
+    """
+    with suppress(InputError, OSError, KeyError, ValueError, TypeError):
+        corpus_digest, encoder_digest = (read_manifest(folder, verify=False).digest for folder in (corpus, encoder))
+        return _scale_of(corpus, corpus_digest, encoder, encoder_digest)
+    return None
+
+
+@cache
+def _scale_of(corpus: Path, corpus_digest: str, encoder: Path, encoder_digest: str) -> Scale:
+    """The scale of a run; the digests tell new content of the folders from old. Raises what reading them raises."""
     import pyarrow.parquet as pq
 
-    with suppress(InputError, OSError, KeyError, ValueError, TypeError):
-        facts = read_manifest(corpus, verify=False).facts
-        config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
-        cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
-        table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["title", "text"]))
-        rows = zip(*(table.column(name).to_pylist() for name in ("title", "text")))
-        texts = [passage_text(title, text, facts.get("titles", SPACE)) for title, text in rows]
-        lengths = token_lengths(texts, encoder) or [estimated_tokens(text) for text in texts]
-        return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(lengths, cut), layer_weights(config))
-    return None
+    facts = read_manifest(corpus, verify=False).facts
+    config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
+    cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
+    table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["title", "text"]))
+    rows = zip(*(table.column(name).to_pylist() for name in ("title", "text")))
+    texts = [passage_text(title, text, facts.get("titles", SPACE)) for title, text in rows]
+    lengths = token_lengths(texts, encoder) or [estimated_tokens(text) for text in texts]
+    return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(lengths, cut), layer_weights(config))
 
 
 def mean_tokens(lengths: Sequence[int], cut: int) -> float:

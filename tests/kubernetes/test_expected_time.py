@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ from stillhouse.kubernetes.pods import around_step
 from stillhouse.kubernetes.pods.several_processes import PROCESSES
 from stillhouse.kubernetes.pods.task import describe_use, run_task
 from stillhouse.kubernetes.trainjob.settings import NODES, NodeSettings, nodes_text
+from stillhouse.retrieval.models.token_lengths import token_lengths
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
+from stillhouse.workflow import first_run_times
+from stillhouse.workflow.graph import find_uses
 from stillhouse.workflow.uses import Use
 
 USE = Use("indexed", "index", {"corpus": "ingest/corpus", "retriever": "fetch_model/encoder"}, "zero_shot_index")
+AGAIN = dataclasses.replace(USE, name="again")
 SAID = r"\[first\] step 1 of 1: indexed \(index\)"
 
 
@@ -35,37 +39,62 @@ def said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Callable[[], str]:
-    """Return what a task says before its step, whose work is left out."""
+) -> Callable[..., list[str]]:
+    """Return what a task says before each of its steps. `ingest` copies a corpus, and no other step does anything."""
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     model = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=16)["encoder"]
 
-    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
-        return Report("done")
+    facts = {"passages": 24, "queries": {"train": 12, "dev": 6, "test": 6}}
 
-    monkeypatch.setitem(registry.steps(), "index", dataclasses.replace(registry.steps()["index"], run=run))
+    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        if "corpus" in outputs:
+            shutil.copytree(small_corpus, outputs["corpus"], dirs_exist_ok=True)
+        return Report("done", {}, facts)
+
+    for name in ("ingest", "index"):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(registry.steps()[name], run=run))
     monkeypatch.delenv(QUIET)
-    values = {"run_id": "r1", "steps": json.dumps({USE.name: describe_use(USE, {}, USE.step.config())})}
     corpus = shutil.copytree(small_corpus, tmp_path / "corpus")
-    write_manifest(corpus, "ingest", {}, {}, {"passages": 24, "queries": {"train": 12, "dev": 6, "test": 6}})
+    write_manifest(corpus, "ingest", {}, {}, facts)
     artifacts = {"ingest__corpus": corpus, "fetch_model__encoder": model}
     artifacts |= {name: tmp_path / "made" / name for name in ("metrics", "page")}
 
-    def first_line() -> str:
+    def lines(*uses: Use) -> list[str]:
         capsys.readouterr()
+        steps = {use.name: describe_use(use, {}, use.step.config()) for use in uses}
+        values = {"run_id": "r1", "steps": json.dumps(steps)}
         run_task("first", values | {name: Artifact(str(path)) for name, path in artifacts.items()})
-        return next(line for line in capsys.readouterr().err.splitlines() if "step 1 of 1" in line)
+        return [line for line in capsys.readouterr().err.splitlines() if re.match(r"\[first\] step \d", line)]
 
-    return first_line
-
-
-def test_a_step_is_announced_with_its_time(said: Callable[[], str]) -> None:
-    assert re.fullmatch(rf"{SAID}, about \d+ s", said())
+    return lines
 
 
-def test_no_time_is_said_on_a_gpu(said: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_announced_with_its_time(said: Callable[..., list[str]]) -> None:
+    (line,) = said(USE)
+    assert re.fullmatch(rf"{SAID}, about \d+ s", line)
+
+
+def test_no_time_is_said_on_a_gpu(said: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(around_step, "on_processor", lambda: False)
-    assert re.fullmatch(SAID, said())
+    (line,) = said(USE)
+    assert re.fullmatch(SAID, line)
+
+
+@pytest.mark.parametrize("uses", [(USE, AGAIN), (find_uses()["ingest"], USE, AGAIN)], ids=["given", "made"])
+def test_a_task_reads_passages_for_the_time_once(
+    uses: Sequence[Use], said: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the first step that has a corpus, which is given or made by the task's own `ingest`."""
+    read: list[int] = []
+
+    def counted(texts: Sequence[str], folder: Path) -> list[int] | None:
+        read.append(len(texts))
+        return token_lengths(texts, folder)
+
+    monkeypatch.setattr(first_run_times, "token_lengths", counted)
+    lines = said(*uses)
+    assert ["about" in line for line in lines] == [use.step_name == "index" for use in uses]
+    assert read == [24]
 
 
 def test_no_time_is_said_of_shared_work_or_before_there_is_a_corpus(

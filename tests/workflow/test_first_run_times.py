@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
+from stillhouse.artifacts import write_manifest
+from stillhouse.retrieval.models.token_lengths import token_lengths
 from stillhouse.steps.index import Config as Index
 from stillhouse.steps.train_retriever import Config as Training
 from stillhouse.workflow import first_run_times
@@ -110,6 +115,38 @@ def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
     for use in graph_of(recipe, name):
         seconds = predicted_seconds(use.step_name, settings[use.name], SCALE)
         assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
+
+
+def test_passages_are_read_again_only_for_a_new_corpus_or_model(
+    tiny_model: Path,
+    run_step: Callable[..., dict[str, Path]],
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+
+    def counted(texts: Sequence[str], folder: Path) -> list[int] | None:
+        read.append(len(texts))
+        return token_lengths(texts, folder)
+
+    monkeypatch.setattr(first_run_times, "token_lengths", counted)
+    fetch = partial(run_step, "fetch-model", {}, model=str(tiny_model), query_length=16)
+    corpus, model = tmp_path / "corpus", tmp_path / "model"
+
+    def scale() -> Scale | None:
+        return scale_of(corpus, model)
+
+    shutil.copytree(fetch(passage_length=16)["encoder"], model)
+    assert scale() is None and not read, "there is no corpus yet"
+    shutil.copytree(small_corpus, corpus)
+    write_manifest(corpus, "ingest", {}, {}, {"passages": 24, "queries": {}})
+    first = scale()
+    assert first is not None and scale() == first and read == [24]
+    write_manifest(corpus, "ingest", {}, {}, {"passages": 48, "queries": {}})
+    assert scale() == replace(first, passages=48) == scale() and read == [24, 24]
+    shutil.copytree(fetch(passage_length=4)["encoder"], model, dirs_exist_ok=True)
+    assert scale() == replace(first, passages=48, tokens=4.0) == scale() and read == [24, 24, 24]
 
 
 def test_a_first_run_is_estimated_once_corpus_and_model_exist(

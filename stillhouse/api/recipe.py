@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.api.results import Evaluation, Folder, Winner
+from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -130,8 +131,5 @@ def _work_in(folder: Path) -> Iterator[None]:
     if os.environ.get(WORK_ROOT):
         yield
         return
-    os.environ[WORK_ROOT] = str(folder / ".stillhouse" / "work")
-    try:
+    with environment_variables({WORK_ROOT: str(folder / ".stillhouse" / "work")}):
         yield
-    finally:
-        del os.environ[WORK_ROOT]

@@ -16,6 +16,7 @@ from kfp import local
 
 from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, whole_folders, write_manifest
 from stillhouse.context import WORK_ROOT, quiet, say
+from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
 from stillhouse.kubernetes.pods.task import port_name
@@ -132,12 +133,9 @@ def _work_root(unfinished: Path) -> Iterator[None]:
     if os.environ.get(WORK_ROOT):
         yield
         return
-    os.environ[WORK_ROOT] = str(unfinished.resolve())
-    try:
+    with environment_variables({WORK_ROOT: str(unfinished.resolve())}):
         yield
         shutil.rmtree(unfinished, ignore_errors=True)
-    finally:
-        del os.environ[WORK_ROOT]
 
 
 def _show_failed_validation(outputs: Path, folder: Path) -> None:

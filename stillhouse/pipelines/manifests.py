@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stillhouse.artifacts import refuse_file_above, write_whole
 from stillhouse.components.image import VARIABLE
+from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
 from stillhouse.own_files import make_folder
 from stillhouse.pipelines.catalog import RESULTS, Request
@@ -29,16 +30,12 @@ FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's
 def compiled_files() -> dict[str, str]:
     """Every file below the folder, with its text."""
     files = {}
-    own_image = os.environ.pop(VARIABLE, None)
-    try:
+    with environment_variables({VARIABLE: None}):
         for table, (recipe, sweep) in SOURCES.items():
             for pipeline in RESULTS:
                 compiled = compile_small(Request(pipeline, recipe, sweep).build(find_table(table)))
                 files[f"{table}/{pipeline}.yaml"] = FIRST_LINE + compiled.as_resources()
             files[f"{table}/kustomization.yaml"] = kustomization([f"{pipeline}.yaml" for pipeline in RESULTS])
-    finally:
-        if own_image is not None:
-            os.environ[VARIABLE] = own_image
     return files
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from stillhouse.environment_variables import environment_variables
+
 SSH_COMMAND = "GIT_SSH_COMMAND"
 USERS_FILE = "GIT_CONFIG_GLOBAL"
 """Environment variable that names the file that git and dulwich read instead of those in the user's home."""
@@ -36,18 +38,11 @@ def same_ssh_as_git() -> Iterator[None]:
     for file in _users_files():
         config.add("include", "path", os.fsencode(file))
     config.set("core", "sshCommand", os.fsencode(command))
-    before = os.environ.get(USERS_FILE)
     with TemporaryDirectory() as place:
         file = Path(place) / "gitconfig"
         config.write_to_path(os.fspath(file))
-        os.environ[USERS_FILE] = str(file)
-        try:
+        with environment_variables({USERS_FILE: str(file)}):
             yield
-        finally:
-            if before is None:
-                del os.environ[USERS_FILE]
-            else:
-                os.environ[USERS_FILE] = before
 
 
 def refusal_by_git(repo: str) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse import context as environment
 from stillhouse.artifacts import digest_json, write_whole_json
-from stillhouse.context import Context
+from stillhouse.context import WORK_ROOT, Context, device
+from stillhouse.environment_variables import environment_variables
 from stillhouse.monitoring.activity import doing
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Paths, Step
@@ -85,7 +83,7 @@ def run_trial(graph: TrialGraph, place: Place, settings: Settings, report: Repor
                 rows = written_rows(root / use.name / "curves")
                 if rows:
                     curve.follow(use.name, rows, rows[-1].step or 1)
-        context = Context(folder / WORK, environment.device(), quiet=True)
+        context = Context(folder / WORK, device(), quiet=True)
         figure = measure_dev(root / CORPUS["corpus"], root / graph.retriever, root / graph.index / "index", context)
     content = {"settings": dict(settings), "query_ids": figure.query_ids, "reciprocal_ranks": figure.ranks_Q.tolist()}
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -113,18 +111,9 @@ def followed(use: Use, curve: TrialCurve) -> Step:
     return dataclasses.replace(use.step, run=run)
 
 
-@contextmanager
-def work_in(folder: Path) -> Iterator[None]:
+def work_in(folder: Path) -> AbstractContextManager[None]:
     """Keep unfinished work in `folder` while the block runs, so that it is removed with the trial."""
-    before: Mapping[str, str] = dict(os.environ)
-    os.environ[environment.WORK_ROOT] = str(folder)
-    try:
-        yield
-    finally:
-        if environment.WORK_ROOT in before:
-            os.environ[environment.WORK_ROOT] = before[environment.WORK_ROOT]
-        else:
-            del os.environ[environment.WORK_ROOT]
+    return environment_variables({WORK_ROOT: str(folder)})
 
 
 def _is_done(use: Use, config: Any, workspace: Path, root: Path) -> bool:

@@ -6,14 +6,15 @@ import argparse
 import dataclasses
 import inspect
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse import context
 from stillhouse.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import watched
 from stillhouse.own_files import own_file, refuse_foreign_file
@@ -201,8 +202,7 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
     group.add_argument("--quiet", action="store_true", help="hide progress bars and log lines")
 
 
-@contextmanager
-def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Iterator[None]:
+def environment(arguments: argparse.Namespace, folder: Path | None = None) -> AbstractContextManager[None]:
     """Sets the environment variables of `stillhouse.context` from the context flags until the block ends.
 
     A command that writes everything to one `folder` keeps unfinished work there, unless another place is given.
@@ -217,16 +217,7 @@ def environment(arguments: argparse.Namespace, folder: Path | None = None) -> It
         context.QUIET: arguments.quiet or None,
     }
     chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}
-    before = {name: os.environ.get(name) for name in chosen}
-    os.environ.update(chosen)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return environment_variables(chosen)
 
 
 def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:

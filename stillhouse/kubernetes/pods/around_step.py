@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from stillhouse.context import quiet
+from stillhouse.environment_variables import environment_variables
 from stillhouse.kubernetes.pods.several_processes import processes_asked
 from stillhouse.kubernetes.trainjob.settings import read_node_settings
 from stillhouse.monitoring.activity import doing
@@ -41,18 +42,9 @@ def _shared(step: Step) -> bool:
     return step.parallel and processes_asked() > 1
 
 
-@contextmanager
-def labelled(use: str) -> Iterator[None]:
+def labelled(use: str) -> AbstractContextManager[None]:
     """Labels the step's Prometheus metrics with the name of its use, also in processes that it starts."""
-    before = os.environ.get(TASK)
-    os.environ[TASK] = use
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[TASK]
-        else:
-            os.environ[TASK] = before
+    return environment_variables({TASK: use})
 
 
 def free_memory() -> None:

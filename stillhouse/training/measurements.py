@@ -15,8 +15,6 @@ MOST, FEWEST = 10, 5
 """Measurements after the start. Fewer measurements leave room for more queries in each."""
 ENOUGH = 100
 """With fewer queries, the number of measurements is reduced first, down to one at the end: few queries say little."""
-SHORT = 0.5
-"""The share that this last measurement may take to have `ENOUGH` queries: a training that needs it is short."""
 SHARE = 0.1
 """The share of training that measurements may take."""
 
@@ -46,8 +44,8 @@ def within(
     `trained` is what the training reads, in texts that are only read. `queries` is the number of held-out queries, and
     `reads(n)`, which never decreases, is what measuring n of them reads; `at_end(n)` is read once, after the training.
     All queries are used, in ten down to five measurements, if that is within the share. Otherwise five measurements use
-    as many queries as fit. If these are fewer than `ENOUGH`, the measurements are reduced, down to the end alone. That
-    one uses `ENOUGH` queries if they read at most the share `SHORT`. At least one query is used.
+    as many queries as fit. If these are fewer than `ENOUGH`, the measurements are reduced, down to the end alone. Only
+    if a single query exceeds the share, as in a training of a few examples, the measurements do, too.
     """
     assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained
@@ -57,12 +55,12 @@ def within(
             return made
     enough = min(queries, ENOUGH)
 
-    def fit(every: int, allowed: float) -> int:
+    def fit(every: int) -> int:
         count = Measurements(every, 1).count(steps)
         return max((n for n in range(1, queries + 1) if count * reads(n) + at_end(n) <= allowed), default=0)
 
-    for moments in range(FEWEST, 0, -1):
+    for moments in range(FEWEST, 1, -1):
         every = -(-steps // moments)
-        if (found := fit(every, allowed)) >= enough:
+        if (found := fit(every)) >= enough:
             return Measurements(every, found)
-    return Measurements(steps, max(1, min(enough, fit(steps, max(share, SHORT) * trained))))
+    return Measurements(steps, max(1, fit(steps)))

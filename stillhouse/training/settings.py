@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.acceleration.padding import PADDING
 from stillhouse.config import setting
 from stillhouse.errors import InputError
-from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHORT
+from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING
 
 
 def precision_setting() -> Any:
@@ -50,8 +50,7 @@ def eval_share_setting(default: float | None, null: str, heldout: str = "dev que
         default,
         f"without eval_steps, measurements read at most this share of what training reads; a trained {text} counts "
         f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then {heldout} become fewer, down "
-        f"to {ENOUGH}, then measurements again. The last one may take a share of {SHORT:g} to have {ENOUGH} {heldout}. "
-        f"null = {null}",
+        f"to {ENOUGH}, then measurements again, then {heldout}. null = {null}",
         minimum=0,
         maximum=1,
         former=0,

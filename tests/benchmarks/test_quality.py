@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -79,8 +80,8 @@ def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monk
     page = "\n".join(page_lines(found, cells.Size(9, 4, 4), 128))
     assert "2 of 18 cells" in page and "| winner | 0.750 |" in page and "| start | 0.500 |" in page
     assert "| winner − start | +0.250 | +0.250 to +0.250 | 0.1" in page, "of 16 flips two are as far from 0"
-
-    assert "Seeds are averaged, not resampled" in page and "Without labels" not in page
+    assert "| +0.000 to +0.500 | +0.500, +0.000 |" in page, "a quarter of the draws has seed 1 alone, a quarter seed 2"
+    assert "Without labels" not in page
 
     none = {"medquad-none-1": found["medquad-300-1"] | {"queries": {"train": 0, "dev": 0, "test": 4}}}
     assert "Without labels there is no sentence-transformers" in "\n".join(page_lines(none, cells.Size(9, 4, 4), 128))
@@ -88,6 +89,17 @@ def test_the_page_shows_means_over_seeds_and_paired_differences(cells: Any, monk
     found["medquad-300-2"]["ranks"]["sentence-transformers"] = [0.25] * 4
     page = "\n".join(page_lines(found, cells.Size(9, 4, 4), 128))
     assert "| winner − sentence-transformers | +0.250 |" in page, "only seed 2 has both, and there the winner has 0.5"
+
+
+def test_an_interval_over_seeds_and_questions_draws_both_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against draws one after another, each a mean of drawn seeds on drawn questions."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from quality_page import interval_over_both
+
+    rng = np.random.default_rng(1)
+    apart_SQ = rng.normal(0.1, 0.5, size=(3, 40)) + np.array([[-0.1], [0.0], [0.2]])
+    means = [apart_SQ[rng.integers(0, 3, 3)][:, rng.integers(0, 40, 40)].mean() for _ in range(10_000)]
+    assert interval_over_both(apart_SQ) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.01)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
         ({"signals": False}, 4096, 64, 1000, 200, 2665),  # 6 n + n + 544 = 19,199
         ({"signals": False, "eval_share": 0.5}, 4096, 64, 1000, 100, 4096),  # 12 x 4,096 + 544 = 49,696 <= 96,000
         ({"last_step": 500}, 400, 64, 1000, 100, 368),  # 9,600 allowed: 6 x 4 n + 2 n + 32 = 9,600
-        ({"max_steps": 10}, 50, 8, 10, 10, 10),  # 240 x 0.5 allow 2 x 4 n + 3 n = 110
+        ({"max_steps": 10}, 50, 8, 10, 10, 2),  # 24 allowed: 2 x 4 n + 3 n = 22
         ({"eval_steps": 7}, 4096, 8, 10, 7, 4096),
         ({"eval_share": None}, 4096, 8, 10, None, 4096),
         ({}, 4096, 8, 0, None, 4096),

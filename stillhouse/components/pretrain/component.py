@@ -184,8 +184,7 @@ def pretrain(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained
             passage counts 3 times. To fit, 10 measurements become 5, then held-out passages become fewer, down to
-            100, then measurements again. The last one may take a share of 0.5 to have 100 held-out passages. null =
-            no limit.
+            100, then measurements again, then held-out passages. null = no limit.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

@@ -79,7 +79,7 @@ def train_reranker(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
             counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
-            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = no limit.
+            measurements again, then dev queries. null = no limit.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, with a positive weighted by the number of its query's negatives.
         pooling: cls = a new scoring layer on [CLS], as in the papers; cosine = 20 times the cosine of the mean

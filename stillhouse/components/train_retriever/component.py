@@ -84,7 +84,7 @@ def train_retriever(
         patience: stop after this many measurements in a row without improvement; null = never.
         eval_share: without eval_steps, measurements read at most this share of what training reads; a trained text
             counts 3 times. To fit, 10 measurements become 5, then dev queries become fewer, down to 100, then
-            measurements again. The last one may take a share of 0.5 to have 100 dev queries. null = no limit.
+            measurements again, then dev queries. null = no limit.
         temperature: divide scores by this.
         alpha: weight of the contrastive loss, with a teacher (SimLM eq. 5).
         contrastive: what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code

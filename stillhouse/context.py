@@ -115,6 +115,11 @@ def embeddings_root() -> Path:
     return work_root() / "embeddings"
 
 
+def answers_root() -> Path:
+    """The folder that keeps the answers of chat models from run to run, beside the work folders."""
+    return work_root() / "answers"
+
+
 def rank() -> int:
     """The rank that `torchrun` gave this process; 0 without it."""
     return int(os.environ.get("RANK", "0"))

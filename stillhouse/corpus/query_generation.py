@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import digest_json, write_whole
-from stillhouse.context import work_root
+from stillhouse.context import answers_root
 from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
@@ -34,8 +34,6 @@ from stillhouse.errors import InputError
 
 IN_A_ROW = 20
 """Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""
-ANSWERS = "answers"
-"""The folder of answers in the work area."""
 _PLACES = re.compile(r"\{(title|text|number)\}")
 
 
@@ -109,7 +107,7 @@ class KeptAnswers:
     """
 
     def __init__(self) -> None:
-        self._folder = work_root() / ANSWERS
+        self._folder = answers_root()
 
     def find(self, request: Mapping[str, Any]) -> Reply | None:
         """The answer to a request; None if there is none or its file is damaged."""

@@ -15,7 +15,7 @@ from typing import Any
 from kfp import local
 
 from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, whole_folders, write_manifest
-from stillhouse.context import WORK_ROOT, quiet, say
+from stillhouse.context import WORK_ROOT, answers_root, quiet, say
 from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.kubernetes.pods.held_folders import link_or_copy
@@ -129,13 +129,25 @@ def _own_output() -> Iterator[None]:
 
 @contextmanager
 def _work_root(unfinished: Path) -> Iterator[None]:
-    """Keeps unfinished work in this run's folder unless the environment names another; removes it after a success."""
+    """Keeps unfinished work in this run's folder unless the environment names another; removes it after a success.
+
+    The answers of chat models stay, as the next run would pay for them again.
+    """
     if os.environ.get(WORK_ROOT):
         yield
         return
     with environment_variables({WORK_ROOT: str(unfinished.resolve())}):
         yield
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove_but(answers_root(), unfinished.resolve())
+
+
+def _remove_but(kept: Path, folder: Path) -> None:
+    """Removes a folder and all that is in it, but `kept`, one of its entries, if there is one."""
+    for path in folder.iterdir() if kept.exists() else [folder]:
+        if path.is_dir() and path != kept:
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_file():
+            path.unlink()
 
 
 def _show_failed_validation(outputs: Path, folder: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.context import QUIET
+from stillhouse.corpus.chat_api import Reply
+from stillhouse.corpus.query_generation import KeptAnswers
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.task import port_name
 from stillhouse.lock import only_process
@@ -64,6 +66,25 @@ def test_unfinished_work_of_steps_stays(ran: list[str], tmp_path: Path) -> None:
     run_local(Request("train"), {}, tmp_path)
     assert kept.read_text() == "days of work"
     assert not Path(ran[0]).exists() and [path.name for path in kept.parents[2].iterdir()] == ["work"]
+
+
+def test_answers_of_chat_models_stay(ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were paid for. Checkpoints and files beside them go."""
+    request, answered = {"model": "m", "seed": 1}, Reply("What sings?", cut=False)
+    faked = local.run_pipeline
+
+    def answering(pipeline: str, values: Mapping[str, Any], workspace: Path) -> None:
+        faked(pipeline, values, workspace)
+        found.append(KeptAnswers().find(request))
+        KeptAnswers().keep(request, answered)
+        (Path(ran[-1]) / "note").write_text("left behind")
+
+    found: list[Reply | None] = []
+    monkeypatch.setattr(local, "run_pipeline", answering)
+    for _ in range(2):
+        run_local(Request("train"), {}, tmp_path)
+        assert [path.name for path in Path(ran[-1]).iterdir()] == ["answers"]
+    assert found == [None, answered]
 
 
 @pytest.mark.parametrize("pipeline", RESULTS)

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from dvc_workspace import change, repro
+from every_way import the_same_everywhere
 from programs import EVALUATION, call
 
-from stillhouse import cli
-from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.experiments.comparison.graph import below
-from stillhouse.pipelines.catalog import Request
-from stillhouse.pipelines.local import run_pipeline
 from stillhouse.workflow.graph import Use, graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
@@ -87,36 +83,6 @@ def test_a_shipped_recipe_gives_the_same_everywhere(name: str, tmp_path: Path, m
     assert {"averaged", "distilled", "best"} <= set(systems)
     assert ("zero_shot_hybrid" in systems) == (name != "language-model")  # its start cannot search
     assert (tmp_path / "workspace" / EVALUATION / "teachers.json").is_file() == (name != "unlabelled")
-
-
-def the_same_everywhere(recipe: dict[str, Any], folder: Path) -> list[str]:
-    """Run a recipe by `stillhouse run`, `dvc repro` and Kubeflow's local runner; return the systems of its evaluation.
-
-    Every output must be the same by `dvc repro` as by `stillhouse run`. Kubeflow's runner hands on only what other
-    tasks read, so there it is the evaluation, which depends on all that is before it.
-    """
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(recipe, sort_keys=False))
-    uses = graph_of(recipe)
-
-    assert cli.main(["run", "--params", str(path), "--folder", str(folder / "run"), "--quiet"]) == 0
-    of_run = folder / "run" / "artifacts"
-    assert {made.name for made in of_run.iterdir()} == {use.name for use in uses}
-    evaluation = read_manifest(of_run / "evaluate" / "evaluation")
-
-    workspace = folder / "workspace"
-    assert cli.main(["new", str(workspace), "--recipe", str(path)]) == 0
-    assert repro(workspace, uses) == [use.name for use in uses]
-    for made in sorted(path.parent for path in of_run.rglob("manifest.json")):
-        there = workspace / "artifacts" / made.relative_to(of_run)
-        assert digest_files(there) == digest_files(made), made
-        assert read_manifest(there).digest == read_manifest(made).digest, made
-
-    run_pipeline(Request("train", str(path)).build(None), {}, folder / "local")
-    [found] = (folder / "local").glob("outputs/*/evaluation/evaluate__evaluation")
-    assert read_manifest(found).digest == evaluation.digest
-    systems: list[str] = evaluation.facts["systems"]
-    return systems
 
 
 def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:

@@ -1,14 +1,14 @@
 """A comparison as a Kubeflow pipeline: the tasks that all variants share, then one task for all variants and seeds.
 
-Items hold the settings that differ between runs; all others are stored with their uses. There are two kinds of items,
-with and without pre-training, since their uses differ. A loop would create too many pods for Argo, so one task does
-its items one after the other, or its nodes do them in parallel.
+Items hold the settings that differ between runs; all others are stored with their uses. Runs with the same graph, such
+as those without pre-training, form a group, since the uses of another graph differ. A loop would create too many pods
+for Argo, so one task does its items one after the other, or its nodes do them in parallel.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION, refuse_other_graphs
+from stillhouse.experiments.comparison.graph import CURVES, EVALUATION
 from stillhouse.experiments.comparison.plan import SHARED, Job, Plan
+from stillhouse.kubernetes.pods.compare import LOSSES
 from stillhouse.kubernetes.pods.run_parameters import COMMON, filled
 from stillhouse.kubernetes.pods.task import as_json, describe_use, port_name
 from stillhouse.own_files import own_file
@@ -32,7 +33,7 @@ from stillhouse.pipelines.task_component import variants_component
 from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.pipelines.train import pipeline_inputs
 from stillhouse.setting_kinds import plain
-from stillhouse.workflow.graph import PRETRAINING, Use
+from stillhouse.workflow.graph import Use
 from stillhouse.workflow.tasks import Task, tasks_of
 from stillhouse.workflow.uses import used
 
@@ -53,18 +54,13 @@ def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = 
 
 
 def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: int = 0) -> BaseComponent:
-    """The pipeline of a plan. Raises `InputError` for more runs than one task can hold, and for other graphs.
+    """The pipeline of a plan. Raises `InputError` for more runs than one task can hold.
 
     `shards` is the number of nodes that share the runs; it overrides the table.
     """
     if len(plan.jobs) > ITEM_LIMIT:
         raise InputError(f"{len(plan.jobs)} runs exceed the limit of a pipeline ({ITEM_LIMIT}); use fewer seeds")
-    refuse_other_graphs(plan.sweep, "a Kubeflow comparison", stages=True)
-    groups = {
-        name: jobs
-        for name, pretrained in (("variants", True), ("unpretrained", False))
-        if (jobs := [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained])
-    }
+    groups = _groups(plan.jobs)
     own = {group: _own_uses(jobs) for group, jobs in groups.items()}
     described = {
         group: {
@@ -73,14 +69,18 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: in
         }
         for group, jobs in groups.items()
     }
-    items: list[dict[str, Any]] = [
-        {"group": group, **item} for group, jobs in groups.items() for item in loop_items(jobs)
-    ]
+    items: list[Mapping[str, Any]] = []
+    read: dict[str, None] = {}
+    for group, jobs in groups.items():
+        losses = _losses(plan, jobs[0])
+        of_group = {"group": group} | ({LOSSES: losses} if losses else {})
+        items += [of_group | item for item in loop_items(jobs)]
+        # Another group may have a use of its own where this one reads the shared one.
+        names = {use.name for use in own[group]}
+        sources = [*(source for use in own[group] for source in use.inputs.values()), *losses.values()]
+        read |= dict.fromkeys(source for source in sources if used(source) not in names)
     content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
-    of_variants = tuple(use for uses in own.values() for use in uses)
-    names = {use.name for use in of_variants}
-    read = dict.fromkeys(source for use in of_variants for source in use.inputs.values() if used(source) not in names)
-    variants = Task(LABEL, of_variants, tuple(read), ())
+    variants = Task(LABEL, tuple(use for uses in own.values() for use in uses), tuple(read), ())
     uses_before = _shared_uses(plan)
     before = {use.name: _shared_config(plan, use) for use in uses_before}
     pairs = filled(COMMON, before)
@@ -124,6 +124,20 @@ def loop_items(jobs: Sequence[Job]) -> list[Item]:
     return items
 
 
+def _groups(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """The jobs by their graph, each group under the name of its first variant."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        name = next((name for name, members in groups.items() if members[0].uses == job.uses), job.variant)
+        groups.setdefault(name, []).append(job)
+    return groups
+
+
+def _losses(plan: Plan, job: Job) -> dict[str, str]:
+    """The curves with the sweep's loss figures, each as `use/output`, of the trainings that a job has."""
+    return {name: f"{use}/{CURVES}" for name, use in plan.sweep.losses.items() if use in job.places}
+
+
 def _own_uses(jobs: Sequence[Job]) -> list[Use]:
     """The uses that differ between jobs, by variant or by seed, and the uses that read them."""
     own = {name for job in jobs for name, place in job.places.items() if place != Path(SHARED)}
@@ -133,11 +147,9 @@ def _own_uses(jobs: Sequence[Job]) -> list[Use]:
 def _shared_uses(plan: Plan) -> list[Use]:
     """The shared uses: the reference's, and those that every job of a group uses unchanged."""
     found = {use.name: use for use in plan.reference.uses}
-    for pretrained in (True, False):
-        jobs = [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
-        if jobs:
-            own = {use.name for use in _own_uses(jobs)}
-            found |= {use.name: use for use in jobs[0].uses if use.name not in own and use.name not in found}
+    for jobs in _groups(plan.jobs).values():
+        own = {use.name for use in _own_uses(jobs)}
+        found |= {use.name: use for use in jobs[0].uses if use.name not in own and use.name not in found}
     order = [use.name for job in plan.jobs[:1] for use in job.uses]
     known = sorted(found.values(), key=lambda use: order.index(use.name) if use.name in order else len(order))
     # The reference's evaluation comes last: it has the same name as the jobs' evaluations.

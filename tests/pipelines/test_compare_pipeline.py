@@ -24,7 +24,7 @@ from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
 
-VARIANTS = [
+VARIANTS: list[dict[str, Any]] = [
     {"name": "none", "pretraining": False},
     {
         "name": "m15",
@@ -65,7 +65,7 @@ def test_shared_uses_run_once_before_the_variants(compiled: dict[str, Any]) -> N
     assert len(before) == len(set(before)) and not {"pretraining", "retriever_1"} & set(before)
     uses = {group: set(of) for group, of in logged(tasks["comparison"], "uses").items()}
     after = {"evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"}
-    assert uses == {"unpretrained": after, "variants": after | {"pretraining"}}
+    assert uses == {"none": after, "m15": after | {"pretraining"}}
     verdict = tasks["comparison"]["inputs"]["artifacts"]["validate__validation"]
     assert verdict["taskOutputArtifact"]["producerTask"] == "prepare"
 
@@ -87,8 +87,43 @@ def test_any_system_of_a_recipe_is_measured(system: str, tmp_path: Path) -> None
     assert f"{system}_run" in uses and ("best" in uses) == (system == "best")
 
 
+LOSS = {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}
+OTHER_GRAPHS: dict[str, dict[str, Any]] = {
+    "systems": {"variants": [{"name": "words", "retriever": "bm25"}, {"name": "late", "retriever": "retriever_2"}]},
+    "inputs": {
+        "variants": [{"name": "start"}, {"name": "pretrained", "inputs": {"reranker.init": "pretraining/encoder"}}],
+        "retriever": "reranked",
+    },
+    "losses": {
+        "variants": [*VARIANTS, {"name": "words", "retriever": "bm25"}],
+        "stages": {"loss": LOSS},
+        "losses": {"MLM loss": "loss", "loss of the head": "lm_head"},
+    },
+    "own and shared": {
+        "variants": [
+            {"name": "long", "overrides": {"lm_head.max_steps": 9}},
+            {"name": "late", "retriever": "retriever_2"},
+        ],
+    },
+}
+"""Sweeps whose variants do not all have the same graph. In the last, the head is one variant's own."""
+
+
+@pytest.mark.parametrize("content", OTHER_GRAPHS.values(), ids=OTHER_GRAPHS)
+def test_variants_may_have_graphs_of_their_own(content: dict[str, Any], tmp_path: Path) -> None:
+    made = plan(**content)
+    compile_comparison(made, tmp_path / "compare.yaml")
+    compiled = next(yaml.safe_load_all((tmp_path / "compare.yaml").read_text()))
+    has_every_run(compiled, made)
+    task = tasks_of(compiled)["comparison"]
+    graphs = {frozenset((use.name, *use.inputs.items()) for use in job.uses) for job in made.jobs}
+    assert len(logged(task, "uses")) == len(graphs) > 1, "as many groups as graphs"
+    before = [use for other in tasks_of(compiled).values() for use in logged(other, "steps") or ()]
+    assert len(before) == len(set(before)), "what several graphs share runs once"
+
+
 def has_every_run(compiled: dict[str, Any], made: Plan) -> None:
-    """The settings that the pod combines equal those of a comparison on one machine."""
+    """The settings that the pod combines equal those of a comparison on one machine, and it has what they read."""
     task = tasks_of(compiled)["comparison"]
     uses, items = logged(task, "uses"), logged(task, "items")
     jobs = {job.name: job for job in made.jobs}
@@ -99,10 +134,18 @@ def has_every_run(compiled: dict[str, Any], made: Plan) -> None:
             assert work.config == job.configs[work.use.name], (item["run"], work.use.name)
             [use] = [use for use in job.uses if use.name == work.use.name]
             assert work.use == use
+        own = {name for name, place in job.places.items() if place != Path("shared")}
+        assert own <= uses[item["group"]].keys()
+        losses = {name: f"{use}/curves" for name, use in made.sweep.losses.items() if use in job.places}
+        assert item.get("losses", {}) == losses
+        read = {source for use in job.uses for source in use.inputs.values() if use.name in uses[item["group"]]}
+        for source in read | set(losses.values()):
+            if source.split("/")[0] not in uses[item["group"]]:
+                assert source.replace("/", "__") in task["inputs"]["artifacts"], (item["run"], source)
 
 
 def test_loop_items_hold_the_settings_that_differ(compiled: dict[str, Any]) -> None:
-    items = [item for item in logged(tasks_of(compiled)["comparison"], "items") if item["group"] == "variants"]
+    items = [item for item in logged(tasks_of(compiled)["comparison"], "items") if item["group"] == "m15"]
     assert [(item["pretraining__encoder_mlm_probability"], item["pretraining__seed"]) for item in items] == [
         (0.15, 1),
         (0.3, 1),

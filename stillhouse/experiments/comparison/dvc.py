@@ -17,8 +17,9 @@ from typing import Any
 
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION, refuse_other_graphs, seeded
+from stillhouse.experiments.comparison.graph import EVALUATION, seeded
 from stillhouse.experiments.comparison.plan import Job, Plan
+from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.variants import Variant
 from stillhouse.workflow.graph import PRETRAINING, graph_of, known_uses
 
@@ -33,7 +34,7 @@ def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool
     Raises `InputError` if the folder is not a workspace in a git repository, if a variant changes the graph, or if DVC
     refuses an experiment.
     """
-    refuse_other_graphs(plan.sweep, "a DVC experiment")
+    _refuse_other_graphs(plan.sweep)
     commands = [command(plan, job) for job in plan.jobs]
     if not dry_run:
         _check_workspace(folder)
@@ -51,6 +52,20 @@ def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool
             "`dvc exp show`"
         )
     return 0
+
+
+def _refuse_other_graphs(sweep: Sweep) -> None:
+    """Raises `InputError` for sweeps that change the recipe's graph, since every experiment has that of dvc.yaml."""
+    remedy = "which a DVC experiment does not support; run it here or with --kubeflow"
+    for variant in sweep.variants:
+        changes = f"gives {', '.join(variant.inputs)} another input" if variant.inputs else ""
+        changes = f"measures {variant.retriever}" if variant.retriever and not changes else changes
+        if changes:
+            others = f"leave {variant.name} out with --only"
+            raise InputError(f"sweep {sweep.name}: {variant.name} {changes}, {remedy}, or {others}")
+    if sweep.losses or sweep.stages:
+        what = f"measures {', '.join(sweep.losses)}" if sweep.losses else f"adds the stages {', '.join(sweep.stages)}"
+        raise InputError(f"sweep {sweep.name} {what}, {remedy}")
 
 
 def command(plan: Plan, job: Job) -> list[str]:

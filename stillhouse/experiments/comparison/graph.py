@@ -76,24 +76,6 @@ def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list
     return changed
 
 
-def refuse_other_graphs(sweep: Sweep, surface: str, *, stages: bool = False) -> None:
-    """Raises `InputError` for sweeps that change the recipe's graph, which `surface` does not support.
-
-    With `stages`, new stages are allowed, because all variants have them.
-    """
-    for variant in sweep.variants:
-        changes = f"gives {', '.join(variant.inputs)} another input" if variant.inputs else ""
-        changes = f"measures {variant.retriever}" if variant.retriever and not changes else changes
-        if changes:
-            raise InputError(
-                f"sweep {sweep.name}: {variant.name} {changes}, which {surface} does not support; run it here, or "
-                f"leave {variant.name} out with --only"
-            )
-    if sweep.losses or (sweep.stages and not stages):
-        what = f"measures {', '.join(sweep.losses)}" if sweep.losses else f"adds the stages {', '.join(sweep.stages)}"
-        raise InputError(f"sweep {sweep.name} {what}, which {surface} does not support; run it here")
-
-
 def unpretrained(use: Use) -> Use:
     """The use with the initial model in place of the pre-trained encoder."""
     return replace(use, inputs={port: START if source == ENCODER else source for port, source in use.inputs.items()})

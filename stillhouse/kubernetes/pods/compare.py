@@ -23,22 +23,28 @@ from stillhouse.experiments.comparison.plan import evaluation_title, run_name
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubernetes.pods.component import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
-from stillhouse.kubernetes.pods.task import METRICS, RUN, Stage, folder_of, port_name, sources_of, works_of
+from stillhouse.kubernetes.pods.task import METRICS, RUN, Stage, Work, folder_of, port_name, sources_of, works_of
 from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.lock import only_process
 from stillhouse.steps.execute import write_metrics
 from stillhouse.workflow.graph import PRETRAINING
 from stillhouse.workflow.timed_step import reason
+from stillhouse.workflow.uses import used
 
 NAME = "comparison"
+LOSSES = "losses"
+"""The curves of an item's loss figures, if it has any, by figure, each as `use/output`."""
 HANDED = "handed.json"
 """The outcome of a run: why it failed, or an empty reason."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a comparison. `described` has the uses per group of variants, `items` what differs between runs."""
+    """The runs of a comparison. `described` has the uses per group of variants, `items` what differs between runs.
+
+    `given` maps the outputs of other tasks that any of the groups reads to their folders.
+    """
 
     described: Mapping[str, Mapping[str, Mapping[str, Any]]]
     items: Sequence[Mapping[str, Any]]
@@ -51,6 +57,17 @@ class Runs:
     def folder(self, number: int) -> Path:
         return self.root / f"{number + 1:04}"
 
+    def works(self, number: int) -> list[Work]:
+        return works_of(self.described[self.items[number]["group"]], self.items[number])
+
+    def losses(self, number: int) -> dict[str, Path]:
+        """The folders of curves with a run's loss figures: its own, or those of a training that the runs share."""
+        own = self.described[self.items[number]["group"]]
+        return {
+            name: self.folder(number) / source if used(source) in own else self.given[source]
+            for name, source in self.items[number].get(LOSSES, {}).items()
+        }
+
     def failure(self, number: int) -> str | None:
         """Why a run failed, "" if it succeeded, None if it is not done."""
         path = self.folder(number) / HANDED
@@ -60,12 +77,13 @@ class Runs:
         """Does a run unless an earlier try has. Raises the error of a full disk, and records any other failure."""
         if self.failure(number) is not None:
             return
-        item, failure = self.items[number], ""
-        works = works_of(self.described[item["group"]], item)
-        folder = self.folder(number)
+        failure = ""
+        works, folder = self.works(number), self.folder(number)
+        # A use may be shared in one group, and its own in another.
+        given = {source: self.given[source] for source in sources_of(works)}
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            Stage(self.name(number), folder, works, self.given, {}).run()
+            Stage(self.name(number), folder, works, given, {}).run()
         except Exception as error:
             if is_full_disk(error):
                 raise
@@ -92,9 +110,13 @@ def run_variants(values: Mapping[str, Any]) -> None:
     with one_line_errors():
         check_pod()
         described, items = json.loads(values["uses"]), json.loads(values["items"])
-        every = [work for uses in described.values() for work in works_of(uses, {})]
-        given = {source: Path(values[port_name(source)].path) for source in sources_of(every)}
+        groups = [works_of(uses, {}) for uses in described.values()]
+        read = {source for works in groups for source in sources_of(works)}
+        given = {source: Path(values[port_name(source)].path) for source in read}
+        every = [work for works in groups for work in works]
         root = folder_of(NAME, every, given, f"{values[RUN]} {values['items']}").absolute()
+        curves = {source for item in items for source in item.get(LOSSES, {}).values() if port_name(source) in values}
+        given |= {source: Path(values[port_name(source)].path) for source in curves}
         with only_process(root, wait=say):
             root.mkdir(parents=True, exist_ok=True)
             runs = Runs(described, items, given, root)
@@ -115,6 +137,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
                 Path(values["comparison"].path),
                 Path(values["html"].path),
                 failures,
+                {runs.name(number): runs.losses(number) for number in range(len(items))},
             )
             for name, value in figures.items():
                 values[METRICS].log_metric(name, value)
@@ -143,12 +166,14 @@ def gather(
     comparison: Path,
     page: Path,
     failures: Mapping[str, str] | None = None,
+    losses: Mapping[str, Mapping[str, Path]] | None = None,
 ) -> dict[str, float]:
     """Writes the files of a comparison to the folder `comparison`, its page to `page`, and returns the means on test.
 
     `sweep` is the sweep's plain data as JSON with its name under `name`. The title of an evaluation identifies its
     run, and the digest in its manifest identifies the curves of its pre-training. Speed and memory are unknown here. A
-    run without an evaluation is shown as failed, with its reason in `failures`.
+    run without an evaluation is shown as failed, with its reason in `failures`. `losses` has the curves of the loss
+    figures, by run and figure.
     """
     from stillhouse.corpus.schemas import SOURCE
     from stillhouse.experiments.comparison.files import write_files
@@ -170,7 +195,8 @@ def gather(
                 outcomes.append(Outcome(variant=variant.name, seed=seed, failure=why))
                 continue
             own = by_digest.get(manifests[path].inputs.get("curves/pretraining", ""))
-            outcomes.append(read_outcome(variant.name, seed, path, own, None))
+            of_losses = (losses or {}).get(run_name(variant.name, seed))
+            outcomes.append(read_outcome(variant.name, seed, path, own, None, of_losses))
     of_reference = read_manifest(reference)
     settings = Settings(*(of_reference.config[name] for name in ("bootstrap_samples", "randomisation_samples", "seed")))
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}

@@ -6,11 +6,12 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -124,13 +125,8 @@ def test_passages_are_read_again_only_for_a_new_corpus_or_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read: list[int] = []
-
-    def counted(texts: Sequence[str], folder: Path) -> list[int] | None:
-        read.append(len(texts))
-        return token_lengths(texts, folder)
-
-    monkeypatch.setattr(first_run_times, "token_lengths", counted)
+    read = Mock(wraps=token_lengths)
+    monkeypatch.setattr(first_run_times, "token_lengths", read)
     fetch = partial(run_step, "fetch-model", {}, model=str(tiny_model), query_length=16)
     corpus, model = tmp_path / "corpus", tmp_path / "model"
 
@@ -138,15 +134,15 @@ def test_passages_are_read_again_only_for_a_new_corpus_or_model(
         return scale_of(corpus, model)
 
     shutil.copytree(fetch(passage_length=16)["encoder"], model)
-    assert scale() is None and not read, "there is no corpus yet"
+    assert scale() is None and not read.called, "there is no corpus yet"
     shutil.copytree(small_corpus, corpus)
     write_manifest(corpus, "ingest", {}, {}, {"passages": 24, "queries": {}})
     first = scale()
-    assert first is not None and scale() == first and read == [24]
+    assert first is not None and scale() == first and read.call_count == 1
     write_manifest(corpus, "ingest", {}, {}, {"passages": 48, "queries": {}})
-    assert scale() == replace(first, passages=48) == scale() and read == [24, 24]
+    assert scale() == replace(first, passages=48) == scale() and read.call_count == 2
     shutil.copytree(fetch(passage_length=4)["encoder"], model, dirs_exist_ok=True)
-    assert scale() == replace(first, passages=48, tokens=4.0) == scale() and read == [24, 24, 24]
+    assert scale() == replace(first, passages=48, tokens=4.0) == scale() and read.call_count == 3
 
 
 def test_a_first_run_is_estimated_once_corpus_and_model_exist(

@@ -68,6 +68,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         "fetch_model": {"query_length": 32, "passage_length": 192},
         "retriever_2": {"max_steps": 20_000, "learning_rate": 5e-6, "batch_size": 64, "temperature": 0.02},
         "bm25": {"without_answers": True},
+        "mine_1": {"range_max": 100, "without_answers": True},
         "mine_2": {"range_max": 100, "without_answers": True},
     },
     "bow-wikipedia": {  # §4.1
@@ -92,7 +93,9 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     },
     "bow-nq": {
         "retriever_1": {"learning_rate": 5e-6, "epochs": 20.0, "batch_size": 64, "negatives_per_query": 15},
-        "mine_1": {"others_depth": 200},
+        "bm25": {"without_answers": True},
+        "mine_1": {"others_depth": 200, "without_answers": True},
+        "mine_2": {"without_answers": True},
     },
     "cdmae-msmarco": {  # §4.1 and Appendix A
         "pretraining": {

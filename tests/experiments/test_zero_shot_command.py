@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import ir_measures
 import pandas as pd
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel
 
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -163,6 +168,35 @@ def test_a_retriever_with_weights_is_also_measured_with_bm25(
     assert read(tmp_path / "out" / "metrics.json")["corpora"]["two"] == {
         system: with_bm25[system] for system in ("best", "best_hybrid")
     }
+
+
+def test_each_of_two_retrievers_ranks_by_its_own_vectors(tmp_path: Path, tiny_model: Path) -> None:
+    """Scores are those of sentence-transformers, and the tests compare one retriever with the other, the baseline."""
+    folder, out = beir(tmp_path / "one", 3), tmp_path / "out"
+    words = ["--no-bm25", "--query-length", "16", "--passage-length", "16", "--measures", "RR@5", "--depth", "9"]
+    for seed, system in enumerate(("first", "second")):
+        shutil.copytree(tiny_model, tmp_path / system)
+        torch.manual_seed(seed)
+        config = BertConfig.from_pretrained(tiny_model, initializer_range=0.1)  # rankings that bf16 leaves apart
+        BertModel(config).save_pretrained(tmp_path / system)
+        words += ["--retriever", str(tmp_path / system)]
+    assert run(folder, *words, "--baseline", "second", "--folder", out, "--quiet") == 0
+    queries, passages = (
+        {row["_id"]: row["text"] for row in map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())}
+        for name in ("queries", "corpus")
+    )
+    found = {}
+    for system in ("first", "second"):
+        model = SentenceTransformer(str(out / "artifacts" / "models" / system / "encoder"), device="cpu")
+        scores = model.similarity(model.encode([*queries.values()]), model.encode([*passages.values()])).tolist()
+        expected = dict(zip(product(queries, passages), chain(*scores), strict=True))
+        found[system] = ir_measures_run(out / "artifacts" / "one" / system / "run" / "test.trec")
+        assert found[system] == pytest.approx(expected, abs=0.002), "equal, except for bf16"
+    assert found["first"] != pytest.approx(found["second"], abs=0.005), "a mix-up would show"
+    metrics, tests = read(out / "metrics.json"), read(out / "significance.json")["one"]
+    one, other = (metrics["corpora"]["one"][system]["RR@5"] for system in ("first", "second"))
+    assert list(tests) == ["first"] and tests["first"]["second"]["RR@5"]["difference"] == pytest.approx(one - other)
+    assert metrics["best_on"]["first"]["RR@5"] == (one >= other)
 
 
 def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:

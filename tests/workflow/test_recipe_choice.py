@@ -221,6 +221,7 @@ def test_thirty_or_half_of_few_training_questions_choose_among_models(
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
     said = capsys.readouterr().out
+    assert recipe["stages"] == load_recipe(find_recipe("labelled"))["stages"]
     assert recipe["ingest"].get("dev_fraction") == share and f"{train} training, 1 test questions" in said
     assert ("of the training questions become dev questions" in said) == (share is not None)
     assert (f"training on {train} questions gains little" in said) == (train < 100)

@@ -278,6 +278,8 @@ def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teache
     assert found["teacher"].inputs["reranker"] == "reranker/reranker" and "bm25" in found["teacher"].inputs
     settings = configs(recipe, "recipe")
     assert settings["reranker"].pooling == "cosine" and settings["teacher"].kind == "best"
+    assert settings["reranker"].max_length is None and settings["reranker"].patience == 3
+    assert found["reranker"].inputs["encoder"] == "fetch_model/encoder", "a pair is as long as this model reads"
     recipe["stages"]["reranked_run"] = "none"
     assert set(found) - {use.name for use in graph_of(recipe)} == {"reranked_run"}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documented_stages import documented_re_ranker, documented_stages
 from dvc_workspace import change, repro
 from every_way import the_same_everywhere
 from programs import EVALUATION, call
@@ -53,7 +54,7 @@ LABELLED = AFTER_MINING | {
     "teacher": {"depth": 8},
 }
 TINY: dict[str, dict[str, dict[str, Any]]] = {
-    "labelled": LABELLED,
+    "labelled": LABELLED | {"reranker": {"max_steps": 2, "batch_size": 4}, "reranked_run": {"depth": 4}},
     "unlabelled": AFTER_MINING,
     "language-model": LABELLED | {"lm_head": {"max_steps": 6, "learning_rate": 3e-3}, "pretraining": TRAINING},
 }
@@ -73,16 +74,23 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
 def test_a_shipped_recipe_gives_the_same_everywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An average of weights, a fusion with BM25, a fused teacher, `weak_teacher`, made queries: `micro` has none.
 
-    Nor does it pre-train with enhanced decoding.
+    Nor does it pre-train with enhanced decoding. `labelled` also has what docs/fine-tuning.md adds to it: a re-ranker
+    that starts from the retriever and joins the teacher, and a third round of negatives.
     """
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     recipe, micro = load_recipe(find_recipe(name)), load_recipe(find_recipe("micro"))
+    if name == "labelled":
+        re_ranker, (third_round, _) = documented_re_ranker(), documented_stages()
+        recipe |= re_ranker | {"stages": recipe["stages"] | re_ranker["stages"] | third_round["stages"]}
     recipe |= {section: micro[section] for section in ("fetch_model", "validate", "evaluate")}
     recipe |= {section: recipe.get(section, {}) | own for section, own in TINY[name].items()}
     systems = the_same_everywhere(recipe, tmp_path)
     assert {"averaged", "distilled", "best"} <= set(systems)
+    assert ({"reranked", "retriever_3"} <= set(systems)) == (name == "labelled")
     assert ("zero_shot_hybrid" in systems) == (name != "language-model")  # its start cannot search
-    assert (tmp_path / "workspace" / EVALUATION / "teachers.json").is_file() == (name != "unlabelled")
+    teachers = tmp_path / "workspace" / EVALUATION / "teachers.json"
+    assert teachers.is_file() == (name != "unlabelled")
+    assert (teachers.is_file() and "cross_encoder" in teachers.read_text()) == (name == "labelled")
 
 
 def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:

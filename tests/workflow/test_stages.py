@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from documented_stages import documented_re_ranker, documented_stages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,6 @@ from stillhouse.workflow.graph import USES, Use, find_uses, graph_of
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, sections
 from stillhouse.workflow.step_command import read_section
 
-ROOT = Path(__file__).resolve().parents[2]
 NEW = {
     "step": "train-retriever",
     "settings_of": "distilled",
@@ -264,10 +263,7 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
 
 
 def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teacher() -> None:
-    text = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
-    section = text.split("## A re-ranker that starts from the retriever\n")[1].split("\n## ")[0]
-    [example] = re.findall(r"(?:^ {4}.*\n)+", section, re.MULTILINE)
-    rows = yaml.safe_load(textwrap.dedent(example))
+    rows = documented_re_ranker()
     labelled = load_recipe(find_recipe("labelled"))
     recipe = labelled | rows | {"stages": labelled["stages"] | rows["stages"]}
     found = {use.name: use for use in graph_of(recipe)}
@@ -282,13 +278,6 @@ def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teache
     assert found["reranker"].inputs["encoder"] == "fetch_model/encoder", "a pair is as long as this model reads"
     recipe["stages"]["reranked_run"] = "none"
     assert set(found) - {use.name for use in graph_of(recipe)} == {"reranked_run"}
-
-
-def documented_stages() -> list[dict[str, Any]]:
-    """The blocks of `stages` in docs/fine-tuning.md: a further round of negatives, and an example of every change."""
-    text = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    return [yaml.safe_load(block) for block in blocks if block.startswith("stages:")]
 
 
 @pytest.mark.parametrize("name", ["labelled", "language-model", "micro"])

@@ -171,7 +171,12 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
     """An objective on the encoder that all share; decoder and generator are its own."""
     # The rate is so low that turns leave the shared encoder about as it was.
     config = PretrainingConfig(
-        objective=name, max_length=size.length, passage_length=size.length, learning_rate=1e-6, eval_steps=10**6
+        objective=name,
+        max_length=size.length,
+        query_length=64,
+        passage_length=size.length,
+        learning_rate=1e-6,
+        eval_steps=10**6,
     )
     torch.manual_seed(0)
     row = config.row()

@@ -40,6 +40,7 @@ LIBRARIES = (
     "matplotlib",
     "numpy",
     "pandas",
+    "py3langid",
     "pyarrow",
     "pyromark",
     "regex",

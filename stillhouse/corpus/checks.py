@@ -10,8 +10,8 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.text_lengths import words_in
 from stillhouse.corpus.titles import passage_text
+from stillhouse.corpus.words import count_words
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
@@ -104,7 +104,7 @@ class _PassageCounts:
             ids, titles, own = (block[name].tolist() for name in ("passage_id", "title", "text"))
             texts = [passage_text(title, text, corpus.titles) for title, text in zip(titles, own)]
             self.count += len(texts)
-            self.long += sum(words_in(text) > most_words for text in texts)
+            self.long += sum(count_words(text) > most_words for text in texts)
             self.empty += sum(not text.strip() for text in own)
             self.spaced += sum(map(_holds_white_space, ids))
             self.ids.add(digests_of(ids))

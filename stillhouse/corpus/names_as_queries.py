@@ -25,6 +25,7 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.query_sentences import MOST_WORDS
 from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.words import count_words
 
 
 class Names(NamedTuple):
@@ -77,7 +78,7 @@ def _forms(passages: TakenPassages, column: str, rows_N: NDArray[np.int64], form
         end = int(np.searchsorted(rows_N, begin + len(block), sorter=order))
         chosen = order[place:end]
         names = [normalise(name) for name in block.column(0).take(rows_N[chosen] - begin).to_pylist()]
-        kept = [any(map(str.isalnum, name)) and name.count(" ") < MOST_WORDS for name in names]
+        kept = [any(map(str.isalnum, name)) and count_words(name) <= MOST_WORDS for name in names]
         form_N[chosen[kept]] = forms.add(digests_of([name for name, keep in zip(names, kept) if keep]))
         place, begin = end, begin + len(block)
     return form_N

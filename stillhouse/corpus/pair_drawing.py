@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from stillhouse.corpus.article_layout import ArticleLayout
 from stillhouse.corpus.names_as_queries import names_as_queries
 from stillhouse.corpus.query_sentences import query_sentences
-from stillhouse.corpus.query_spans import draw_spans, word_counts
+from stillhouse.corpus.query_spans import draw_spans
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.words import count_words
 
 OF_SENTENCES = ("ict", "bfs", "wlp")
 TITLE, HEADING, SPAN = "title", "heading", "span"
@@ -88,7 +89,8 @@ def draw_queries(
             parts = rows_K, rows_K, positives.draw(rows_K, random), sentences.numbers_S[chosen_K]
             places_K2 = sentences.spans_S2[chosen_K].astype(np.int64)
         elif task == SPAN:
-            spans = draw_spans(word_counts(passages.texts()), prose_P, layout, span_words, most, random)
+            words_P = np.fromiter(map(count_words, passages.texts()), np.int32)
+            spans = draw_spans(words_P, prose_P, layout, span_words, most, random)
             parts = spans.rows_K, spans.rows_K, spans.rows_K, spans.words_K2[:, 0]
             places_K2 = spans.words_K2
         else:

@@ -53,6 +53,7 @@ from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN, TASKS, D
 from stillhouse.corpus.query_spans import found_elsewhere
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.words import word_spans
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
@@ -254,9 +255,10 @@ def _written(
 
 def _cut(task: str, text: str, begin: int, end: int) -> str:
     """The words of a query, cut out of their column."""
-    if task in OF_SENTENCES:
-        return " ".join(text[begin:end].split())
-    return " ".join(text.split()[begin:end] if task == SPAN else text.split())
+    if task == SPAN:
+        words = word_spans(text)
+        begin, end = words[begin][0], words[end - 1][1]
+    return " ".join((text[begin:end] if task not in COLUMNS else text).split())
 
 
 def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.sentences import sentence_spans
+from stillhouse.corpus.words import count_words
 
 MOST_WORDS = 64
 """A longer text without a sentence end is a table, a list or code."""
@@ -48,7 +49,7 @@ def query_sentences(
     for row, text in enumerate(texts):
         for number, (begin, end) in enumerate(sentence_spans(text, language)):
             form = normalise(text[begin:end])
-            if not min_words <= form.count(" ") + 1 <= MOST_WORDS:
+            if not min_words <= count_words(form) <= MOST_WORDS:
                 continue
             rows.append(row)
             begins.append(begin)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.article_layout import ArticleLayout
 from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.words import words_in
 
 
 class Spans(NamedTuple):
@@ -25,11 +26,6 @@ class Spans(NamedTuple):
 
     rows_K: NDArray[np.int64]
     words_K2: NDArray[np.int64]
-
-
-def word_counts(texts: Iterable[str]) -> NDArray[np.int32]:
-    """The number of words in each text, split at white space, int32."""
-    return np.fromiter((len(text.split()) for text in texts), np.int32)
 
 
 def draw_spans(
@@ -65,14 +61,14 @@ def found_elsewhere(
 
     Spans and texts are normalised with `normalise`. Every span has at least `least` words.
     """
-    words_K = [normalise(span).split() for span in spans]
+    words_K = [words_in(normalise(span)) for span in spans]
     least = min([least, *map(len, words_K)])
     by_opening = defaultdict(list)
     for number, words in enumerate(words_K):
         by_opening[tuple(words[:least])].append(number)
     found_K = np.zeros(len(spans), dtype=np.bool_)
     for row, text in enumerate(texts if spans else ()):
-        said = normalise(text).split()
+        said = words_in(normalise(text))
         for begin, opening in enumerate(zip(*(said[place:] for place in range(least)))):
             for number in by_opening.get(opening, ()):
                 words = words_K[number]

@@ -6,8 +6,9 @@ if it contains the answer's tokens side by side. It holds an answer of kind `reg
 anywhere in the NFD text, ignoring case, with ^ and $ at every line. An invalid pattern matches nothing (`ingest`
 rejects it). The title is not part of the passage.
 
-There is one difference. By the letter of the rules, every passage holds an answer without tokens (empty or only white
-space). Here it matches nothing.
+There are two differences. By the letter of the rules, every passage holds an answer without tokens (empty or only white
+space). Here it matches nothing. And by their letter, a whole sentence of Chinese or Japanese is one token, since they
+put no spaces between words. Here each character of such a script is a token (`UNSPACED`).
 
 Tokens contain no spaces, so tokens side by side are a substring of the text with one space around each token. Every
 passage and every answer is tokenized once.
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.answers import REGEX, TEXT, compile_answer
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.words import UNSPACED
 from stillhouse.errors import InputError
 
 Texts = Callable[[NDArray[np.integer]], Sequence[str]]
@@ -36,7 +38,7 @@ LONGEST_SEARCH = 20.0
 """The most seconds for one pattern in one passage; a slower one would run for hours."""
 PASSAGES_AT_ONCE = 1 << 15
 """Passages held in memory together."""
-TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+TOKEN = regex.compile(rf"[[\p{{L}}\p{{N}}\p{{M}}]--[{UNSPACED}]]+|[^\p{{Z}}\p{{C}}]", regex.V1)
 ASCII = {
     character: f" {chr(character)} " if chr(character) in string.punctuation else " "
     for character in range(128)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.words import count_words
 from stillhouse.evaluation.figures import Measured, stable
 from stillhouse.evaluation.significance import bootstrap_intervals
 from stillhouse.monitoring.activity import doing
@@ -107,7 +108,7 @@ def _bin(label: str, measured: Measured, measure: str, query_ids: pd.Index, samp
 
 def _words(corpus: Corpus, split: str, query_ids: pd.Index) -> np.ndarray:
     text = corpus.queries_of(split).set_index("query_id")["text"].reindex(query_ids)
-    return text.str.count(r"\S+").to_numpy().astype(np.int64)
+    return text.map(count_words).to_numpy().astype(np.int64)
 
 
 def _length_bins(words_Q: np.ndarray) -> tuple[list[str], np.ndarray]:

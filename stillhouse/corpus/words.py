@@ -24,6 +24,8 @@ _LETTERS = r"[\p{L}\p{N}\p{M}_]"
 _TERM = regex.compile(f"[{_LETTERS}&&[{UNSPACED}]]+|[{_LETTERS}--[{UNSPACED}]]{{2,}}", regex.V1)
 _ASCII_TERM = re.compile(r"[a-z0-9_]{2,}")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+WORD = regex.compile(f"([{UNSPACED}]|[{_LETTERS}--[{UNSPACED}]]+)", regex.V1)
+"""A word without the signs around it, or a character of an unspaced script, as the group of a pattern to split by."""
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
@@ -45,6 +47,11 @@ def count_words(text: str) -> int:
     return len(words_in(text))
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether a text begins in a script without spaces between words."""
+    return _UNSPACED.match(text) is not None
+
+
 def terms_in(text: str) -> list[str]:
     """The terms of a text for a search by words, in lower case.
 
@@ -59,7 +66,7 @@ def terms_in(text: str) -> list[str]:
     terms: list[str] = []
     # In lower case, the Turkish capital İ is i and a dot above, which nobody types.
     for run in _TERM.findall(unicodedata.normalize("NFC", text).replace("i\u0307", "i")):
-        if len(run) > 2 and _UNSPACED.match(run):
+        if len(run) > 2 and is_unspaced(run):
             terms += map("".join, pairwise(run))
         else:
             terms.append(run)

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 
+from stillhouse.corpus.words import WORD, is_unspaced, terms_in
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.guard import COOKIE, cookie_token, same_token
 from stillhouse.serving.release import Ranked
@@ -90,17 +91,26 @@ async def _columns(service: Service, query: str, top: str, names: list[str | Non
 
 
 def matches(text: str, query: str) -> list[tuple[bool, str]]:
-    """The text in parts, with whether each is a word that begins with a word of the query."""
-    words = {word.lower() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MATCH}
+    """The text in parts, with whether each is a word that begins with a word of the query.
+
+    In scripts without spaces between words, two neighbouring characters of the query are such a word.
+    """
+    words = {term for term in terms_in(query) if len(term) >= SHORTEST_MATCH or is_unspaced(term)}
     lengths = sorted({len(word) for word in words})
+    found = WORD.split(text)
     parts: list[tuple[bool, str]] = []
+    pair_before = False
     # Each word of the text is looked up, since a pattern of all query words would try them one by one.
-    for number, part in enumerate(re.split(r"(\w+)", text)):
+    for number, part in enumerate(found):
         lower = part.lower()
-        fitting = lengths[: bisect_right(lengths, len(lower))]
-        marked = number % 2 == 1 and any(lower[:length] in words for length in fitting)
-        if parts and not marked and not parts[-1][0]:
-            parts[-1] = False, parts[-1][1] + part
+        if number % 2 and is_unspaced(part):
+            pair = number + 2 < len(found) and not found[number + 1] and part + found[number + 2] in words
+            marked, pair_before = pair or pair_before, pair
+        else:
+            fitting = lengths[: bisect_right(lengths, len(lower))]
+            marked = number % 2 == 1 and any(lower[:length] in words for length in fitting)
+        if part and parts and marked == parts[-1][0] and (not marked or is_unspaced(part)):
+            parts[-1] = marked, parts[-1][1] + part
         elif part:
             parts.append((marked, part))
     return parts or [(False, text)]

@@ -1,0 +1,108 @@
+"""Small inputs as people have them, and XQuAD, from `new` to `evaluate`. Skipped without the data."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from stillhouse.cli import main
+from stillhouse.corpus.store import Corpus
+
+DATA = Path(os.environ.get("STILLHOUSE_DATA") or Path(__file__).parents[3] / "shared" / "data")
+# The questions of train, dev and test.
+LABELLED = {"mteb": (0, 0, 20), "floatq": (0, 0, 20), "trecq": (0, 0, 20), "ja": (60, 28, 40)}
+TRAINING = ("flag", "tev", "tripl")
+LEAST_RR10 = {"ja": 0.95, "en": 0.955, "de": 0.92, "ar": 0.91, "hi": 0.94, "zh": 0.95}
+"""What BM25 must reach; docs/languages.md has the figures of XQuAD."""
+
+
+def data(*names: str) -> Path:
+    path = DATA.joinpath(*names)
+    if not path.exists():
+        pytest.skip(f"{path} is absent; set STILLHOUSE_DATA to the folder that holds {names[0]}")
+    return path
+
+
+def told(folder: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `new` says of a source, at what it would train."""
+    assert main(["new", str(folder / "workspace"), "--source", str(source)]) == 0
+    said = capsys.readouterr()
+    return said.out + said.err
+
+
+def searched(folder: Path, source: Path, *settings: str) -> Corpus:
+    """Ingests a source and searches it with BM25."""
+    corpus = folder / "corpus"
+    assert main(["ingest", "--source", str(source), "--corpus", str(corpus), *settings]) == 0
+    outputs = [word for name in ("run", "negatives", "bm25") for word in (f"--{name}", str(folder / name))]
+    assert main(["bm25", "--corpus", str(corpus), *outputs]) == 0
+    return Corpus.open(corpus)
+
+
+def measured(folder: Path, *measures: str) -> dict[str, float]:
+    """BM25's figures on the test questions."""
+    words = ["--corpus", str(folder / "corpus"), "--run", f"bm25={folder / 'run'}"]
+    words += ["--evaluation", str(folder / "evaluation"), "--measures", ",".join(measures)]
+    assert main(["evaluate", *words]) == 0
+    means: dict[str, float] = json.loads((folder / "evaluation" / "metrics.json").read_text(encoding="utf-8"))["bm25"]
+    return means
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_labels_are_read_whatever_their_form(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, counts = data("field-cases", name), LABELLED[name]
+    said = told(tmp_path, source, capsys)
+    assert all(f"{count} {split}" in said for count, split in zip(counts, ("training", "dev", "test")) if count)
+    corpus = searched(tmp_path, source, "--queries", "source")
+    assert tuple((corpus.queries["split"] == split).sum() for split in ("train", "dev", "test")) == counts
+    assert not len(corpus.rejected) and set(corpus.queries["origin"]) == {"source"}
+    assert measured(tmp_path, "RR@10")["RR@10"] > LEAST_RR10.get(name, 0.9)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_files_become_labelled_corpora(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = data("field-cases", name)
+    rows = [json.loads(line) for line in (source / "train.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert f"{len(rows)} training" in told(tmp_path, source, capsys)
+    corpus = searched(tmp_path, source)
+    assert sorted(corpus.queries["text"]) == sorted(row.get("query", row.get("anchor")) for row in rows)
+    assert set(corpus.queries["origin"]) == {"source"} and not len(corpus.rejected)
+    right = corpus.qrels.merge(corpus.queries, on="query_id").merge(corpus.passages, on="passage_id")
+    pairs = set(zip(right["text_x"], right["text_y"]))
+    expected = {
+        (row.get("query", row.get("anchor")), passage["text"] if isinstance(passage, dict) else passage)
+        for row in rows
+        for passage in row.get("pos") or row.get("positive_passages") or [row["positive"]]
+    }
+    assert pairs == expected
+
+
+def test_questions_are_made_of_japanese_articles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = data("field-cases", "ja-articles")
+    assert "no questions" in told(tmp_path, source, capsys)
+    queries = searched(tmp_path, source).queries
+    assert set(queries["split"]) == {"train", "dev", "test"}
+    assert queries["text"].str.contains("[\u3040-\u30ff]").all()
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ar", "hi", "zh"])
+def test_languages_of_xquad(language: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "test.json.gz").write_bytes(data("xquad", f"xquad.{language}.json.gz").read_bytes())
+    searched(tmp_path, source, "--queries", "source")
+    assert pq.read_metadata(tmp_path / "corpus" / "queries.parquet").num_rows == 1190
+    assert json.loads((tmp_path / "bm25" / "terms.json").read_text(encoding="utf-8"))["language"] == language
+    figures = measured(tmp_path, "RR@10", "R@20", "Answer@20")
+    assert figures["RR@10"] > LEAST_RR10[language]
+    assert figures["Answer@20"] > figures["R@20"] - 0.02  # a few answers stop in the middle of a word
+    made = tmp_path / "made"
+    words = ["--queries", "pairs", "--pair-tasks", "ict,span"]
+    assert main(["ingest", "--source", str(source), "--corpus", str(made), *words]) == 0
+    queries = Corpus.open(made).queries
+    asked = queries[queries["split"] == "train"]["query_id"].str.partition(":")[0]
+    assert asked.value_counts()["ict"] > 100 and asked.value_counts()["span"] > 100

@@ -54,9 +54,10 @@ examples:
 endpoints:
   /             a search page                /search         ranked passages for queries
   /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
-  /info         release, digests, limits     /embed /rerank  same as text-embeddings-inference
-  /metrics      for Prometheus               /v2/...         KServe's Open Inference Protocol V2
-  /health /ready                             for probes
+  /info         release, digests, limits     /v1/rerank /v2/rerank  for clients of Cohere and Jina
+  /metrics      for Prometheus               /embed /embed_all /similarity /rerank
+  /health /ready for probes                                  same as text-embeddings-inference
+                                             /v2/...         KServe's Open Inference Protocol V2
   /documents    live documents, with --documents FOLDER
   /feedback     clicks and judgements, with --log-queries FOLDER
 
@@ -65,8 +66,9 @@ See docs/serve.md for details.
 LIMITS = {
     "waiting": ("N", "texts that may wait; more get 429 and a Retry-After header"),
     "batch_tokens": ("N", "tokens computed at once"),
-    "deadline": ("SECONDS", "how long a request may take before it gets 504"),
-    "texts": ("N", "texts per request"),
+    "deadline": ("SECONDS", "how long a request, or each part of a large one, may take before it gets 504"),
+    "inputs": ("N", "texts per request for vectors or scores"),
+    "texts": ("N", "queries or documents per request; more texts for vectors or scores are computed in parts"),
     "characters": ("N", "characters per text"),
     "top": ("N", "passages per query"),
     "body": ("BYTES", "size of a request"),

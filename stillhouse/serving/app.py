@@ -11,7 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from stillhouse import __version__
-from stillhouse.serving import documents_api, embeddings_api, feedback_api, inference_api, page, search_api, status_api
+from stillhouse.serving import (
+    documents_api,
+    embeddings_api,
+    feedback_api,
+    inference_api,
+    page,
+    rerank_api,
+    search_api,
+    status_api,
+)
 from stillhouse.serving.batcher import Batcher
 from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
@@ -48,7 +57,9 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    for router in (search_api, feedback_api, documents_api, embeddings_api, inference_api, status_api, page):
+    # The page comes first: it answers only browsers, and the others answer the same addresses for programs.
+    apis = (search_api, feedback_api, documents_api, embeddings_api, rerank_api, inference_api, status_api)
+    for router in (page, *apis):
         app.include_router(router.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)

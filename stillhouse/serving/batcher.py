@@ -49,15 +49,15 @@ class Embedded:
 class Job:
     """Texts of one client's request, answered by one release.
 
-    The result is `Embedded`; with `asked`, it is a list of `Found`, and with `pairs_with`, the scores of a
-    cross-encoder. `vectors` holds the vectors of ranked texts, float32 [Q, D], once the result is there.
+    The result is `Embedded`; with `asked`, it is a list of `Found`, and with `alone`, what this function returns, which
+    is called by itself. `vectors` holds the vectors of ranked texts, float32 [Q, D], once the result is there.
     """
 
     release: Release
     texts: Sequence[str]
     role: str = "query"
     asked: Sequence[Ranked] | None = None
-    pairs_with: str | None = None
+    alone: Callable[[], Any] | None = None
     result: Future[Any] = field(default_factory=Future)
     until: float = 0.0
     ids: list[list[int]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Batcher:
                 break
             if job.late:
                 job.fail(TooLate())
-            elif job.pairs_with is None and not job.ids:
+            elif job.alone is None and not job.ids:
                 try:
                     job.ids = job.release.tokenize(job.texts, job.role)
                 except Exception as error:
@@ -162,9 +162,9 @@ class Batcher:
         if not live:
             return
         first = live[0]
-        if first.pairs_with is not None:
+        if first.alone is not None:
             self._seen(len(first.texts), 0)
-            first.finish(first.release.score_pairs(first.pairs_with, first.texts))
+            first.finish(first.alone())
             return
         ids = [each for job in live for each in job.ids]
         made = []
@@ -209,4 +209,4 @@ def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]
 def _together(first: Job, job: Job) -> bool:
     """Whether two jobs can be computed together."""
     alike = (job.release, job.role) == (first.release, first.role)
-    return alike and first.pairs_with is None and job.pairs_with is None
+    return alike and first.alone is None and job.alone is None

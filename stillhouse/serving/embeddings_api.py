@@ -1,32 +1,49 @@
-"""Vectors and scores of texts, through the APIs of OpenAI (`/v1`) and text-embeddings-inference."""
+"""Vectors of texts, through the APIs of OpenAI (`/v1`) and text-embeddings-inference."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import math
-from typing import Any, Literal
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stillhouse.serving.errors import Items, Problem
-from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import Role, resized, service_of
+from stillhouse.serving.release import Release
+from stillhouse.serving.search_api import RELEASE, answer_json
+from stillhouse.serving.service import ROLES, resized, role_of, service_of
 
 router = APIRouter()
-PROMPTS: dict[str, str] = {"query": "query", "passage": "passage", "document": "passage"}
+ROLE_NAMES = f"{', '.join(ROLES)}; default: query"
+
+
+def _refuse_token_ids(given: Any) -> Any:
+    first = given[0] if isinstance(given, list) and given else None
+    if isinstance(first, int | list) and not isinstance(first, bool):
+        raise ValueError(
+            "these are token ids of another model's tokenizer; send texts (LangChain's OpenAIEmbeddings does with "
+            "check_embedding_ctx_length=False; if your program uses tiktoken, leave it out)"
+        )
+    return given
+
+
+Texts = Annotated[str | Items[str], BeforeValidator(_refuse_token_ids)]
 
 
 class EmbeddingsRequest(BaseModel):
-    """The request of OpenAI clients; `input_type` is our addition."""
+    """The request of OpenAI clients; `input_type` is an addition of Cohere, NVIDIA and Voyage."""
 
     model_config = ConfigDict(extra="ignore")
-    input: str | Items[str] = Field(description="one or more texts; token ids are not accepted")
+    input: Texts = Field(description="one or more texts; token ids are not accepted")
     model: str
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
-    input_type: Role = Field("query", description="which tower, prompt and length to use: a query's or a passage's")
+    input_type: str | None = Field(None, description=f"the texts' tower, prompt and length: {ROLE_NAMES}")
     user: str | None = None
 
 
@@ -34,17 +51,18 @@ class EmbeddingsRequest(BaseModel):
 async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     service = service_of(request)
     service.check_model(body.model)
+    role = role_of(body.input_type, "input_type")
     release = service.release()
-    texts = [body.input] if isinstance(body.input, str) else body.input
-    made = await service.embed(release, texts, body.input_type, "input")
+    made = await service.embed(release, _listed(body.input), role, "input")
     vectors_QD = resized(made.vectors, body.dimensions, release.normalize)
-    shown: list[Any] = vectors_QD.tolist()
-    if body.encoding_format == "base64":
-        shown = [base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii") for vector_D in vectors_QD]
-    data = [{"object": "embedding", "index": number, "embedding": value} for number, value in enumerate(shown)]
+    coded = body.encoding_format == "base64"
+    data = await _json_list(
+        {"object": "embedding", "index": number, "embedding": _base64(vector_D) if coded else vector_D.tolist()}
+        for number, vector_D in enumerate(vectors_QD)
+    )
     usage = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}
-    content = {"object": "list", "model": service.model, "release": release.name, "data": data, "usage": usage}
-    return answer_json(content, release)
+    head = json.dumps({"object": "list", "model": service.model, "release": release.name, "usage": usage})
+    return _answer(f'{head[:-1]}, "data": {data}}}', release)
 
 
 @router.get("/v1/models", summary="The one model, for OpenAI clients")
@@ -55,52 +73,94 @@ async def models(request: Request) -> Response:
     return answer_json({"object": "list", "data": [entry]}, release)
 
 
-class EmbedRequest(BaseModel):
+class EmbedAllRequest(BaseModel):
     """The request of text-embeddings-inference clients. Texts are always truncated to the model's length."""
 
     model_config = ConfigDict(extra="ignore")
-    inputs: str | Items[str]
+    inputs: Texts
+    prompt_name: str | None = Field(None, description=ROLE_NAMES)
+
+
+class EmbedRequest(EmbedAllRequest):
     normalize: bool | None = Field(None, description="true: length 1; default: as in the index")
-    prompt_name: str | None = Field(None, description="query (default), passage or document")
     dimensions: int | None = None
 
 
+@router.post("/", summary="The same as `/embed`")
 @router.post("/embed", summary="Vectors, as text-embeddings-inference gives them")
 async def embed(body: EmbedRequest, request: Request) -> Response:
     service = service_of(request)
-    role = PROMPTS.get(body.prompt_name or "query")
-    if role is None:
-        raise Problem(422, f"prompt_name must be one of {', '.join(PROMPTS)}")
+    role = role_of(body.prompt_name, "prompt_name")
     release = service.release()
     if body.normalize is False and release.normalize:
         raise Problem(422, "this model's vectors have length 1; leave `normalize` out")
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    made = await service.embed(release, texts, role, "inputs")
+    made = await service.embed(release, _listed(body.inputs), role, "inputs")
     vectors_QD = resized(made.vectors, body.dimensions, release.normalize)
-    if body.normalize and not release.normalize:
-        vectors_QD = vectors_QD / np.maximum(np.linalg.norm(vectors_QD, axis=1, keepdims=True), np.float32(1e-12))
-    return answer_json(vectors_QD.tolist(), release)
+    if body.normalize:
+        vectors_QD = _of_length_1(vectors_QD)
+    return _answer(await _json_list(vector_D.tolist() for vector_D in vectors_QD), release)
 
 
-class RerankRequest(BaseModel):
+@router.post("/embed_all", summary="The vectors of all tokens, before pooling, as text-embeddings-inference gives them")
+async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
+    service = service_of(request)
+    role = role_of(body.prompt_name, "prompt_name")
+    release = service.release()
+    states = await service.token_states(release, _listed(body.inputs), role)
+    texts = [await _json_list(state_D.tolist() for state_D in states_LD) for states_LD in states]
+    return _answer(f"[{','.join(texts)}]", release)
+
+
+class Compared(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    source_sentence: str
+    sentences: Items[str]
+
+
+class SimilarityParameters(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    prompt_name: str | None = Field(None, description=f"for all sentences: {ROLE_NAMES}")
+
+
+class SimilarityRequest(BaseModel):
     """The request of text-embeddings-inference clients."""
 
     model_config = ConfigDict(extra="ignore")
-    query: str
-    texts: Items[str]
-    raw_scores: bool = Field(False, description="true: the model's own scores; default: scores between 0 and 1")
-    return_text: bool = False
+    inputs: Compared
+    parameters: SimilarityParameters | None = None
 
 
-@router.post("/rerank", summary="A cross-encoder's scores, as text-embeddings-inference gives them")
-async def rerank(body: RerankRequest, request: Request) -> Response:
+@router.post("/similarity", summary="Cosines of sentences with one, as text-embeddings-inference gives them")
+async def similarity(body: SimilarityRequest, request: Request) -> Response:
     service = service_of(request)
+    role = role_of(body.parameters and body.parameters.prompt_name, "parameters.prompt_name")
     release = service.release()
-    scores = await service.rerank(release, body.query, body.texts)
-    if not body.raw_scores:
-        scores = [1 / (1 + math.exp(-max(-700.0, score))) for score in scores]
-    order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
-    ranked: list[dict[str, Any]] = [{"index": number, "score": scores[number]} for number in order]
-    if body.return_text:
-        ranked = [entry | {"text": body.texts[entry["index"]]} for entry in ranked]
-    return answer_json(ranked, release)
+    service.check_texts(body.inputs.sentences, "sentences", service.limits.inputs - 1)
+    made = await service.embed(release, [body.inputs.source_sentence, *body.inputs.sentences], role, "inputs")
+    vectors_QD = _of_length_1(made.vectors)
+    return answer_json((vectors_QD[1:] @ vectors_QD[0]).tolist(), release)
+
+
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _base64(vector_D: NDArray[np.float32]) -> str:
+    return base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii")
+
+
+def _of_length_1(vectors_QD: NDArray[np.float32]) -> NDArray[np.float32]:
+    return vectors_QD / np.maximum(np.linalg.norm(vectors_QD, axis=1, keepdims=True), np.float32(1e-12))
+
+
+async def _json_list(entries: Iterable[Any]) -> str:
+    """The JSON of a list. Two thousand vectors take seconds, so other clients get their turn after each entry."""
+    made = []
+    for entry in entries:
+        made.append(json.dumps(entry, separators=(",", ":")))
+        await asyncio.sleep(0)
+    return f"[{','.join(made)}]"
+
+
+def _answer(content: str, release: Release) -> Response:
+    return Response(content, media_type="application/json", headers={RELEASE: release.name})

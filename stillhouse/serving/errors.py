@@ -20,6 +20,7 @@ CODES = {
     405: "method_not_allowed",
     408: "slow_request",
     413: "too_large",
+    415: "unsupported_media_type",
     422: "invalid_request",
     429: "queue_full",
     500: "internal_error",
@@ -27,8 +28,10 @@ CODES = {
     504: "deadline_exceeded",
     507: "insufficient_storage",
 }
-PLAIN = ("/embed", "/rerank", "/v2")
-"""Paths of protocols whose errors are a sentence, not an object."""
+RERANK = ("/v1/rerank", "/v2/rerank")
+"""Paths of Cohere, whose clients read `message`, and of Jina, whose clients read `detail`."""
+PLAIN = ("/embed", "/rerank", "/similarity", "/v2")
+"""Paths of protocols whose errors are a sentence, not an object. So is "/" for programs."""
 
 
 class _AtTheFirst(FailFast):
@@ -49,12 +52,14 @@ class Problem(Exception):
 
 
 def error_body(path: str, status: int, message: str) -> dict[str, Any]:
-    """The error in the format of a path's protocol: OpenAI's object, or the sentence of TEI and V2."""
+    """The error in the format of a path's protocol: OpenAI's object, or the sentence of TEI, V2, Cohere and Jina."""
     code, message = CODES.get(status, "error"), visible(message)
-    if path.startswith(PLAIN):
+    if path in RERANK:
+        return {"message": message, "detail": message}
+    if path == "/" or path.startswith(PLAIN):
         return {"error": message, "error_type": code}
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -76,6 +81,9 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
     """The first error in a body: where it is, and what was expected. The body itself is not repeated."""
     assert isinstance(error, RequestValidationError)
+    if isinstance(error.body, bytes):
+        message = "send the body as JSON, with the header `Content-Type: application/json`"
+        return error_response(request.url.path, 415, message)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
     message = f"{where or 'the body'}: {first['msg'].removeprefix('Value error, ')}; see /docs"

@@ -115,13 +115,19 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer":
             given = ""
-        if scope["path"] == "/":
+        if scope["path"] == "/" and for_browser(scope):
             if scope["method"] == "GET":
                 return True  # an empty form to type the token into
             given = given or cookie_token(headers.get("cookie", ""))
             if not given:
                 return True  # the form contains the token, which the page's own handler checks
         return same_token(given, self._token)
+
+
+def for_browser(scope: Scope) -> bool:
+    """Whether a request may be answered with a page. Browsers ask for HTML by name, and their forms send no JSON."""
+    headers = Headers(scope=scope)
+    return "text/html" in headers.get("accept", "") and "json" not in headers.get("content-type", "")
 
 
 def same_token(given: str, token: str) -> bool:

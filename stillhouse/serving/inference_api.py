@@ -13,7 +13,7 @@ from stillhouse import __version__
 from stillhouse.serving.binary_tensors import as_json, binary_answer, wants_binary
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import RELEASE, answer_json
-from stillhouse.serving.service import Service, service_of
+from stillhouse.serving.service import Service, role_of, service_of
 
 
 class TensorRoute(APIRoute):
@@ -109,9 +109,8 @@ async def infer(name: str, body: InferRequest, request: Request) -> Response:
     for wanted in body.outputs or ():
         if wanted.name != "embedding":
             raise Problem(422, f"there is no output {wanted.name[:80]!r}; the one output is `embedding`")
-    role = body.parameters.get("input_type", "query")
-    if role not in ("query", "passage"):
-        raise Problem(422, "parameters.input_type must be `query` or `passage`")
+    role = role_of(body.parameters.get("input_type"), "parameters.input_type")
+    service.check_texts(tensor.data, "text")
     release = service.release()
     made = await service.embed(release, tensor.data, role, "text")
     output = {"name": "embedding", "datatype": "FP32", "shape": list(made.vectors.shape)}

@@ -49,12 +49,20 @@ class Int8Bert:
         plain = self._plain
         vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
         for number, each in enumerate(ids):
-            states_1LD = plain.embedded(torch.tensor([list(each)]), torch.arange(len(each)))
-            [hidden_1LD] = self._session.run(None, {"states": states_1LD.numpy()})
-            hidden = torch.from_numpy(cast("NDArray[np.float32]", hidden_1LD))
-            vector_1D = pool(hidden, torch.ones(1, len(each)), plain.pooling)
+            vector_1D = pool(self._hidden(each), torch.ones(1, len(each)), plain.pooling)
             vectors_QD[number] = (normalized(vector_1D) if plain.normalize else vector_1D)[0].numpy()
         return vectors_QD
+
+    @torch.inference_mode()
+    def token_states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """What is pooled: float32 [L, D] of each text."""
+        return [self._hidden(each)[0].numpy() for each in ids]
+
+    def _hidden(self, ids: Sequence[int]) -> Tensor:
+        """The hidden states [1, L, D] of a text."""
+        states_1LD = self._plain.embedded(torch.tensor([list(ids)]), torch.arange(len(ids)))
+        [hidden_1LD] = self._session.run(None, {"states": states_1LD.numpy()})
+        return torch.from_numpy(cast("NDArray[np.float32]", hidden_1LD))
 
 
 class GraphOfBert:

@@ -254,10 +254,17 @@ class Release:
         both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
         return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
 
-    def score_pairs(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The cross-encoder's score of the query with each text. Only if `reranks`."""
+    def token_states(self, ids: Sequence[Sequence[int]], role: str) -> list[NDArray[np.float32]]:
+        """The states of each tokenized text before pooling, float32 [L, D], special tokens included."""
         self._held.refuse_changed()
-        scores: list[float] = self._reranker(query, texts)
+        states = self._encoder_of(role).token_states(ids)
+        refuse_not_finite(np.stack([each.sum(axis=0) for each in states]), ["(not shown)"] * len(ids))
+        return states
+
+    def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
+        """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""
+        self._held.refuse_changed()
+        scores: tuple[list[float], int] = self._reranker(query, texts)
         return scores
 
     def about(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
             if self.transport.is_closing():
                 return
             message = f"the head of the request did not arrive within {seconds:g} seconds; send it faster"
-            answer = error_response("/", 408, message, {"Connection": "close"})
+            answer = error_response("", 408, message, {"Connection": "close"})
             self._write(h11.Response(status_code=408, headers=answer.raw_headers, reason=b"Request Timeout"))
             self._write(h11.Data(data=bytes(answer.body)))
             self._write(h11.EndOfMessage())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -26,6 +27,14 @@ from stillhouse.serving.shelf import Shelf
 from stillhouse.terminal import visible
 
 Role = Literal["query", "passage"]
+ROLES: dict[str, Role] = {
+    "query": "query",
+    "search_query": "query",
+    "passage": "passage",
+    "document": "passage",
+    "search_document": "passage",
+}
+"""What the clients of OpenAI, Cohere, NVIDIA, Voyage and sentence-transformers call the roles."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +67,27 @@ class Service:
             raise Problem(404, f"the release {str(name)[:40]!r} is not open here; open releases: {there}")
         return found.live or found
 
-    def check_texts(self, texts: Sequence[str], what: str) -> None:
-        """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode."""
+    def check_texts(self, texts: Sequence[str], what: str, most: int | None = None) -> None:
+        """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode.
+
+        `most` is the number of texts allowed; None = `limits.texts`.
+        """
         limits = self.limits
+        most = limits.texts if most is None else most
         if not texts:
             raise Problem(422, f"{what} is empty; give at least one text")
-        if len(texts) > limits.texts:
-            raise Problem(413, f"{what} has {len(texts)} texts, at most {limits.texts} are allowed; split them")
+        if len(texts) > most:
+            raise Problem(413, f"{what} has {len(texts):,} texts, at most {most:,} are allowed; split them")
         for text in texts:
             if len(text) > limits.characters:
                 raise Problem(413, f"a text of {what} has more than {limits.characters:,} characters; shorten it")
             if not text.strip():
                 raise Problem(422, f"a text of {what} is empty; leave it out")
-            if any("\ud800" <= character <= "\udfff" for character in text):
-                raise Problem(422, f"a text of {what} is not valid Unicode: it has half of a surrogate pair")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                message = f"a text of {what} is not valid Unicode: it has half of a surrogate pair"
+                raise Problem(422, message) from None
 
     def check_model(self, name: str) -> None:
         """Raises `Problem` for another model's name, so that no client mistakes these vectors for another model's."""
@@ -80,8 +96,23 @@ class Service:
 
     async def embed(self, release: Release, texts: Sequence[str], role: str, what: str) -> Embedded:
         """Vectors of texts, once it is their turn."""
-        self.check_texts(texts, what)
-        return cast(Embedded, await self._answer(Job(release, texts, role)))
+        self.check_texts(texts, what, self.limits.inputs)
+        made = [cast(Embedded, await self._answer(Job(release, part, role))) for part in self._parts(texts)]
+        return Embedded(np.concatenate([part.vectors for part in made]), sum(part.tokens for part in made))
+
+    async def token_states(self, release: Release, texts: Sequence[str], role: str) -> list[NDArray[np.float32]]:
+        """Each text's token states, float32 [L, D]. Several texts must fit into one batch, as these are large."""
+        self.check_texts(texts, "inputs")
+        most = self.limits.batch_tokens
+
+        def compute() -> list[NDArray[np.float32]]:
+            ids = release.tokenize(texts, role)
+            tokens = sum(map(len, ids))
+            if len(texts) > 1 and tokens > most:
+                raise Problem(413, f"inputs has {tokens:,} tokens, at most {most:,} are allowed; send fewer texts")
+            return release.token_states(ids, role)
+
+        return cast("list[NDArray[np.float32]]", await self._answer(Job(release, texts, role, alone=compute)))
 
     async def search(self, release: Release, texts: Sequence[str], how: Ranked) -> list[Found]:
         """The passages of each query."""
@@ -112,12 +143,23 @@ class Service:
         shown = [(hit["passage_id"], hit["score"]) for hit in hits]
         return {"query_id": self.queries.note(release, self.client_of(request), query, shown)}
 
-    async def rerank(self, release: Release, query: str, texts: Sequence[str]) -> list[float]:
+    async def rerank(self, release: Release, query: str, texts: Sequence[str], what: str) -> tuple[list[float], int]:
+        """The cross-encoder's score of the query with each text, and the number of tokens read."""
         if not release.reranks:
-            raise Problem(404, f"release {release.name} has no cross-encoder, which `/rerank` needs; use `/search`")
+            raise Problem(404, f"release {release.name} has no cross-encoder, which re-ranking needs; use `/search`")
         self.check_texts([query], "query")
-        self.check_texts(texts, "texts")
-        return cast("list[float]", await self._answer(Job(release, texts, pairs_with=query)))
+        self.check_texts(texts, what, self.limits.inputs)
+        scores: list[float] = []
+        tokens = 0
+        for part in self._parts(texts):
+            found, read = await self._answer(Job(release, part, alone=partial(release.score_pairs, query, part)))
+            scores += found
+            tokens += read
+        return scores, tokens
+
+    def _parts(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """The texts in parts of at most `limits.texts`. Between two parts, others get their turn."""
+        return [texts[begin : begin + self.limits.texts] for begin in range(0, len(texts), self.limits.texts)]
 
     async def _answer(self, job: Job) -> Any:
         deadline = self.limits.deadline
@@ -137,6 +179,19 @@ class Service:
 
 def service_of(request: Request) -> Service:
     return cast(Service, request.app.state.service)
+
+
+def role_of(name: object, what: str) -> Role:
+    """The role that a client's field `what` names, in upper or lower case; None = a query.
+
+    Raises `Problem` for any other name.
+    """
+    if name is None:
+        return "query"
+    role = ROLES.get(name.lower()) if isinstance(name, str) else None
+    if role is None:
+        raise Problem(422, f"{what} is {str(name)[:40]!r}, but must be one of {', '.join(ROLES)}")
+    return role
 
 
 def resized(vectors_QD: NDArray[np.float32], width: int | None, normalize: bool) -> NDArray[np.float32]:

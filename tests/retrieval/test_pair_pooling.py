@@ -230,8 +230,9 @@ def test_it_is_trained_from_a_retriever_and_every_step_uses_its_scores(
     query, answers = pairs[0][0], [text for _, text in pairs[:4]]
     asked = [(query, text) for text in answers]
     expected = scores_of(model, asked, tmp_path / "asked")
-    served = PairScores(reranker, Context(tmp_path, "cpu", quiet=True))(query, answers)
+    served, tokens = PairScores(reranker, Context(tmp_path, "cpu", quiet=True))(query, answers)
     np.testing.assert_allclose(served, expected, atol=1e-4)
+    assert tokens == sum(map(len, model.pairs([query] * len(answers), answers).ids.ids))
     in_memory = stillhouse.predict(stillhouse.CrossEncoder.load(reranker), asked)
     np.testing.assert_allclose(in_memory, expected, atol=0.2)  # in bf16, if this machine is fast in it
 

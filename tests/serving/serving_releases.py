@@ -14,7 +14,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import write_tables
 from stillhouse.retrieval.search.searcher import Searcher
@@ -27,6 +27,8 @@ from stillhouse.serving.shelf import Shelf
 from stillhouse.serving.source import FolderSource, Source
 
 TRAP = "<script>document.title='caught'</script> & \"red\" <b>birds</b>"
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+"""What a browser says about itself when it opens a page."""
 PARTS = ("corpus", "retriever", "index", "hybrid")
 
 
@@ -153,4 +155,20 @@ def running(
 def served(two_releases: list[Path]) -> Iterator[Running]:
     """The first release, served with the default limits."""
     with running(two_releases[0]) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def reranking(
+    two_releases: list[Path], tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """The first release with a cross-encoder, served so that a request of more than three texts has parts."""
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+
+    folder = tmp_path_factory.mktemp("reranking") / "release"
+    shutil.copytree(two_releases[0], folder)
+    with whole_folder(folder / "reranker") as staging:
+        CrossEncoder.start(tiny_model, 32).save(staging)
+        write_manifest(staging, "train-reranker", {}, {"corpus": read_manifest(folder / "corpus").digest}, {})
+    with running(folder, Limits(texts=3, inputs=20)) as service:
         yield service

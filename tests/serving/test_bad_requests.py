@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from serving_releases import Running, running
+from serving_releases import BROWSER, Running, running
 
 from stillhouse.serving.release import Release
 from stillhouse.serving.settings import Limits
@@ -38,9 +38,19 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "too long": ("/search", {"query": "a" * 101}, 413),
     "another model": ("/v1/embeddings", {"model": "x", "input": "a"}, 404),
     "token ids": ("/v1/embeddings", {"model": "retriever", "input": [1, 2]}, 422),
+    "input type": ("/v1/embeddings", {"model": "retriever", "input": "a", "input_type": "classification"}, 422),
     "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
     "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
+    "prompt for tokens": ("/embed_all", {"inputs": "a", "prompt_name": "x"}, 422),
+    "no sentences": ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 422),
+    "not an embedding request": ("/", {"query": "a"}, 422),
     "no cross-encoder": ("/rerank", {"query": "a", "texts": ["b"]}, 404),
+    "no cross-encoder for Jina": ("/v1/rerank", {"query": "a", "documents": ["b"]}, 404),
+    "no text": ("/v2/rerank", {"query": "a", "documents": [{"title": "b"}]}, 422),
+    "no results": ("/v2/rerank", {"query": "a", "documents": ["b"], "top_n": 0}, 422),
+    "other fields": ("/v1/rerank", {"query": "a", "documents": [{"text": "b"}], "rank_fields": ["title"]}, 422),
+    "another re-ranker": ("/v1/rerank", {"query": "a", "documents": ["b"], "model": "x"}, 404),
+    "input type of V2": (INFER, {"inputs": [TENSOR], "parameters": {"input_type": ["query"]}}, 422),
     "shape": (INFER, {"inputs": [TENSOR | {"shape": [2]}]}, 422),
     "no shape": (INFER, {"inputs": [TENSOR | {"shape": []}]}, 422),
     "datatype": (INFER, {"inputs": [TENSOR | {"datatype": "FP32"}]}, 422),
@@ -60,7 +70,10 @@ def small(two_releases: list[Path]) -> Iterator[Running]:
 def sentence(answer: Any, path: str) -> tuple[str, str]:
     """The code and the sentence of an error, in the form of its protocol."""
     found = answer.json()
-    if path.startswith(("/embed", "/rerank", "/v2")):
+    if path in ("/v1/rerank", "/v2/rerank"):
+        assert found["message"] == found["detail"]
+        return "(none)", found["message"]
+    if path == "/" or path.startswith(("/embed", "/rerank", "/similarity", "/v2")):
         return found["error_type"], found["error"]
     return found["error"]["code"], found["error"]["message"]
 
@@ -119,6 +132,9 @@ names = st.sampled_from(
         "normalize",
         "prompt_name",
         "raw_scores",
+        "documents",
+        "top_n",
+        "return_documents",
         "outputs",
         "parameters",
         "id",
@@ -128,8 +144,20 @@ names = st.sampled_from(
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    path=st.sampled_from(["/search", "/v1/embeddings", "/embed", "/rerank", INFER, "/"]),
-    good=st.sampled_from([{}, {"query": "tree"}, {"model": "retriever", "input": "tree"}, {"inputs": [TENSOR]}]),
+    path=st.sampled_from(
+        ["/search", "/v1/embeddings", "/embed", "/embed_all", "/similarity", "/rerank", "/v1/rerank", INFER, "/"]
+    ),
+    good=st.sampled_from(
+        [
+            {},
+            {"query": "tree"},
+            {"model": "retriever", "input": "tree"},
+            {"inputs": "tree"},
+            {"inputs": [TENSOR]},
+            {"inputs": {"source_sentence": "tree", "sentences": ["bird"]}},
+            {"query": "tree", "documents": ["bird"]},
+        ]
+    ),
     changed=st.dictionaries(names, values, max_size=4),
 )
 def test_no_body_makes_the_service_fail(
@@ -193,7 +221,10 @@ LONG: dict[str, tuple[str, dict[str, Any] | list[Any]]] = {
     "queries": ("/search", {"queries": [1] * MANY}),
     "token ids": ("/v1/embeddings", {"model": "retriever", "input": [1] * MANY}),
     "inputs": ("/embed", {"inputs": [1] * MANY}),
+    "a list of token ids": ("/embed_all", {"inputs": [[1] * MANY]}),
+    "sentences": ("/similarity", {"inputs": {"source_sentence": "a", "sentences": [1] * MANY}}),
     "texts": ("/rerank", {"query": "a", "texts": [1] * MANY}),
+    "texts of documents": ("/v1/rerank", {"query": "a", "documents": [{}] * MANY}),
     "data": (INFER, {"inputs": [TENSOR | {"data": [1] * MANY}]}),
     "shape": (INFER, {"inputs": [TENSOR | {"shape": [{}] * MANY}]}),
     "tensors": (INFER, {"inputs": [{}] * MANY}),
@@ -244,11 +275,11 @@ def test_a_token_is_required_if_one_is_set(two_releases: list[Path]) -> None:
             answer = service.client.post("/search", json=body, headers=header)
             assert answer.status_code == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
         assert service.client.post("/search", json=body, headers={"Authorization": "Bearer sesame"}).status_code == 200
-        assert service.client.post("/", data={"query": "tree"}).status_code == 401
-        assert service.client.post("/", data={"query": "tree", "token": "other"}).status_code == 401
-        answer = service.client.post("/", data={"query": "tree", "token": "sesame"})
+        assert service.client.post("/", data={"query": "tree"}, headers=BROWSER).status_code == 401
+        assert service.client.post("/", data={"query": "tree", "token": "other"}, headers=BROWSER).status_code == 401
+        answer = service.client.post("/", data={"query": "tree", "token": "sesame"}, headers=BROWSER)
         assert answer.status_code == 200 and "HttpOnly" in answer.headers["Set-Cookie"]
-        assert service.client.post("/", data={"query": "tree"}).status_code == 200  # by the cookie
+        assert service.client.post("/", data={"query": "tree"}, headers=BROWSER).status_code == 200  # by the cookie
 
 
 @pytest.mark.parametrize("texts", [False, True])
@@ -256,7 +287,7 @@ def test_questions_are_logged_only_on_request(two_releases: list[Path], texts: b
     lines: list[str] = []
     with running(two_releases[0], lines=lines, log_requests=True, log_texts=texts) as service:
         service.search(query="secretword")
-        service.client.post("/", data={"query": "secretword"})
+        service.client.post("/", data={"query": "secretword"}, headers=BROWSER)
         service.client.get("/search?q=secretword")
         service.client.get("/secretword")
         service.client.post("/search", json={"query": "secretword", "secretword": 1})

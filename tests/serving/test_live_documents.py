@@ -220,7 +220,8 @@ def test_limits_tokens_and_services_without_documents(two_releases: list[Path], 
         service.client.headers["Authorization"] = "Bearer sesame"
         assert post(service, NEW, NEW).status_code == 422
         for bad in ({"id": "", "text": "a"}, {"id": "a", "text": " "}, {"id": "\ud800", "text": "a"}, {"id": "a"}):
-            assert service.client.post("/documents", content=json.dumps(bad)).status_code == 422
+            headers = {"Content-Type": "application/json"}
+            assert service.client.post("/documents", content=json.dumps(bad), headers=headers).status_code == 422
         assert post(service, *({"id": id, "text": "tree"} for id in "abc")).status_code == 507
         assert service.client.get("/info").json()["live"]["documents"] == 0
         assert post(service, {"id": "a", "text": "tree"}, {"id": "b", "text": "tree"}).status_code == 200

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pyarrow.parquet as pq
 import pytest
-from serving_releases import Running, running
+from serving_releases import BROWSER, Running, running
 from test_swapped_releases import start, until
 
 from stillhouse import cli
@@ -64,7 +64,7 @@ def test_a_log_holds_what_was_asked_and_found(two_releases: list[Path], tmp_path
     with logging(two_releases[0], log) as service:
         answer = ask(service)
         both = service.search(queries=["green fish", "which tree"], texts=False)
-        assert service.client.post("/", data={"query": "by hand"}).status_code == 200
+        assert service.client.post("/", data={"query": "by hand"}, headers=BROWSER).status_code == 200
         assert rows_of(log) == [] and service.client.get("/info").json()["queries"]["waiting"] == 4
     rows = {row["query"]: row for row in rows_of(log)}
     assert set(rows) == {QUERY, "green fish", "which tree", "by hand"}
@@ -123,7 +123,7 @@ def test_feedback_is_of_what_was_shown_and_on_the_disk(two_releases: list[Path],
         assert give(service, "9" * 65, hits[0]).status_code == 422
         assert give(service, "\ud800", hits[0]).status_code == 422
         assert give(service, "a\n\r\x1b[2J", hits[0]).status_code == 404
-        assert service.client.post("/feedback", content=b"{" * 100).status_code == 422
+        assert service.client.post("/feedback", content=b"{" * 100).status_code == 415
         assert service.client.post("/feedback", json={"query_id": id}).status_code == 422
         assert len(list(read_feedback(tmp_path))) == 2
     with logging(two_releases[0], tmp_path) as service:  # and after a restart

@@ -1,0 +1,193 @@
+"""Vectors for the clients of OpenAI, Cohere, NVIDIA, Voyage, text-embeddings-inference and Hugging Face."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+import torch
+from huggingface_hub import InferenceClient, constants
+from serving_releases import PARTS, Running, running
+from transformers import AutoModel, AutoTokenizer
+
+from stillhouse.serving.embeddings_api import _json_list
+from stillhouse.serving.release import Release
+from stillhouse.serving.settings import Limits
+
+LONG = "where does the red bird one sing in the tree " * 5
+"""Longer than the test model reads of a query, so that its vectors as a query and as a passage differ."""
+TEXTS = [LONG, "which tree grows", "größe 鳥"]
+NAMES = {
+    "query": ["query", "QUERY", "search_query", "Search_Query", None],
+    "passage": ["passage", "Passage", "document", "search_document", "SEARCH_DOCUMENT"],
+}
+
+
+def post(service: Running, path: str, **body: Any) -> Any:
+    answer = service.client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def vectors(service: Running, role: str) -> np.ndarray:
+    """What the release itself makes of the texts."""
+    release = service.service.shelf.current
+    return release.encode(release.tokenize(TEXTS, role), role)
+
+
+def openai_of(service: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{service.url}/v1", api_key="any", max_retries=0)
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_a_role_has_many_names(served: Running, role: str) -> None:
+    expected, other = vectors(served, role), vectors(served, "query" if role == "passage" else "passage")
+    assert np.abs(expected - other).max() > 0.01
+    tensor = {"name": "text", "shape": [len(TEXTS)], "datatype": "BYTES", "data": TEXTS}
+    for name in NAMES[role]:
+        one = post(served, "/v1/embeddings", model="retriever", input=TEXTS, input_type=name)["data"]
+        np.testing.assert_array_equal(np.array([each["embedding"] for each in one], np.float32), expected)
+        np.testing.assert_array_equal(np.float32(post(served, "/embed", inputs=TEXTS, prompt_name=name)), expected)
+        answer = post(served, "/v2/models/retriever/infer", inputs=[tensor], parameters={"input_type": name})
+        np.testing.assert_array_equal(np.float32(answer["outputs"][0]["data"]), expected.reshape(-1))
+    for body in ({"input_type": "classification"}, {"input_type": ""}):
+        answer = served.client.post("/v1/embeddings", json={"model": "retriever", "input": "a"} | body)
+        assert answer.status_code == 422
+        assert all(str(name).lower() in answer.json()["error"]["message"] for name in NAMES[role] if name)
+
+
+@pytest.mark.parametrize("format", ["float", "base64", None])
+def test_any_encoding_format_of_openai_s_client(served: Running, format: Any) -> None:
+    body = {"encoding_format": format, "dimensions": None, "user": None, "input_type": "passage"}
+    made = openai_of(served).embeddings.create(model="retriever", input=TEXTS, extra_body=body)
+    np.testing.assert_array_equal(np.float32([each.embedding for each in made.data]), vectors(served, "passage"))
+    sent = [
+        each["embedding"] for each in post(served, "/v1/embeddings", model="retriever", input=TEXTS, **body)["data"]
+    ]
+    found = [np.frombuffer(base64.b64decode(each), "<f4") if format == "base64" else each for each in sent]
+    np.testing.assert_array_equal(np.float32(found), vectors(served, "passage"))
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], [[1, 2], [3]], [[]]])
+def test_token_ids_name_the_setting_of_the_client(served: Running, ids: Any) -> None:
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        openai_of(served).embeddings.create(model="retriever", input=ids)
+    assert {"message", "type", "param", "code"} == set(refused.value.body)  # type: ignore[arg-type]
+    assert refused.value.type == "invalid_request_error"
+    assert "check_embedding_ctx_length=False" in str(refused.value) and "tiktoken" in str(refused.value)
+    for path in ("/embed", "/embed_all", "/"):
+        answer = served.client.post(path, json={"inputs": ids})
+        assert answer.status_code == 422 and "token ids" in answer.json()["error"]
+
+
+def test_two_thousand_and_forty_eight_inputs(served: Running) -> None:
+    """As many as OpenAI allows; each has the vector that it has alone."""
+    client = openai_of(served)
+    texts = [f"the {'red' if number % 3 else 'blue'} bird {number}" for number in range(2048)]
+    made = client.embeddings.create(model="retriever", input=texts)
+    assert [each.index for each in made.data] == list(range(2048))
+    for number in (0, 255, 256, 2047):
+        [alone] = client.embeddings.create(model="retriever", input=texts[number]).data
+        np.testing.assert_allclose(made.data[number].embedding, alone.embedding, atol=1e-6)
+    for bad in ([*texts, "one more"], ["a" * 8193, *texts[1:]], ["a" * 3000] * 2048):
+        with pytest.raises(openai.APIStatusError) as refused:
+            client.embeddings.create(model="retriever", input=bad)
+        assert refused.value.status_code == 413
+    assert served.client.post("/search", json={"queries": texts}).status_code == 413
+
+
+def test_others_are_answered_between_the_parts_of_a_large_request(
+    two_releases: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline applies to a part, so a large request may take longer."""
+    encode = Release.encode
+
+    def slow(release: Release, ids: Any, role: str) -> Any:
+        time.sleep(0.15)
+        return encode(release, ids, role)
+
+    with running(two_releases[0], Limits(texts=4, inputs=40, deadline=1.0)) as service:
+        monkeypatch.setattr(Release, "encode", slow)
+        answers: list[Any] = []
+        body = {"inputs": ["red tree"] * 40}
+        thread = threading.Thread(target=lambda: answers.append(service.client.post("/embed", json=body)))
+        began = time.monotonic()
+        thread.start()
+        time.sleep(0.2)
+        service.search(query="tree")
+        assert thread.is_alive()
+        thread.join()
+        assert time.monotonic() - began > 1.5 and np.shape(answers[0].json()) == (40, 32)
+
+
+def test_a_long_answer_is_written_in_turns() -> None:
+    turns: list[int] = []
+
+    async def main() -> None:
+        async def other() -> None:
+            for number in range(50):
+                turns.append(number)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        assert await _json_list([[0.5, 1.5]] * 100) == "[" + ",".join(["[0.5,1.5]"] * 100) + "]"
+        assert len(turns) == 50
+        await task
+
+    asyncio.run(main())
+
+
+def test_the_root_embeds_for_programs(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in ({"inputs": TEXTS}, {"inputs": TEXTS, "prompt_name": "passage", "truncate": True}):
+        assert post(served, "/", **body) == post(served, "/embed", **body)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    client = InferenceClient(base_url=served.url)
+    np.testing.assert_array_equal(client.feature_extraction(TEXTS), vectors(served, "query"))
+    made = client.feature_extraction(TEXTS, prompt_name="document", normalize=True, truncate=True)
+    np.testing.assert_allclose(made, vectors(served, "passage"), atol=1e-6)
+
+
+@pytest.mark.parametrize("role", ["query", "passage"])
+def test_embed_all_gives_the_states_that_transformers_computes(
+    served: Running, two_releases: list[Path], role: str
+) -> None:
+    folder = two_releases[0] / PARTS[1]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    found = post(served, "/embed_all", inputs=TEXTS, prompt_name=role)
+    assert len(found) == len(TEXTS)
+    for text, states in zip(TEXTS, found):
+        given = tokenizer(text, truncation=True, max_length=24 if role == "query" else 32, return_tensors="pt")
+        with torch.inference_mode():
+            expected_LD = model(**given).last_hidden_state[0].numpy()
+        # Passages may be computed in bf16.
+        np.testing.assert_allclose(states, expected_LD, atol=1e-4 if role == "query" else 0.1)
+    [alone] = post(served, "/embed_all", inputs=TEXTS[1], prompt_name=role)
+    np.testing.assert_allclose(alone, found[1], atol=1e-4 if role == "query" else 0.1)
+
+
+def test_embed_all_gives_one_batch_of_tokens_at_most(two_releases: list[Path]) -> None:
+    with running(two_releases[0], Limits(batch_tokens=30)) as service:
+        [alone] = post(service, "/embed_all", inputs=[LONG], prompt_name="passage")
+        assert len(alone) == 32
+        answer = service.client.post("/embed_all", json={"inputs": [LONG, "tree"], "prompt_name": "passage"})
+        assert answer.status_code == 413 and "tokens" in answer.json()["error"]
+
+
+def test_similarity_is_the_cosine(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    for role in ("query", "passage"):
+        vectors_QD = vectors(served, role).astype(np.float64)
+        vectors_QD /= np.linalg.norm(vectors_QD, axis=1, keepdims=True)
+        inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
+        found = post(served, "/similarity", inputs=inputs, parameters={"prompt_name": role})
+        np.testing.assert_allclose(found, vectors_QD[1:] @ vectors_QD[0], atol=1e-5)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    client = InferenceClient()
+    found = client.sentence_similarity(TEXTS[0], other_sentences=TEXTS, model=f"{served.url}/similarity")
+    assert found[0] == pytest.approx(1) and found[1] < 0.9999

@@ -64,7 +64,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not of_test:
         raise InputError(
             f"{inputs['corpus']} has no judged query in its test split (no qrels and, for Answer@k, no answers); give "
-            "`stillhouse ingest` a source with some, set its test_queries, or ingest with `queries: pairs`"
+            "`stillhouse ingest` a source with some, set its test_queries or test_fraction, or ingest with `queries: "
+            "pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
     short = figures.cut_short(of_test, measures, corpus.passage_count)

@@ -1,4 +1,4 @@
-"""Seeded sampling in a clean corpus: fewer articles for a trial run, dev and test queries drawn from train, fewer queries."""
+"""Seeded sampling in a clean corpus: fewer articles for a trial run, dev and test drawn from train, fewer queries."""
 
 from __future__ import annotations
 

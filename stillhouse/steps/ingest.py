@@ -31,6 +31,7 @@ FORMATS = (
     "msmarco",
     "reqa",
     "tables",
+    "training",
     "ir_datasets",
 )
 TITLES = ("space", "colon", "line", "sep", "left_out")

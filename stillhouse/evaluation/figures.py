@@ -86,8 +86,8 @@ def measure_runs(
     passage is left out of the query's ranking unless it is the relevant one, and so are the passages of `own`
     (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. `runs` maps a system to its run folder,
     or to a run file of another tool, which may have queries of both splits; of dev or made queries it may have none,
-    and is not measured on them. Raises `InputError` for a run file that is missing, damaged, from another corpus or without any test query,
-    and for qrels of another corpus.
+    and is not measured on them. Raises `InputError` for a run file that is missing, damaged, from another corpus or
+    without any test query, and for qrels of another corpus.
     """
     ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
     answered = [measure for measure in measures if isinstance(measure, AnswerAt)]
@@ -218,7 +218,7 @@ def _refuse_foreign_queries(corpus: Corpus, run: pd.DataFrame, path: Path) -> No
     if len(unknown):
         line = line_of(path, query_id=unknown.iloc[0])
         raise InputError(
-            f"{path} names query {unknown.iloc[0]!r}{line}, which the corpus does not have: the run belongs to another "
+            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have{line}: the run belongs to another "
             "corpus; make the run again"
         )
 

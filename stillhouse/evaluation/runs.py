@@ -144,9 +144,8 @@ def read_run(path: Path) -> pd.DataFrame:
     if bad.any():
         line = lines[bad].iloc[0]
         raise InputError(
-            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r}"
-            f"{line_of(path, line['query_id'], line['passage_id'])} is not finite in single precision; make the run "
-            "again"
+            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is not finite in "
+            f"single precision{line_of(path, line['query_id'], line['passage_id'])}; make the run again"
         )
     lines = _by_rank(lines)
     query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
@@ -164,8 +163,8 @@ def read_run(path: Path) -> pd.DataFrame:
         line = lines[rises].iloc[0]
         raise InputError(
             f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than the "
-            "score of the rank before, so tools that sort by score would see another ranking; write scores that "
-            "decrease with the rank"
+            f"score of the rank before{line_of(path, line['query_id'], line['passage_id'])}, so tools that sort by "
+            "score would see another ranking; write scores that decrease with the rank"
         )
     lines["rank"] = places(query_L)
     return lines
@@ -303,5 +302,5 @@ def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.
     if (rows < 0).any():
         missing = lines["passage_id"][rows < 0].iloc[0]
         line = line_of(path, passage_id=missing)
-        raise InputError(f"{path} names passage {missing!r}{line}, which the corpus does not have; make the run again")
+        raise InputError(f"{path} names passage {missing!r}, which the corpus does not have{line}; make the run again")
     return rows

@@ -190,7 +190,7 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("run", "the run of a system: of a step, or a TREC run file of another tool", many=True, file=True),
+        Port("run", "the run of a system", many=True, file=True),
         Port("curves", "the loss curves of a training stage", optional=True, many=True),
     ),
     outputs=(Port("evaluation", "metrics, significance tests and the report"),),

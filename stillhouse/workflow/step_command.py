@@ -114,6 +114,7 @@ def step_parser(step: Step) -> Parser:
         for port in ports:
             assert group is not None
             notes = ["optional"] * port.optional + ["can be repeated"] * port.many
+            notes += ["a file is a TREC run of another tool"] * port.file
             text = port.help + (f" ({'; '.join(notes)})" if notes else "")
             if port.many:
                 group.add_argument(port.flag, dest=port.name, metavar=port.takes, action="append", help=text)

@@ -28,8 +28,7 @@ def evaluate(
 
     Args:
         corpus: the corpus folder.
-        runs: a folder with one named folder for each: the run of a system: of a step, or a TREC run file of another
-            tool.
+        runs: a folder with one named folder for each: the run of a system.
         evaluation: metrics, significance tests and the report.
         metrics: the step's figures.
         html: the report, as a page.

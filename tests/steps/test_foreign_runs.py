@@ -55,7 +55,7 @@ def test_a_file_of_another_tool_is_measured_like_a_folder(name: str, corpus: Pat
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["facts"]["missing"] == {}
 
 
-def test_missing_queries_count_as_not_found_and_are_told(corpus: Path, bm25: Path, tmp_path: Path) -> None:
+def test_missing_queries_count_as_not_found_and_are_reported(corpus: Path, bm25: Path, tmp_path: Path) -> None:
     lines = lines_of(bm25, "test")
     gone = {lines[0][0], lines[-1][0]}
     kept = [line for line in lines if line[0] not in gone]

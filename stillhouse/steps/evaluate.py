@@ -73,10 +73,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
         context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")
     missing = figures.missing(of_test)
+    all_queries = sum(measured.queries for measured in of_test)
     for system, count in missing.items():
-        asked = sum(measured.queries for measured in of_test)
         context.log(
-            f"[evaluate] {system} has no passage for {count:,} of {asked:,} test queries, which count as not found"
+            f"[evaluate] {system} has no passage for {count:,} of {all_queries:,} test queries, which count as not found"
         )
     # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)

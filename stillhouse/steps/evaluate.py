@@ -76,7 +76,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     all_queries = sum(measured.queries for measured in of_test)
     for system, count in missing.items():
         context.log(
-            f"[evaluate] {system} has no passage for {count:,} of {all_queries:,} test queries, which count as not found"
+            f"[evaluate] {system} has no passage for {count:,} of {all_queries:,} test queries: they count as not found"
         )
     # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)

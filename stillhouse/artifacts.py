@@ -268,7 +268,9 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
 
 
 def foreign_manifest(folder: Path, digest: Digest = digest_file) -> Manifest:
-    """The manifest of a model folder that no step wrote: the digests of its files and nothing else."""
+    """The manifest of a model folder or a file that no step wrote: the digests of its files and nothing else."""
+    if folder.is_file():
+        return Manifest(step="", files={folder.name: (own := digest(folder))}, digest=own)
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist")
     files = digest_files(folder, digest)

@@ -126,9 +126,9 @@ def evaluate(
 ) -> Evaluation:
     """Measure runs on the test queries, test their differences and write `output/evaluation/report.html`.
 
-    `runs` maps system names to runs of `bm25`, `retrieve` or `rerank`, in the order of the report. `curves` maps names
-    of trainings to their curves. The result has `figures` (system → measure → mean, from 0 to 1) and the page as
-    `report`.
+    `runs` maps system names to runs of `bm25`, `retrieve` or `rerank`, or to TREC run files of other tools, in the
+    order of the report. `curves` maps names of trainings to their curves. The result has `figures` (system → measure →
+    mean, from 0 to 1) and the page as `report`.
 
     Raises `InputError` for a corpus without judged test queries.
     """

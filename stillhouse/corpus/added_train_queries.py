@@ -45,7 +45,7 @@ class AddedTrainQueries:
             )
 
     def files(self) -> dict[str, Path]:
-        return {name: path for name, path in find_labels(self.folder).items() if "/" not in name or "train.tsv" in name}
+        return find_labels(self.folder, "train")
 
     def join(self, corpus: CleanCorpus, held_out: Set[str] = frozenset()) -> tuple[list[PairQuery], Counter[str]]:
         """Adds the queries and their relevant passages to `corpus`, after its splits are drawn.

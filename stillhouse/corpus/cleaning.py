@@ -52,7 +52,8 @@ MAX_RELEVANCE = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that no id may hold: control characters, of which NUL ends the id in C programs, and marks that change the
 direction of writing and make one id look like another."""
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,10})(\.0*)?")
+"""Some tools write the grade 1 as 1.0."""
 NO_WHOLE_NUMBER = "relevance is not a whole number"
 
 
@@ -70,6 +71,8 @@ class CleanCorpus:
     not_prose: dict[str, str] = field(default_factory=dict)
     """Passage id → kind of `NotProse`; may include passages that were rejected."""
     rejected: list[Rejected] = field(default_factory=list)
+    given: Counter[str] = field(default_factory=Counter)
+    """The number of labels that the source has of each split, taken or not."""
     left_out: Counter[str] = field(default_factory=Counter)
     """The number of rows left out on purpose, for each `kind: reason`."""
 
@@ -140,6 +143,9 @@ class Cleaning:
         corpus.passages.close()
         _take_links(corpus, self._links)
         known = set(corpus.queries)
+        # In other splits, an answer alone is no label.
+        answered = (row.split for row in self._answers if row.split == "test")
+        corpus.given = Counter(chain((row.split for row in self._qrels), answered))
         answers = list(_sound_answers(corpus, self._answers))
         _assign_splits(corpus, _take_qrels(corpus, self._qrels), answers)
         _take_answers(corpus, answers, known)
@@ -250,8 +256,8 @@ def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
 
 def relevance_of(qrel: Qrel) -> int | None:
     """The relevance of a qrel as a number; None if it is not a whole number, or above `MAX_RELEVANCE`."""
-    text = qrel.relevance.strip()
-    relevance = int(text) if _WHOLE_NUMBER.fullmatch(text) and len(text) <= 11 else None
+    whole = _WHOLE_NUMBER.fullmatch(qrel.relevance.strip())
+    relevance = int(whole[1]) if whole else None
     return None if relevance is None or relevance > MAX_RELEVANCE else relevance
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from stillhouse.corpus.cleaning import clean
+from stillhouse.corpus.given_labels import refuse_lost
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.rows import Passage, Qrel
+from stillhouse.corpus.sources.rows import Passage, Qrel, Row
 from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import passage_text
 
@@ -60,7 +62,8 @@ class FirstLook:
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     """Reads a source for at most `seconds`.
 
-    Raises `InputError` for a source that cannot be opened.
+    Raises `InputError` for a source that cannot be opened, or that is read to its end and has no passages or has lost
+    its labels (`refuse_lost`).
     """
     opened, started = open_source(source), time.monotonic()
     texts: list[str] = []
@@ -68,20 +71,32 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     judged: dict[str, set[str]] = defaultdict(set)
     articles: set[str] = set()
     passages, whole = 0, True
-    for number, row in enumerate(opened.rows()):
-        if isinstance(row, Passage):
-            passages += 1
-            # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
-            place = len(texts) if len(texts) < PASSAGES_KEPT else chance.randrange(passages)
-            if place < PASSAGES_KEPT:
-                texts[place : place + 1] = [passage_text(row.title, row.text)]
-            if passages <= ARTICLES_COUNTED:
-                articles.add(row.article_id)
-        elif isinstance(row, Qrel):
-            judged[row.split].add(row.query_id)
-        if number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds:
-            whole = False
-            break
-    questions = {split: len(queries) for split, queries in judged.items()}
+
+    def rows() -> Iterator[Row]:
+        """The rows until the time is over, with of a passage's text only whether there is any."""
+        nonlocal passages, whole
+        for number, row in enumerate(opened.rows()):
+            if isinstance(row, Passage):
+                passages += 1
+                # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
+                place = len(texts) if len(texts) < PASSAGES_KEPT else chance.randrange(passages)
+                if place < PASSAGES_KEPT:
+                    texts[place : place + 1] = [passage_text(row.title, row.text)]
+                if passages <= ARTICLES_COUNTED:
+                    articles.add(row.article_id)
+                row = row._replace(title="", section="", text="-" if row.text.strip() else "")
+            elif isinstance(row, Qrel):
+                judged[row.split].add(row.query_id)
+            yield row
+            if number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds:
+                whole = False
+                return
+
+    corpus = clean(rows())
+    if whole:
+        refuse_lost(corpus)
+        passages, questions = len(corpus.passages), dict(Counter(corpus.split_of.values()))
+    else:
+        questions = {split: len(queries) for split, queries in judged.items()}
     lengths = tuple(map(estimated_tokens, texts))
     return FirstLook(opened.format, passages, lengths, questions, whole, len(articles), tuple(texts))

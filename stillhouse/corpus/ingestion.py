@@ -17,13 +17,14 @@ from stillhouse.corpus.added_train_queries import AddedTrainQueries
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.generated_queries import GeneratedQueries
+from stillhouse.corpus.given_labels import refuse_lost
 from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.extra_test_queries import PLACE
 from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
-from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
+from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 from stillhouse.errors import InputError
@@ -40,7 +41,7 @@ OBJECTS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How dev is drawn, and how many articles and queries of each split are kept (None = all), by seed.
+    """How dev and test are drawn, and how many articles and queries of each split are kept (None = all), by seed.
 
     `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `mixed_pairs`
     is the number of pair queries added to the labelled train queries, as a share of these. `generated` are questions of
@@ -50,6 +51,7 @@ class Choices:
 
     max_articles: int | None = None
     dev_fraction: float = 0.0
+    test_fraction: float = 0.0
     max_queries: Mapping[str, int | None]
     seed: int
     queries: str = SOURCE
@@ -91,12 +93,14 @@ def ingest_source(
         else:
             corpus = clean_parts(source, several, folder / "passages.parquet")
     _require_test_queries(source, corpus)
+    refuse_lost(corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     if choices.generated:
         choices.generated.refuse_other_passages(folder / "passages.parquet")
     has_train = "train" in corpus.split_of.values()
     of_pairs = choices.queries == "pairs" or (choices.queries == "auto" and not has_train and not choices.generated)
     left_out = remove_train(corpus) if of_pairs else 0
+    drawn_test = draw_test(corpus, choices.test_fraction, choices.seed)
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
     labelled = len(corpus.queries)
@@ -146,6 +150,7 @@ def ingest_source(
         "left_out": dict(sorted(corpus.left_out.items())),
         "titles": choices.titles,
         "drawn_dev": drawn,
+        "drawn_test": drawn_test,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
         "mixed_pairs": len(mixed),
         "labels": "+".join(["synthetic"] * synthetic + [SOURCE] * (labelled > 0)) or "none",

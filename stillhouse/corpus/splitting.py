@@ -1,9 +1,10 @@
-"""Seeded sampling in a clean corpus: fewer articles for a trial run, dev queries drawn from train, fewer queries."""
+"""Seeded sampling in a clean corpus: fewer articles for a trial run, dev and test drawn from train, fewer queries."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -43,22 +44,52 @@ def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
 
     Queries with the same text move together. At least one text moves and at least one stays.
     """
-    train = [id for id, split in corpus.split_of.items() if split == "train"]
     if fraction == 0 or "dev" in corpus.split_of.values():
         return 0
-    texts: dict[str, list[str]] = {}
-    for id in sorted(train):
-        texts.setdefault(normalise(corpus.queries[id].text), []).append(id)
+    texts = _train_texts(corpus)
     if len(texts) < 2:
         return 0
     count = min(max(round(fraction * len(texts)), 1), len(texts) - 1)
     groups = [texts[text] for text in sorted(texts)]
     chosen = np.random.default_rng([seed, SPLITS.index("dev")]).choice(len(groups), size=count, replace=False)
-    moved = {id for group in chosen for id in groups[group]}
+    return _move(corpus, {id for group in chosen for id in groups[group]}, "dev")
+
+
+def draw_test(corpus: CleanCorpus, fraction: float, seed: int) -> int:
+    """Moves about a fraction of the train queries to test if there are neither dev nor test queries; returns how many.
+
+    A query's text and the seed alone decide, so that no train query becomes a test query as the source grows. Queries
+    with the same text move together. At least one text moves and at least one stays.
+    """
+    if fraction == 0 or {"dev", "test"} & set(corpus.split_of.values()):
+        return 0
+    texts = _train_texts(corpus)
+    if len(texts) < 2:
+        return 0
+    places = sorted((_place(text, seed), text) for text in texts)
+    chosen = [text for place, text in places if place < fraction][: len(texts) - 1] or [places[0][1]]
+    return _move(corpus, {id for text in chosen for id in texts[text]}, "test")
+
+
+def _place(text: str, seed: int) -> float:
+    """A number from 0 to 1 that a text and the seed decide."""
+    return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest()) / 2**64
+
+
+def _train_texts(corpus: CleanCorpus) -> dict[str, list[str]]:
+    """The ids of the train queries by their text, as texts are compared."""
+    texts: dict[str, list[str]] = {}
+    for id in sorted(id for id, split in corpus.split_of.items() if split == "train"):
+        texts.setdefault(normalise(corpus.queries[id].text), []).append(id)
+    return texts
+
+
+def _move(corpus: CleanCorpus, moved: Set[str], split: str) -> int:
+    """Moves queries with their qrels to another split; returns how many."""
     for id in moved:
-        corpus.split_of[id] = "dev"
+        corpus.split_of[id] = split
     corpus.qrels = [
-        (row._replace(split="dev") if row.query_id in moved else row, relevance) for row, relevance in corpus.qrels
+        (row._replace(split=split) if row.query_id in moved else row, relevance) for row, relevance in corpus.qrels
     ]
     return len(moved)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from stillhouse.errors import InputError
 from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
-from stillhouse.evaluation.runs import read_run, rows_of_run
+from stillhouse.evaluation.runs import line_of, read_run, rows_of_run
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 from stillhouse.monitoring.activity import doing
 
@@ -77,14 +78,16 @@ def measure_runs(
     own: pd.DataFrame | None = None,
     depth: int = 0,
 ) -> list[Measured]:
-    """Measure `<split>.trec` of every run folder, with source queries and synthetic ones apart.
+    """Measure `<split>.trec` of every run folder, or a run file, with source queries and synthetic ones apart.
 
     Returns one `Measured` for each kind of labels in the split, the source's first. A query is judged for `Answer@k`
     if the split has answers to it, and for every other measure if it has qrels. If it is not judged for a measure, its
     value is NaN; a measure without judged queries is left out. A synthetic query is a sentence of a passage. That
     passage is left out of the query's ranking unless it is the relevant one, and so are the passages of `own`
-    (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. `runs` maps a system to its run folder.
-    Raises `InputError` for a run file that is missing, damaged or from another corpus, and for qrels of another corpus.
+    (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. `runs` maps a system to its run folder,
+    or to a run file of another tool, which may have queries of both splits; of dev or made queries it may have none,
+    and is not measured on them. Raises `InputError` for a run file that is missing, damaged, from another corpus or
+    without any test query, and for qrels of another corpus.
     """
     ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
     answered = [measure for measure in measures if isinstance(measure, AnswerAt)]
@@ -104,9 +107,14 @@ def measure_runs(
     kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
     values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
     for system, folder in runs.items():
-        path = folder / f"{split}.trec"
+        path = folder if folder.is_file() else folder / f"{split}.trec"
         run = read_run(path)
         _refuse_foreign_queries(corpus, run, path)
+        main = kinds[SOURCE] or kinds[SYNTHETIC]
+        if split == "test" and folder.is_file() and not run["query_id"].isin(main).any():
+            raise InputError(
+                f"{path} has no line for any of the {len(main):,} test queries of the corpus; make the run for them"
+            )
         run["row"] = rows_of_run(path, run, corpus.passage_ids)
         run = without(run, left_out, qrels)
         run = run[run["rank"] <= depth] if depth else run
@@ -114,6 +122,8 @@ def measure_runs(
             if not query_ids:
                 continue
             chosen = run[run["query_id"].isin(query_ids)].reset_index(drop=True)
+            if folder.is_file() and chosen.empty:
+                continue
             columns = pd.DataFrame(index=pd.Index(query_ids, name="query_id"))
             if ranked:
                 judged = qrels[qrels["query_id"].isin(query_ids)]
@@ -159,6 +169,16 @@ def answer_recall(
     return pd.DataFrame(values, index=index)
 
 
+def missing(parts: Iterable[Measured]) -> dict[str, int]:
+    """{system: how many measured queries its run has no passage for}, for the systems that lack any."""
+    counts = Counter[str]()
+    for part in parts:
+        for system, run in part.runs.items():
+            found = run["query_id"].isin(part.values[system].index)
+            counts[system] += part.queries - run["query_id"][found].nunique()
+    return {system: count for system, count in counts.items() if count}
+
+
 def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:
     """{measure: {system: depth}}: the runs that were cut above the last rank that a measure looks at.
 
@@ -196,8 +216,9 @@ def _refuse_foreign_queries(corpus: Corpus, run: pd.DataFrame, path: Path) -> No
     named = pd.Series(run["query_id"].cat.categories)
     unknown = named[~named.isin(corpus.queries["query_id"])]
     if len(unknown):
+        line = line_of(path, query_id=unknown.iloc[0])
         raise InputError(
-            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have: the run belongs to another "
+            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have{line}: the run belongs to another "
             "corpus; make the run again"
         )
 

@@ -60,7 +60,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config.negatives_depth,
         config.range_min,
     )
-    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
+    negatives = Negatives(asked.queries[["query_id", "split"]], asked.judged_first(rows_QD))
     negatives.write(outputs["negatives"])
     return Report(
         f"BM25 over {corpus.passage_count} passages ({bm25.terms}), {describe(negatives)}",

@@ -46,7 +46,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stillhouse.artifacts import read_manifest, write_json
+    from stillhouse.artifacts import foreign_manifest, read_manifest, write_json
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation import figures
     from stillhouse.evaluation.breakdowns import breakdowns, breakdowns_json
@@ -64,13 +64,20 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not of_test:
         raise InputError(
             f"{inputs['corpus']} has no judged query in its test split (no qrels and, for Answer@k, no answers); give "
-            "`stillhouse ingest` a source with some, set its test_queries, or ingest with `queries: pairs`"
+            "`stillhouse ingest` a source with some, set its test_queries or test_fraction, or ingest with `queries: "
+            "pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
     short = figures.cut_short(of_test, measures, corpus.passage_count)
     for measure, systems in short.items():
         shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
         context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")
+    missing = figures.missing(of_test)
+    all_queries = sum(measured.queries for measured in of_test)
+    for system, count in missing.items():
+        context.log(
+            f"[evaluate] {system} has no passage for {count:,} of {all_queries:,} test queries: they count as not found"
+        )
     # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
@@ -101,7 +108,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     teachers = {name: taught for name, path in named(inputs, "curves").items() if (taught := read_teacher(path))}
     if teachers:
         write_json(folder / "teachers.json", {name: taught.figures() for name, taught in teachers.items()})
-    made = {system: read_manifest(folder, verify=False) for system, folder in runs.items()}
+    made = {
+        system: foreign_manifest(folder) if folder.is_file() else read_manifest(folder, verify=False)
+        for system, folder in runs.items()
+    }
     content = Content(
         title=config.title,
         corpus=corpus,
@@ -120,6 +130,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         made_by={system: manifest.step for system, manifest in made.items()},
         compared=compared_pair,
         cut_short=short,
+        missing=missing,
         teachers=teachers,
     )
     (folder / "report.html").write_text(render(content), encoding="utf-8")
@@ -135,6 +146,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "synthetic_test_queries": sum(measured.queries for measured in of_test if measured.synthetic),
         "systems": list(runs),
         "cut_short": short,
+        "missing": missing,
         # How many queries a measure covers, if it does not cover all.
         "judged": {
             measure: int(test.judged(measure).sum()) for measure in test.measures if not test.judged(measure).all()
@@ -178,7 +190,7 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("run", "the run of a system", many=True),
+        Port("run", "the run of a system", many=True, file=True),
         Port("curves", "the loss curves of a training stage", optional=True, many=True),
     ),
     outputs=(Port("evaluation", "metrics, significance tests and the report"),),

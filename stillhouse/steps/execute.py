@@ -167,11 +167,12 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
     for port in step.inputs:
         keys = port.keys(inputs)
         if not keys and not port.optional:
-            needed = f"at least one {port.flag} NAME=FOLDER" if port.many else port.flag
+            needed = f"at least one {port.flag} {port.takes}" if port.many else port.flag
             raise InputError(f"step '{step.name}' needs {needed}: {port.help}")
         for key in keys:
             folder = inputs[key]
-            manifests[key] = manifest_of(folder, port.kind, verify=True)
+            of_file = port.file and folder.is_file()
+            manifests[key] = foreign_manifest(folder) if of_file else manifest_of(folder, port.kind, verify=True)
             if key == VERDICT and not manifests[key].facts.get("passed"):
                 raise InputError(
                     f"{folder}: the corpus did not pass validation; open its report.html and fix the corpus"

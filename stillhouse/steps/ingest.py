@@ -31,6 +31,7 @@ FORMATS = (
     "msmarco",
     "reqa",
     "tables",
+    "training",
     "ir_datasets",
 )
 TITLES = ("space", "colon", "line", "sep", "left_out")
@@ -103,6 +104,12 @@ class Config:
     max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
         0.1, "the share of train queries that becomes dev, if a source has no dev split", minimum=0, maximum=0.9
+    )
+    test_fraction: float = setting(
+        0.0,
+        "about the share of train queries that becomes test, if a source has neither dev nor test queries",
+        minimum=0,
+        maximum=0.9,
     )
     max_articles: int | None = _most("articles, a seeded sample; queries about others are dropped")
     max_train_queries: int | None = _most("train queries, a seeded sample")
@@ -228,6 +235,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     choices = Choices(
         max_articles=config.max_articles,
         dev_fraction=config.dev_fraction,
+        test_fraction=config.test_fraction,
         max_queries=limits,
         seed=config.seed,
         queries=config.queries,
@@ -279,8 +287,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
     if facts.get("added_train_queries"):
         summary += f", {facts['added_train_queries']:,} of the train queries added"
-    if facts["drawn_dev"]:
-        summary += f", dev drawn from train ({facts['drawn_dev']:,})"
+    for split in ("dev", "test"):
+        if drawn := facts[f"drawn_{split}"]:
+            summary += f", {split} drawn from train ({drawn:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
     metrics |= {f"queries_{split}": float(count) for split, count in facts["queries"].items()}
     return Report(summary, metrics | {"rejected": float(rejected)}, facts)

@@ -130,6 +130,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         limits_Q = limits("absolute", config.reranker_margin, 0, score(query_of_positive, positives), offsets)
         rows_QD, above_reranker = mining.best_of(asked, rows_QD, rows_QD.shape[1], [below(score, limits_Q)])
 
+    rows_QD = asked.judged_first(rows_QD)
     kept_Q = np.ones(len(asked), dtype=np.bool_)
     if config.round_trip_depth is not None:
         kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))

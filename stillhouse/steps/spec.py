@@ -42,7 +42,8 @@ class Port:
     belong to the same corpus. `holds` is "Model" or "Dataset", the type that Kubeflow shows. An output may belong
     `beside` outputs declared before it. Their digests are then recorded among its inputs, which ties an index to its
     model. An input port may take `many` folders, each with a name. The key of one among a step's inputs is `port/NAME`
-    (`run/bm25`). There is at least one unless the port is optional, and they keep the order given.
+    (`run/bm25`). There is at least one unless the port is optional, and they keep the order given. Instead of a
+    folder, a port may take a `file` of another tool.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Port:
     holds: str = ""
     many: bool = False
     beside: tuple[str, ...] = ()
+    file: bool = False
 
     def __post_init__(self) -> None:
         if not self.holds:
@@ -61,6 +63,11 @@ class Port:
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def takes(self) -> str:
+        """What the command line takes, as help shows it."""
+        return f"{'NAME=' * self.many}FOLDER{'|FILE' * self.file}"
 
     @property
     def component_input(self) -> str:

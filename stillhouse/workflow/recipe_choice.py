@@ -34,6 +34,9 @@ MINI_BATCH = 32
 FEWEST_DEV = 30
 """So many training questions become dev if a source has no dev questions (a tenth if that is more, half at most): fewer
 choose badly among models, and no weights are fitted on them."""
+TEST_SHARE = 0.1
+"""This share of the training questions, or enough for `FEWEST_DEV`, a quarter at most, become test questions if a
+source has neither dev nor test questions."""
 FEW_QUESTIONS = 100
 """With fewer training questions than this, little is gained by training (docs/train.md)."""
 
@@ -112,6 +115,8 @@ def divided(look: FirstLook, usual: float) -> dict[str, Any]:
         return found
     if dev and not test:
         found["splits"] = {"dev": "test"}
+    elif not test:
+        found["test_fraction"] = max(TEST_SHARE, min(0.25, math.ceil(100 * FEWEST_DEV / train) / 100))
     if usual * train < FEWEST_DEV and not (dev and test):
         found["dev_fraction"] = min(0.5, math.ceil(100 * FEWEST_DEV / train) / 100)
     return found
@@ -124,6 +129,11 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
         lines.append(
             "there are no test questions: the dev questions serve as such, and dev questions are drawn from the "
             "training questions (ingest.splits)"
+        )
+    if look and "test_fraction" in found:
+        lines.append(
+            f"there are no test questions: about {100 * found['test_fraction']:.0f} % of the training questions become "
+            "test questions (ingest.test_fraction)"
         )
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]

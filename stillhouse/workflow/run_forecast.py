@@ -113,9 +113,13 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
         made = min(made, ingest.max_pair_queries or made)
         dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
         found = {"train": made - dev - test, "dev": dev, "test": test}
-    elif "dev" not in found and ingest.dev_fraction and found.get("train", 0) > 1:
-        found["dev"] = min(max(round(found["train"] * ingest.dev_fraction), 1), found["train"] - 1)
-        found["train"] -= found["dev"]
+    else:
+        own = set(found)
+        for split, share in (("test", ingest.test_fraction), ("dev", ingest.dev_fraction)):
+            others = {"dev", "test"} if split == "test" else {"dev"}
+            if share and not own & others and found.get("train", 0) > 1:
+                found[split] = min(max(round(found["train"] * share), 1), found["train"] - 1)
+                found["train"] -= found[split]
     for split in ("train", "dev", "test"):
         most = getattr(ingest, f"max_{split}_queries")
         found[split] = min(found.get(split, 0), most or found.get(split, 0))

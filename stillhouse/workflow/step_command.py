@@ -88,7 +88,7 @@ def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
             name, equals, folder = text.partition("=")
             if not equals or not folder or not NAME.fullmatch(name):
                 raise InputError(
-                    f"{port.flag} {text}: write NAME=FOLDER, a name of letters, digits, _ and -, as in "
+                    f"{port.flag} {text}: write {port.takes}, a name of letters, digits, _ and -, as in "
                     f"{port.flag} bm25=artifacts/bm25/{port.name}"
                 )
             if f"{port.name}/{name}" in found:
@@ -114,9 +114,10 @@ def step_parser(step: Step) -> Parser:
         for port in ports:
             assert group is not None
             notes = ["optional"] * port.optional + ["can be repeated"] * port.many
+            notes += ["a file is a TREC run of another tool"] * port.file
             text = port.help + (f" ({'; '.join(notes)})" if notes else "")
             if port.many:
-                group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
+                group.add_argument(port.flag, dest=port.name, metavar=port.takes, action="append", help=text)
             else:
                 group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")

@@ -172,7 +172,7 @@ CASES = {
     "two columns": (
         "train",
         ["q1\tp2"],
-        [("qrel", "q1", "not three columns (query-id, corpus-id, score)", "qrels/train.tsv:3")],
+        [("qrel", "q1", "not as many columns as the first row (3)", "qrels/train.tsv:3")],
     ),
     "qrel twice": (
         "train",
@@ -289,7 +289,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty queries": (lambda folder: (folder / "queries.jsonl").write_text(""), "queries.jsonl is empty"),
     "empty qrels": (lambda folder: (folder / "qrels" / "test.tsv").write_text(""), "test.tsv is empty"),
     "qrels without queries": (lambda folder: (folder / "queries.jsonl").unlink(), "no queries.jsonl"),
-    "unknown split": (lambda folder: (folder / "qrels" / "valid.tsv").write_text("x"), "valid.tsv is not a split"),
+    "unknown split": (lambda folder: (folder / "qrels" / "eval.tsv").write_text("x"), "eval.tsv is not a split"),
     "both forms": (lambda folder: (folder / "corpus.jsonl.gz").write_bytes(b""), "both corpus.jsonl and"),
     "truncated gzip": (break_truncated_gzip, "corpus.jsonl.gz is cut off or damaged"),
     "no gzip": (break_no_gzip, "corpus.jsonl.gz is cut off or damaged"),

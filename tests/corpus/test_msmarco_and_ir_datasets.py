@@ -100,7 +100,7 @@ def test_forms_of_the_collection(files: dict[str, str], rows: list[tuple[str, ..
         ("collection.tsv", "a b\tx\n", "passage", "id holds white space"),
         ("collection.tsv", "9\t \n", "passage", "empty passage"),
         ("queries.train.tsv", "9\n", "query", "not two columns (id, text)"),
-        ("qrels.train.tsv", "1 0 2\n", "qrel", "not four columns (query, 0, passage, relevance)"),
+        ("qrels.train.tsv", "1 0 2\n", "qrel", "not as many columns as the first row (4)"),
         ("qrels.train.tsv", "1 0 2 x\n", "qrel", "relevance is not a whole number"),
         ("qrels.train.tsv", "1 0 99 1\n", "qrel", "points to no passage"),
         ("qrels.train.tsv", "99 0 1 1\n", "qrel", "points to no query"),

@@ -6,7 +6,7 @@ import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean, normalise
 from stillhouse.corpus.sources.rows import Answer, Link, Passage, Qrel, Query, Row
-from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
+from stillhouse.corpus.splitting import draw_dev, draw_test, sample_articles, sample_queries
 
 
 def labelled(train: int, dev: int = 0, test: int = 0, texts: int = 10**6) -> CleanCorpus:
@@ -95,3 +95,20 @@ def test_a_sample_keeps_test_queries_that_only_have_answers() -> None:
     corpus = clean(rows)
     assert sample_articles(corpus, 3, seed=1) == {"train": 5}
     assert of(corpus, "test") == {"q8", "q9"} and len(of(corpus, "train")) == 3
+
+
+@pytest.mark.parametrize(("train", "dev", "test"), [(200, 0, 0), (2, 0, 0), (1, 0, 0), (50, 1, 0), (50, 0, 1)])
+def test_test_is_drawn_where_there_are_only_train_queries(train: int, dev: int, test: int) -> None:
+    corpus = labelled(train, dev, test)
+    drawn = draw_test(corpus, 0.2, seed=1)
+    least, most = (0, 0) if dev or test or train < 2 else (1, 1) if train == 2 else (20, 60)
+    assert least <= drawn <= most
+    assert (len(of(corpus, "train")), len(of(corpus, "test"))) == (train - drawn, test + drawn)
+    assert all(row.split == corpus.split_of[row.query_id] for row, _ in corpus.qrels)
+
+
+def test_no_train_query_becomes_a_test_query_as_a_source_grows() -> None:
+    small, large = labelled(100), labelled(300)
+    for corpus in (small, large):
+        draw_test(corpus, 0.2, seed=1)
+    assert of(small, "train") <= of(large, "train") and of(small, "test") <= of(large, "test")

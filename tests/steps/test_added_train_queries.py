@@ -130,7 +130,7 @@ def test_added_rows_keep_the_rules_of_a_source(ingest: Callable[..., Corpus], tm
     queries = {"f1": "a new one", "f 2": "white space", "f3": "half a pair \ud800", "f4": "another"}
     write_labels(tmp_path / "added", queries, train=[(id, "p5") for id in queries])
     with (tmp_path / "added" / "qrels" / "train.tsv").open("a") as file:
-        file.write("f4\tp6\t0.0\nf4\tp7\tabc\nf4\tp8\t-1\n")
+        file.write("f4\tp6\t0.5\nf4\tp6\t0.0\nf4\tp7\tabc\nf4\tp8\t-1\n")
     corpus = ingest(train_queries=str(tmp_path / "added"))
     added = {(query, passage) for query, passage in relevant(corpus, "train") if query.startswith("f")}
     assert added == {("f1", "p5"), ("f4", "p5")}

@@ -25,6 +25,7 @@ def ingest(
     distractors: Optional[str] = None,
     max_distractors: Optional[int] = None,
     dev_fraction: float = 0.1,
+    test_fraction: float = 0.0,
     max_articles: Optional[int] = None,
     max_train_queries: Optional[int] = None,
     max_dev_queries: Optional[int] = None,
@@ -67,6 +68,8 @@ def ingest(
         distractors: another source, whose passages are added without its queries (Chang et al. 2020 Table 6).
         max_distractors: at most this many distractors, a seeded sample; null = all.
         dev_fraction: the share of train queries that becomes dev, if a source has no dev split.
+        test_fraction: about the share of train queries that becomes test, if a source has neither dev nor test
+            queries.
         max_articles: at most this many articles, a seeded sample; queries about others are dropped; null = all.
         max_train_queries: at most this many train queries, a seeded sample; null = all.
         max_dev_queries: at most this many dev queries, a seeded sample; null = all.

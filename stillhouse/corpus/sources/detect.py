@@ -26,6 +26,7 @@ from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
+from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 from stillhouse.corpus.sources.tree_files import tree_files
 from stillhouse.errors import InputError
 
@@ -40,11 +41,14 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     MSMARCO: open_msmarco,
     REQA: open_reqa,
     TABLES: open_tables,
+    TRAINING: lambda location, _: open_training(location),
 }
 FORMATS = (AUTO, *OPENERS, IR_DATASETS)
-OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES)
+OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES, TRAINING)
 """The formats that a single file may have."""
 TREES = (ARTICLE_TREE, HTML_TREE)
+UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
+"""The formats whose folders may lack labels."""
 OPTIONS_OF = {"columns": (TABLES,), "answer_kind": (DPR, TABLES), "dpr_positives": (DPR,), "reqa_split": (REQA,)}
 """The formats that read each of the `Options`."""
 
@@ -83,6 +87,8 @@ def _open(source: str, format: str, options: Options) -> Source:
     if location.is_file() and not is_utf8(location.name):
         raise InputError(f"{shown(str(location))}: {MISNAMED}")
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
+    if format == AUTO and opened.format in UNLABELLED:
+        _refuse_unread_labels(location, opened)
     # Trees reject such files themselves, at any depth.
     unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
     if not unread:
@@ -94,6 +100,16 @@ def _open(source: str, format: str, options: Options) -> Source:
 
     rows = partial(_after, unread, opened)
     return dataclasses.replace(opened, rows=rows, parts=parts if opened.parts else None)
+
+
+def _refuse_unread_labels(location: Path, opened: Source) -> None:
+    """Refuses a folder without queries of its own, but with training files, which would not be read."""
+    if location.is_dir() and not any(name.startswith("queries") for name in opened.files):
+        for path in training_files(location):
+            raise InputError(
+                f"{path} has questions, which are not read beside {next(iter(opened.files))}; write them as "
+                "queries.jsonl and qrels/train.tsv, or name this file as the source"
+            )
 
 
 def _after(unread: list[Rejected], source: Source) -> Iterator[Row]:
@@ -112,13 +128,15 @@ def detect(location: Path) -> str:
         f"{location} has no known format: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
         f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "
         f"{' or '.join(COLLECTIONS)} ({MSMARCO}), passages or corpus with {', '.join(TABLE_SUFFIXES)} ({TABLES}), "
-        f".json files named by their split ({SQUAD}), each also with .gz, and for files that end in "
-        f"{', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}) or {', '.join(html_tree.SUFFIXES)} ({HTML_TREE}); name "
-        "the format with --format or give another --source"
+        f".json files named by their split ({SQUAD}), files with questions and their passages ({TRAINING}), each also "
+        f"with .gz, and for files that end in {', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}) or "
+        f"{', '.join(html_tree.SUFFIXES)} ({HTML_TREE}); name the format with --format or give another --source"
     )
 
 
 def _detect_file(path: Path) -> str | None:
+    if training_files(path):
+        return TRAINING
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return ARTICLE_JSONL if _holds_articles(path) else JSONL
     if path.name.endswith(TABLE_SUFFIXES):
@@ -137,6 +155,8 @@ def _detect_folder(folder: Path) -> str | None:
         return MSMARCO
     if any(table.table == "passages" for table in find_tables(folder)):
         return TABLES
+    if training_files(folder):
+        return TRAINING
     if any(map(_is_squad, squad_paths(folder))):
         return SQUAD
     articles, pages = (_count(folder, suffixes) for suffixes in (article_tree.SUFFIXES, html_tree.SUFFIXES))

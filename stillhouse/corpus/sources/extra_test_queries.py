@@ -20,7 +20,7 @@ def with_test_queries(source: Source, folder: Path) -> Source:
 
     Raises `InputError` if the folder lacks one of the two files.
     """
-    labels = {name: path for name, path in find_labels(folder).items() if name[:6] != "qrels/" or "test.tsv" in name}
+    labels = find_labels(folder, "test")
     if len(labels) < 2:
         raise InputError(
             f"test_queries: {folder} must be a folder with queries.jsonl (_id, text) and qrels/test.tsv (query-id, "

@@ -1,62 +1,71 @@
-"""Queries and qrels, the same in every format: `queries.jsonl[.gz]` and `qrels/<split>.tsv[.gz]` in one folder."""
+"""Queries and qrels, the same in every format: `queries.jsonl` and `qrels/<split>.tsv`, or other tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
-from stillhouse.corpus.sources.lines import (
-    IllTyped,
-    find_file,
-    identifier,
-    read_lines,
-    read_objects,
-    shown_id,
-    text_field,
-)
+from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
+from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
+from stillhouse.corpus.sources.tables import read_tables
 from stillhouse.errors import InputError
 
-HEADER = ["query-id", "corpus-id", "score"]
-QUERY_ID = ("_id", "id", "query_id")
+QUERIES, QRELS = "queries", "qrels"
+QUERY_ID = ("_id", "id", "query_id", "qid")
+QUERY_TEXT = ("text", "query", "question")
+LINES = (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".qrels", ".trec")
+"""The endings of qrels that are read as lines of text; others are tables."""
 
 
-def find_labels(folder: Path) -> dict[str, Path]:
+def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
     """The query and qrels files of a folder, by their names inside it; {} for a corpus without labels.
 
-    Raises `InputError` for qrels without queries, and for a file in `qrels/` that is not named after a split.
+    With `splits`, only the qrels of these. Raises `InputError` for qrels without queries, for a file of qrels that is
+    not named after a split or cannot be read, and for two files of one split.
     """
-    files = {}
-    queries = find_file(folder, "queries.jsonl")
-    if queries is not None:
-        files[queries.name] = queries
-    qrels = folder / "qrels"
-    known = [f"{split}.tsv{suffix}" for split in SPLITS for suffix in ("", ".gz")]
-    present = [path.name for path in entries(qrels) if ".tsv" in path.name] if qrels.is_dir() else []
-    for name in present:
-        if name not in known:
+    find_file(folder, "queries.jsonl")  # refuses a second one
+    queries = {file.name: file.path for file in files_of(folder, QUERIES)}
+    qrels = _qrels_of(folder)
+    if qrels and not queries:
+        raise InputError(f"{folder} has qrels but no queries.jsonl; add the queries")
+    split_of = {name: split_in(path.name) or "" for name, path in qrels.items()}
+    for name, split in split_of.items():
+        if not split or not name.endswith((*LINES, *SUFFIXES)):
             raise InputError(
-                f"{qrels / name} is not a split; rename it to train.tsv, dev.tsv or test.tsv, or delete it"
+                f"{qrels[name]} is not a split; rename it to train.tsv, dev.tsv or test.tsv (or .jsonl, .csv, "
+                ".parquet), or delete it"
             )
-    if present and queries is None:
-        raise InputError(f"{folder} has qrels/ but no queries.jsonl; add the queries")
-    for split in SPLITS:
-        path = find_file(qrels, f"{split}.tsv")
-        if path is not None:
-            files[f"qrels/{path.name}"] = path
-    return files
+        if len(same := {PART.sub("", other) for other in qrels if split_of[other] == split}) > 1:
+            raise InputError(f"{folder} has both {' and '.join(sorted(same))}; remove one of them")
+    chosen = [name for name in qrels if not splits or split_of[name] in splits]
+    return queries | {name: qrels[name] for name in sorted(chosen, key=lambda name: SPLITS.index(split_of[name]))}
 
 
-def read_labels(files: dict[str, Path]) -> Iterator[Query | Qrel | Rejected]:
+def _qrels_of(folder: Path) -> dict[str, Path]:
+    """The files in `qrels/` or, without such a folder, those that are named qrels."""
+    within = folder / QRELS
+    if not within.is_dir():
+        return {file.name: file.path for file in files_of(folder, QRELS)}
+    return {f"{QRELS}/{path.name}": path for path in entries(within) if path.is_file() and path.name[0] != "."}
+
+
+def read_labels(files: Mapping[str, Path]) -> Iterator[Query | Qrel | Rejected]:
     """The rows of the files that `find_labels` found: all queries, then all qrels."""
     for name, path in files.items():
-        if not name.startswith("qrels/"):
+        split = split_in(path.name) or ""
+        if name in ("queries.jsonl", "queries.jsonl.gz"):
             yield from read_queries(path, name)
-    for name, path in files.items():
-        if name.startswith("qrels/"):
-            yield from read_qrels(path, name, path.name.split(".")[0])
+        elif name.startswith(QRELS) and name.endswith(LINES):
+            yield from read_qrels(path, name, split)
+        else:
+            table = QRELS if name.startswith(QRELS) else QUERIES
+            rows = read_tables([TableOfFile(table, name, path, split)])
+            yield from (row for row in rows if isinstance(row, (Query, Qrel, Rejected)))
 
 
 def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
@@ -66,25 +75,7 @@ def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
             yield fields
             continue
         try:
-            yield Query(identifier(fields, QUERY_ID), text_field(fields, "text"), fields.where)
+            text = next((field for field in QUERY_TEXT if field in fields), QUERY_TEXT[0])
+            yield Query(identifier(fields, QUERY_ID), text_field(fields, text), fields.where)
         except IllTyped as reason:
             yield Rejected("query", shown_id(fields, QUERY_ID), str(reason), fields.where, fields.content)
-
-
-def read_qrels(path: Path, name: str, split: str) -> Iterator[Qrel | Rejected]:
-    """The rows of a qrels file with three columns."""
-    first = True
-    for line in read_lines(path, name):
-        if isinstance(line, Rejected):
-            yield line
-            continue
-        number, text = line
-        cells = text.split("\t")
-        is_header, first = first and cells == HEADER, False
-        if is_header:
-            continue
-        where = f"{name}:{number}"
-        if len(cells) == 3:
-            yield Qrel(cells[0], cells[1], cells[2], split, where)
-        else:
-            yield Rejected("qrel", cells[0], f"not three columns ({', '.join(HEADER)})", where, text)

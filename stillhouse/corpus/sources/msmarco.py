@@ -10,6 +10,7 @@ from pathlib import Path
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
+from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, LeftOut, Part, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
@@ -163,17 +164,10 @@ def _read_passages(path: Path, titles: dict[str, str], span: Span = WHOLE) -> It
 
 
 def _read_qrels(path: Path, split: str, judged: set[str]) -> Iterator[Row]:
-    for row in _read_rows(path, None):
-        if isinstance(row, Rejected):
-            yield row
-            continue
-        where, cells = row
-        if len(cells) == 4:
-            judged.add(cells[0])
-            yield Qrel(cells[0], cells[2], cells[3], split, where)
-        else:
-            id = cells[0] if cells else ""  # of Unicode's white space alone
-            yield Rejected("qrel", id, "not four columns (query, 0, passage, relevance)", where, " ".join(cells))
+    for row in read_qrels(path, path.name, split):
+        if isinstance(row, Qrel):
+            judged.add(row.query_id)
+        yield row
 
 
 def _read_queries(path: Path, judged: set[str]) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.errors import InputError
 
-SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz")
 NAMES = {
     "passages": ("passages", "corpus"),
     "links": ("links",),
@@ -21,7 +21,8 @@ NAMES = {
 }
 """The names that the file or folder of each table may have."""
 
-_PART = re.compile(r"-[0-9]+-of-[0-9]+")
+PART = re.compile(r"-[0-9]+-of-[0-9]+")
+"""What the name of a numbered part of a table ends in."""
 
 
 @dataclass(frozen=True)
@@ -36,29 +37,29 @@ class TableOfFile:
 
 def find_tables(folder: Path) -> list[TableOfFile]:
     """The table files of a folder, table by table. Raises `InputError` if a table exists twice."""
-    files = []
-    for table, names in NAMES.items():
-        found: dict[str, list[TableOfFile]] = {}
-        for path in entries(folder):
-            name, suffix = path.name.split(".")[0].split("-")[0], suffix_of(path)
-            if name not in names:
-                continue
-            if path.is_dir():
-                parts = [part for part in entries(path) if part.is_file() and suffix_of(part)]
-                found[path.name] = [
-                    TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts
-                ]
-            elif suffix:
-                split = split_in(path.name.removesuffix(suffix)) or ""
-                # qrels.train.tsv and qrels.test.tsv are one table, and so are numbered parts; qrels.tsv and
-                # qrels.parquet are two.
-                kind = f"{name}.*" if split else _PART.sub("", path.name)
-                found.setdefault(kind, []).append(TableOfFile(table, path.name, path, split))
-        found = {name: parts for name, parts in found.items() if parts}
-        if len(found) > 1:
-            raise InputError(f"{folder} has {' and '.join(found)}; keep only one of them")
-        files += [file for parts in found.values() for file in parts]
-    return files
+    return [file for table in NAMES for file in files_of(folder, table)]
+
+
+def files_of(folder: Path, table: str) -> list[TableOfFile]:
+    """The files of one table of a folder. Raises `InputError` if the table exists twice."""
+    found: dict[str, list[TableOfFile]] = {}
+    for path in entries(folder):
+        name, suffix = path.name.split(".")[0].split("-")[0], suffix_of(path)
+        if name not in NAMES[table]:
+            continue
+        if path.is_dir():
+            parts = [part for part in entries(path) if part.is_file() and suffix_of(part)]
+            found[path.name] = [TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]
+        elif suffix:
+            split = split_in(path.name.removesuffix(suffix)) or ""
+            # qrels.train.tsv and qrels.test.tsv are one table, and so are numbered parts; qrels.tsv and qrels.parquet
+            # are two.
+            kind = f"{name}.*" if split else PART.sub("", path.name)
+            found.setdefault(kind, []).append(TableOfFile(table, path.name, path, split))
+    found = {name: parts for name, parts in found.items() if parts}
+    if len(found) > 1:
+        raise InputError(f"{folder} has {' and '.join(found)}; keep only one of them")
+    return [file for parts in found.values() for file in parts]
 
 
 def suffix_of(path: Path) -> str | None:

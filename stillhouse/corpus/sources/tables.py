@@ -1,9 +1,9 @@
-"""Tables: Parquet, CSV and TSV files of passages, links, queries, qrels and answers, such as a `corpus/` folder."""
+"""Tables: Parquet, CSV, TSV and JSON-lines files of passages, queries, qrels and more, such as a `corpus/` folder."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,12 +21,14 @@ from stillhouse.corpus.sources.lines import (
     IllTyped,
     identifier,
     placed,
+    read_objects,
     shown_id,
     text_field,
 )
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read_batches
 from stillhouse.corpus.sources.passage_columns import plain_passages
+from stillhouse.corpus.sources.qrels_lines import is_plain, read_qrels
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     NOT_PROSE,
@@ -45,6 +47,7 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.table_columns import find_columns, named_columns, names_of
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 from stillhouse.errors import InputError
 
@@ -52,48 +55,14 @@ TABLES = "tables"
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """The possible delimiters of cells, with their names."""
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
-
-_IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
-COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "passages": {
-        "id": _IDS["passage"],
-        "title": ("title",),
-        "text": ("text", "contents", "body", "passage"),
-        "article_id": ("article_id",),
-        "section": ("section",),
-        "position": ("position",),
-    },
-    "links": {"source": ("source",), "target": ("target",)},
-    "queries": {"id": _IDS["query"], "text": ("text", "query", "question"), "origin": ("origin",)},
-    "qrels": {
-        "query": ("query_id", "query-id", "qid"),
-        "passage": ("passage_id", "corpus-id", "pid", "docid", "doc_id"),
-        "relevance": ("relevance", "score", "rel", "label"),
-        "split": ("split",),
-    },
-    "answers": {
-        "query": ("query_id", "query-id", "qid"),
-        "answer": ("answer", "text"),
-        "kind": ("kind",),
-        "split": ("split",),
-    },
-    "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
-}
-"""The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
+PLAIN = " "
+"""Stands for the delimiter of qrels without names of columns."""
 
 _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
 """A whole number in the form that some tables use: 1.0."""
 
 _IDS_SHOWN = ("id", "query", "source")
 """The columns to identify a rejected row by; it shows the first that exists."""
-
-OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "passages": ("title", "article_id", "section", "position"),
-    "queries": ("origin",),
-    "qrels": ("relevance", "split"),
-    "answers": ("kind", "split"),
-}
-"""The columns of each table that may be missing."""
 
 
 def open_tables(location: Path, options: Options) -> Source:
@@ -120,7 +89,7 @@ def open_tables(location: Path, options: Options) -> Source:
     if unused:
         raise InputError(f"columns: {location} has no table {unused[0]}; leave out its columns")
 
-    delimiters = {file.name: _delimiter_of(file, chosen) for file in files if file.path.suffix != ".parquet"}
+    delimiters = _delimiters_of(files, chosen)
 
     def rows() -> Iterator[Row]:
         return _read_files(files, chosen, delimiters, options)
@@ -128,7 +97,7 @@ def open_tables(location: Path, options: Options) -> Source:
     notes = [
         f"{file.name} has {DELIMITERS[delimiters[file.name]]} between its cells"
         for file in files
-        if file.name in delimiters and delimiters[file.name] != _expected(file)
+        if file.name in delimiters and delimiters[file.name] not in (PLAIN, _expected(file))
     ]
 
     def parts(size: int, each: Each) -> list[Part]:
@@ -151,8 +120,8 @@ def _stretches(
     file: TableOfFile, delimiter: str, chosen: Mapping[tuple[str, str], str], size: int, each: Each
 ) -> list[Stretch | None]:
     """The parts of a file of passages; a single part `None` is the whole file."""
-    if delimiter == TAB:
-        spans = divide(file.path, size, each, is_row_by_itself)
+    if delimiter == TAB or _is_json(file):
+        spans = divide(file.path, size, each, is_row_by_itself) if delimiter else divide(file.path, size, each)
         return list(spans) if len(spans) > 1 else [None]
     if delimiter:
         return [None]
@@ -180,6 +149,11 @@ def _read_passages(
         yield from _row(file, fields, Options(), set()) if isinstance(fields, Fields) else (fields,)
 
 
+def read_tables(files: Sequence[TableOfFile]) -> Iterator[Row]:
+    """The rows of some files of tables, with the usual names of columns."""
+    return _read_files(files, {}, _delimiters_of(files, {}), Options())
+
+
 def _read_files(
     files: Iterable[TableOfFile],
     chosen: Mapping[tuple[str, str], str],
@@ -188,25 +162,19 @@ def _read_files(
 ) -> Iterator[Row]:
     made: set[str] = set()
     for file in files:
+        if delimiters.get(file.name) == PLAIN:
+            yield from read_qrels(file.path, file.name, file.split)
+            continue
         for fields in _read(file, chosen, delimiters.get(file.name, "")):
             yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
-
-
-def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """Turns `{passages.text: body}` into (table, column) → name in the file. Raises `InputError` for other columns."""
-    chosen = {}
-    for key, name in columns.items():
-        table, _, column = key.partition(".")
-        if column not in COLUMNS.get(table, {}) or not name:
-            known = ", ".join(f"{table}.{column}" for table, columns in COLUMNS.items() for column in columns)
-            raise InputError(f"columns: {key!r} is not a column; write {{passages.text: body}}, with one of {known}")
-        chosen[table, column] = name
-    return chosen
 
 
 def _read(
     file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None = None
 ) -> Iterator[Fields | Passage | Rejected]:
+    if _is_json(file):
+        yield from _read_json(file, chosen, stretch if isinstance(stretch, Span) else WHOLE)
+        return
     if not delimiter:
         yield from _read_parquet(file, chosen, stretch if isinstance(stretch, range) else None)
         return
@@ -215,7 +183,7 @@ def _read(
     span = stretch if isinstance(stretch, Span) else WHOLE
     if not span.is_first:
         header = _header(file, delimiter)
-        places = {column: header.index(name) for column, name in _find_columns(file, header, chosen).items()}
+        places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
     for row in read_cells(file.path, file.name, delimiter, span):
         if isinstance(row, Rejected):
             yield row
@@ -224,12 +192,28 @@ def _read(
         where, content = f"{file.name}:{number}", str(cells)[:CONTENT_LENGTH]
         if not header:
             header = cells
-            places = {column: header.index(name) for column, name in _find_columns(file, header, chosen).items()}
+            places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
         elif len(cells) != len(header):
             reason = f"not as many columns as the first row ({len(header)})"
             yield Rejected(_kind(file), cells[0], reason, where, content)
         else:
             yield placed({column: cells[place] for column, place in places.items()}, where, content)
+
+
+def _is_json(file: TableOfFile) -> bool:
+    return file.path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
+def _read_json(file: TableOfFile, chosen: Mapping[tuple[str, str], str], span: Span) -> Iterator[Fields | Rejected]:
+    """The JSON objects of a file; each may name its columns in its own way."""
+    columns = names_of(file.table, chosen)
+    for fields in read_objects(file.path, file.name, span):
+        if isinstance(fields, Rejected):
+            yield fields
+            continue
+        named = {column: [name for name in names if name in fields] for column, names in columns.items()}
+        values = {column: fields[names[0]] for column, names in named.items() if names}
+        yield placed(values, fields.where, fields.text)
 
 
 def _header(file: TableOfFile, delimiter: str) -> list[str]:
@@ -240,6 +224,12 @@ def _header(file: TableOfFile, delimiter: str) -> list[str]:
 def _expected(file: TableOfFile) -> str:
     """The delimiter that the name of a CSV or TSV file implies."""
     return _EXPECTED[(suffix_of(file.path) or "").removesuffix(".gz")]
+
+
+def _delimiters_of(files: Iterable[TableOfFile], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """The delimiters of the CSV and TSV files, by their names."""
+    delimited = [file for file in files if file.path.suffix != ".parquet" and not _is_json(file)]
+    return {file.name: _delimiter_of(file, chosen) for file in delimited}
 
 
 def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> str:
@@ -253,12 +243,12 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
         header = _header(file, delimiter)
         try:
-            _find_columns(file, header, chosen)
+            find_columns(file, header, chosen)
         except InputError:
             widest = max(widest, (len(header), delimiter), key=lambda each: each[0])
         else:
             return delimiter
-    return widest[1]
+    return PLAIN if file.table == "qrels" and file.split and is_plain(file.path) else widest[1]
 
 
 def _read_parquet(
@@ -269,7 +259,7 @@ def _read_parquet(
         with open_parquet(file.path) as opened:
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
             number, end = sum(sizes[: groups.start if groups else 0]), sum(sizes[: groups.stop if groups else None])
-            names = _find_columns(file, opened.schema_arrow.names, chosen)
+            names = find_columns(file, opened.schema_arrow.names, chosen)
             for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
@@ -300,23 +290,6 @@ def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[F
     for where, *cells in zip(wheres, *values):
         row = dict(zip(columns, cells))
         yield placed(row, where, str(row)[:CONTENT_LENGTH])
-
-
-def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Column → its name in the file. Raises `InputError` if a required column is missing."""
-    found = {}
-    for column, names in COLUMNS[file.table].items():
-        if (name := chosen.get((file.table, column))) is not None:
-            names = (name,)
-        known = [name for name in names if name in present]
-        if known:
-            found[column] = known[0]
-        elif name is not None or column not in OPTIONAL.get(file.table, ()):
-            raise InputError(
-                f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
-                f"one of its columns: {', '.join(present[:20])}"
-            )
-    return found
 
 
 def _kind(file: TableOfFile) -> str:

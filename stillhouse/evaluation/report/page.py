@@ -45,7 +45,7 @@ START, LAST = "zero_shot", "distilled"
 """The system of the starting model, and the last that the papers' run trains, even if it is kept as it was."""
 WINNER = "best"
 """The system that `select-best` chose."""
-NOT_A_RETRIEVER = ("bm25", "rerank")
+NOT_A_RETRIEVER = ("bm25", "rerank", "")
 """Steps whose runs do not count as dense retrievers in the headline."""
 
 
@@ -56,8 +56,8 @@ class Content:
     `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
     run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `compared` are the
     system and the baseline to show query by query; by default those of the headline. `cut_short` comes from
-    `figures.cut_short`. `made_by` maps a system to the step that made its run. `teachers` maps a training to its
-    teacher.
+    `figures.cut_short` and `missing` from `figures.missing`. `made_by` maps a system to the step that made its run, or
+    to "" for a run of another tool. `teachers` maps a training to its teacher.
     """
 
     title: str
@@ -76,6 +76,7 @@ class Content:
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     compared: tuple[str, str] | None = None
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
     made_by: Mapping[str, str] = field(default_factory=dict)
     teachers: Mapping[str, Taught] = field(default_factory=dict)
 
@@ -115,6 +116,7 @@ def render(content: Content) -> str:
         costs=cost_rows(content),
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
         cut_short=content.cut_short,
+        missing=content.missing,
         facts=corpus_facts(content.corpus, content.corpus_facts),
         bootstrap_samples=content.bootstrap_samples,
         randomisation_samples=content.randomisation_samples,
@@ -146,7 +148,8 @@ def headline(content: Content) -> dict[str, Any]:
     dense = [system for system in test.systems if content.made_by.get(system) not in NOT_A_RETRIEVER]
     retrievers = dense or test.systems
     dev_means = dev.means() if measure in dev.measures else {}
-    leader = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
+    on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
+    leader = max(on_dev, key=lambda system: dev_means[system][measure]) if on_dev else retrievers[-1]
     best = WINNER if WINNER in retrievers else leader
     right = first_is_right(content.corpus, test)
     baseline = "bm25" if "bm25" in test.systems and best != "bm25" else ""
@@ -244,7 +247,7 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
             }
             for measure in test.measures
         ]
-        dev_mean = dev_means[system][test.measures[0]] if dev_means else None
+        dev_mean = dev_means[system][test.measures[0]] if system in dev_means else None
         choice = choice_of(content, system)
         text = f"{choice.name}, chosen on dev from {choice.systems} systems" if choice else about_system(system)
         rows.append({"system": system, "text": text, "before": before, "cells": cells, "dev": dev_mean})

@@ -68,6 +68,9 @@ class MiningQueries:
         offsets, right = never_negative(corpus, list(self.queries["query_id"]))
         self._answers = AnswerSets(offsets, right)
         self.most_answers = int(np.diff(offsets).max(initial=0))
+        wrong = corpus.qrels[corpus.qrels["relevance"] == 0]
+        number = pd.Index(self.queries["query_id"]).get_indexer(wrong["query_id"])
+        self._wrong = pd.DataFrame({"query": number, "row": corpus.rows_of(wrong["passage_id"])})[number >= 0]
         self._matcher: AnswerMatcher | None = None
         if without_answers:
             self._matcher = AnswerMatcher.of(corpus, list(self.queries["query_id"]))
@@ -88,6 +91,24 @@ class MiningQueries:
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    def judged_first(self, rows_QD: Rows) -> Rows:
+        """The passages that the source judges wrong (grade 0), in its order, before the others; no deeper than before.
+
+        They come from people, or from negatives that a training file lists.
+        """
+        if not len(self._wrong):
+            return rows_QD
+        of_query = self._wrong.groupby("query").cumcount().to_numpy()
+        wrong_QW = np.full((len(self), int(of_query.max()) + 1), -1, dtype=np.int32)
+        wrong_QW[self._wrong["query"], of_query] = self._wrong["row"]
+        kept_QD = np.empty_like(rows_QD)
+        for queries_B, _ in self.pools():
+            rows_BK = np.concatenate([wrong_QW[queries_B], rows_QD[queries_B]], axis=1)
+            keep_BK = (rows_BK >= 0) & ~repeated(rows_BK)
+            keep_BK[:, : wrong_QW.shape[1]] &= self.may_be_negative(queries_B, wrong_QW[queries_B])
+            kept_QD[queries_B] = first_kept(rows_BK, keep_BK, rows_QD.shape[1])
+        return kept_QD
 
     @property
     def looks_for_answers(self) -> bool:

@@ -103,8 +103,6 @@ def detect(path: Path) -> str:
 
 
 def _run(path: Path) -> Listed:
-    if path.suffix == ".gz":
-        raise InputError(f"{path} is compressed; decompress it first, for example with `gunzip`")
     lines = read_run(path)
     for query, own in lines.groupby("query_id", sort=False, observed=True):
         yield str(query), own["passage_id"].astype(str)

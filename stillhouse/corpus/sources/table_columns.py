@@ -1,0 +1,80 @@
+"""The columns of tables: the names that each may have, and which of them a file has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stillhouse.corpus.sources.table_names import TableOfFile
+from stillhouse.errors import InputError
+
+_IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
+_QUERY_IDS = ("query_id", "query-id", "qid")
+COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "passages": {
+        "id": _IDS["passage"],
+        "title": ("title",),
+        "text": ("text", "contents", "body", "passage"),
+        "article_id": ("article_id",),
+        "section": ("section",),
+        "position": ("position",),
+    },
+    "links": {"source": ("source",), "target": ("target",)},
+    "queries": {"id": _IDS["query"], "text": ("text", "query", "question"), "origin": ("origin",)},
+    "qrels": {
+        "query": _QUERY_IDS,
+        "passage": ("passage_id", "corpus-id", "corpus_id", "pid", "docid", "doc_id", "doc-id"),
+        "relevance": ("relevance", "score", "rel", "label"),
+        "split": ("split",),
+    },
+    "answers": {
+        "query": _QUERY_IDS,
+        "answer": ("answer", "text"),
+        "kind": ("kind",),
+        "split": ("split",),
+    },
+    "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
+}
+"""The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
+
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "passages": ("title", "article_id", "section", "position"),
+    "queries": ("origin",),
+    "qrels": ("relevance", "split"),
+    "answers": ("kind", "split"),
+}
+"""The columns of each table that may be missing."""
+
+
+def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Turns `{passages.text: body}` into (table, column) → name in the file. Raises `InputError` for other columns."""
+    chosen = {}
+    for key, name in columns.items():
+        table, _, column = key.partition(".")
+        if column not in COLUMNS.get(table, {}) or not name:
+            known = ", ".join(f"{table}.{column}" for table, columns in COLUMNS.items() for column in columns)
+            raise InputError(f"columns: {key!r} is not a column; write {{passages.text: body}}, with one of {known}")
+        chosen[table, column] = name
+    return chosen
+
+
+def find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Column → its name in the file. Raises `InputError` if a required column is missing."""
+    found = {}
+    for column, names in names_of(file.table, chosen).items():
+        known = [name for name in names if name in present]
+        if known:
+            found[column] = known[0]
+        elif (file.table, column) in chosen or column not in OPTIONAL.get(file.table, ()):
+            raise InputError(
+                f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
+                f"one of its columns: {', '.join(present[:20])}"
+            )
+    return found
+
+
+def names_of(table: str, chosen: Mapping[tuple[str, str], str]) -> dict[str, tuple[str, ...]]:
+    """The possible names of each column, or only the one that was chosen."""
+    return {
+        column: (chosen[table, column],) if (table, column) in chosen else names
+        for column, names in COLUMNS[table].items()
+    }

@@ -1,0 +1,86 @@
+"""The columns of training files: whose format a row has, and the passages in its cells.
+
+| tool | question | right passages | wrong passages |
+|---|---|---|---|
+| FlagEmbedding | `query` | `pos`: texts | `neg` |
+| Tevatron | `query_id`, `query` | `positive_passages`: `docid`, `title`, `text` | `negative_passages` |
+| sentence-transformers | `anchor`, `query`, `question` | `positive`, `answer`: a text | `negative`, `negative_1`, … |
+| DPR | `question` | `positive_ctxs`: `passage_id`, `title`, `text` | `hard_negative_ctxs`, `negative_ctxs` |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from stillhouse.corpus.sources.dpr import PREFIX
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, text_field
+
+QUERY_ID = ("query_id", "qid", "id", "_id")
+PASSAGE_ID = ("docid", "doc_id", "passage_id", "psg_id", "id", "_id")
+QUERY = ("anchor", "query", "question")
+POSITIVES = ("pos", "positive_passages", "positive", "positives", "positive_ctxs", "answer")
+NEGATIVES = ("neg", "negative_passages", "hard_negative_ctxs", "negative_ctxs", "negative", "negatives")
+PASSAGE_TEXT = "text"
+"""A row with this column is a passage, whatever else it has."""
+_NUMBERED = re.compile(r"neg(?:ative)?_?[0-9]+")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of a file's columns; `query_id` is empty if there is none."""
+
+    query: str
+    positives: str
+    negatives: tuple[str, ...]
+    query_id: str
+
+
+def find_columns(names: Iterable[str]) -> Columns | None:
+    """The columns of a training file, or None if these names are not such a file's."""
+    known = list(names)
+    query, positives, query_id = (
+        next((name for name in wanted if name in known), "") for wanted in (QUERY, POSITIVES, QUERY_ID)
+    )
+    if not query or not positives or PASSAGE_TEXT in known:
+        return None
+    negatives = [name for name in NEGATIVES if name in known]
+    return Columns(query, positives, (*negatives, *filter(_NUMBERED.fullmatch, known)), query_id)
+
+
+class Given(NamedTuple):
+    """A passage of a training file."""
+
+    id: str
+    title: str
+    text: str
+
+
+def passages_in(fields: Mapping[str, Any], names: Iterable[str]) -> list[Given]:
+    """The passages of some columns: texts, objects with a text, or lists of these; blank texts stand for no passage.
+
+    Raises `IllTyped`.
+    """
+    values = [(name, fields[name]) for name in names if fields.get(name) is not None]
+    each = [(name, item) for name, value in values for item in (value if isinstance(value, list) else [value])]
+    return [_passage(item, name) for name, item in each if not (isinstance(item, str) and not item.strip())]
+
+
+def _passage(value: object, name: str) -> Given:
+    if isinstance(value, str):
+        return Given(text_id(value), "", value)
+    if not isinstance(value, Mapping):
+        raise IllTyped(f"{name} holds neither texts nor passages with a text")
+    known: Fields = placed({key: each for key, each in value.items() if each is not None})
+    title, text = text_field(known, "title", optional=True), text_field(known, PASSAGE_TEXT)
+    if any(name in known for name in PASSAGE_ID):
+        return Given(identifier(known, PASSAGE_ID).removeprefix(PREFIX), title, text)
+    return Given(text_id(f"{title}\n{text}" if title else text), title, text)
+
+
+def text_id(text: str) -> str:
+    """The id of a passage that has none: a digest of its text, the same in every file."""
+    return blake2b(text.strip().encode("utf-8", errors="replace"), digest_size=8).hexdigest()

@@ -1,0 +1,103 @@
+"""Reads the rows of a training file, whatever its form: JSON lines, a JSON list, CSV, TSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.json_files import read_elements
+from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed, read_objects
+from stillhouse.corpus.sources.parquet_rows import open_parquet
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
+from stillhouse.corpus.sources.training_columns import Columns, find_columns
+from stillhouse.errors import InputError
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
+_DELIMITERS = (",", "\t", ";", "|")
+_HEAD = 8
+"""Rows in which the columns of a JSON file are looked for; rows may lack some."""
+_AT_ONCE = 256
+"""Rows of a Parquet file that are decoded together: each may have a hundred passages."""
+
+
+def columns_of(path: Path) -> Columns | None:
+    """The columns of a training file, or None for a file of another kind."""
+    try:
+        if path.suffix == ".parquet":
+            with open_parquet(path) as opened:
+                return find_columns(opened.schema_arrow.names)
+        if _is_delimited(path):
+            return next(filter(None, (find_columns(_header(path, delimiter)) for delimiter in _DELIMITERS)), None)
+        names = {name: None for row in islice(_objects(path), _HEAD) if isinstance(row, Fields) for name in row}
+        return find_columns(names)
+    except (InputError, pa.ArrowException, OSError, ValueError, *DAMAGED):
+        return None  # the reader of its format reports the damage
+
+
+def read_rows(path: Path) -> Iterator[Fields | Rejected]:
+    """The rows of a training file, each with its place."""
+    if path.suffix == ".parquet":
+        yield from _parquet(path)
+    elif _is_delimited(path):
+        yield from _delimited(path)
+    else:
+        yield from _objects(path)
+
+
+def _is_delimited(path: Path) -> bool:
+    return path.name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+
+
+def _objects(path: Path) -> Iterator[Fields | Rejected]:
+    with open_binary(path) as file:
+        is_list = file.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    if not is_list:
+        yield from read_objects(path, path.name)
+        return
+    for number, element in enumerate(read_elements(path), start=1):
+        where, content = f"{path.name}:{number}", str(element)[:CONTENT_LENGTH]
+        if isinstance(element, dict):
+            yield placed(element, where, content)
+        else:
+            yield Rejected("line", "", "not a JSON object", where, content)
+
+
+def _header(path: Path, delimiter: str) -> list[str]:
+    return next((row[1] for row in read_cells(path, path.name, delimiter) if not isinstance(row, Rejected)), [])
+
+
+def _delimited(path: Path) -> Iterator[Fields | Rejected]:
+    delimiter = next(each for each in _DELIMITERS if find_columns(_header(path, each)))
+    header: list[str] = []
+    for row in read_cells(path, path.name, delimiter):
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        where, content = f"{path.name}:{number}", str(cells)[:CONTENT_LENGTH]
+        if not header:
+            header = cells
+        elif len(cells) != len(header):
+            reason = f"not as many columns as the first row ({len(header)})"
+            yield Rejected("query", "", reason, where, content)
+        else:
+            # A row with fewer negatives than another has empty cells.
+            yield placed({name: cell for name, cell in zip(header, cells) if cell}, where, content)
+
+
+def _parquet(path: Path) -> Iterator[Fields | Rejected]:
+    number = 0
+    try:
+        with open_parquet(path) as opened:
+            for batch in opened.iter_batches(_AT_ONCE):
+                rows: list[dict[str, Any]] = batch.to_pylist()
+                for row in rows:
+                    number += 1
+                    yield placed(row, f"{path.name}:{number}", str(row)[:CONTENT_LENGTH])
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged after row {number:,} ({error}); fetch the file again") from None

@@ -17,7 +17,7 @@ DATA = Path(os.environ.get("STILLHOUSE_DATA") or Path(__file__).parents[3] / "sh
 LABELLED = {"mteb": (0, 0, 20), "floatq": (0, 0, 20), "trecq": (0, 0, 20), "ja": (60, 28, 40)}
 TRAINING = ("flag", "tev", "tripl")
 LEAST_RR10 = {"ja": 0.95, "en": 0.955, "de": 0.92, "ar": 0.91, "hi": 0.94, "zh": 0.95}
-"""What BM25 must reach; docs/languages.md has the figures of XQuAD."""
+"""What BM25 must reach, 0.6 elsewhere, where it does not see one-digit numbers; docs/languages.md has XQuAD's figures."""
 
 
 def data(*names: str) -> Path:
@@ -60,7 +60,7 @@ def test_labels_are_read_whatever_their_form(name: str, tmp_path: Path, capsys: 
     corpus = searched(tmp_path, source, "--queries", "source")
     assert tuple((corpus.queries["split"] == split).sum() for split in ("train", "dev", "test")) == counts
     assert not len(corpus.rejected) and set(corpus.queries["origin"]) == {"source"}
-    assert measured(tmp_path, "RR@10")["RR@10"] > LEAST_RR10.get(name, 0.9)
+    assert measured(tmp_path, "RR@10")["RR@10"] > LEAST_RR10.get(name, 0.6)
 
 
 @pytest.mark.parametrize("name", TRAINING)
@@ -68,10 +68,15 @@ def test_training_files_become_labelled_corpora(name: str, tmp_path: Path, capsy
     source = data("field-cases", name)
     rows = [json.loads(line) for line in (source / "train.jsonl").read_text(encoding="utf-8").splitlines()]
     assert f"{len(rows)} training" in told(tmp_path, source, capsys)
-    corpus = searched(tmp_path, source)
+    corpus = searched(tmp_path, source, "--test-fraction", "0.2")
+    assert measured(tmp_path, "RR@10")["RR@10"] > 0.6
     assert sorted(corpus.queries["text"]) == sorted(row.get("query", row.get("anchor")) for row in rows)
     assert set(corpus.queries["origin"]) == {"source"} and not len(corpus.rejected)
-    right = corpus.qrels.merge(corpus.queries, on="query_id").merge(corpus.passages, on="passage_id")
+    right = (
+        corpus.qrels[corpus.qrels["relevance"] > 0]
+        .merge(corpus.queries, on="query_id")
+        .merge(corpus.passages, on="passage_id")
+    )
     pairs = set(zip(right["text_x"], right["text_y"]))
     expected = {
         (row.get("query", row.get("anchor")), passage["text"] if isinstance(passage, dict) else passage)

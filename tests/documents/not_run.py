@@ -31,7 +31,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl delete trainjob ": (CLUSTER, NAMES),
     "kubectl describe nodes": (CLUSTER, "nothing: it is Kubernetes' own"),
     "kubectl label namespace ": (CLUSTER, NAMES),
-    "kubectl create -n stillhouse -f experiment.yaml": (CLUSTER, "tests/tuning/test_katib.py: Katib's own models"),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
     "dvc queue start": ("starts workers in the background", "tests/cli/test_compare_command.py: what is queued"),
     "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),

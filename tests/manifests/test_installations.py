@@ -1,4 +1,4 @@
-"""Installations over and beside each other: one overlay after another, in two namespaces, and what its people may do."""
+"""Installations over and beside each other: one overlay after another, in two namespaces, and what people may do."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class UploadRefusal(Refusal):
 
     def __init__(self, words: str) -> None:
         super().__init__(400, 3, words)
-        trace = "\ngithub.com/kubeflow/pipelines/backend/src/common/util.NewPermissionDeniedError\n\t/go/src/error.go:283"
+        trace = "\ngithub.com/kubeflow/pipelines/backend/src/common/util.NewPermissionDeniedError\n\t/go/src/error.go"
         self.content = {"error_message": words, "error_details": words + trace}
 
 
@@ -121,7 +121,7 @@ class Api:
     def upload(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         if not self.may_create:
             denied = DENIED.format(namespace=query.get("namespace", "stillhouse"), kind="pipelines")
-            raise UploadRefusal(f"Failed to create a pipeline due to authorization error: Authorization Failure: {denied}")
+            raise UploadRefusal(f"Failed to create a pipeline due to authorization error: {denied}")
         self.uploaded.append((path, query))
         if path.endswith("/upload"):
             self.keep("uploaded", query.get("namespace", ""), query["name"])

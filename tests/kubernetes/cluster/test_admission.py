@@ -192,7 +192,7 @@ OTHERS = replace(TRAINING, tasks=("mine",), cpu_limit="16")
 SEVERAL = replace(WANTED, pods=(SMALL, TRAINING, SHARES, OTHERS), claims={"work_claim": "w", "store_claim": "w"})
 
 
-def test_one_problem_of_several_kinds_of_pods_is_told_once() -> None:
+def test_one_problem_of_several_kinds_of_pods_is_reported_once() -> None:
     quotas = (Quota(name="q", hard={f"requests.{GPU}": 1}),)
     bad = replace(GOOD, nodes=(node(gpus=0),), claims={"w": None}, quotas=quotas)
     claim, nodes, quota = find(SEVERAL, bad).problems
@@ -201,7 +201,7 @@ def test_one_problem_of_several_kinds_of_pods_is_told_once() -> None:
     assert "3 nodes of encode would need 6, one pod of pretrain, train-retriever 2, one pod of mine 2: raise" in quota
 
 
-def test_one_shortage_of_several_kinds_of_pods_is_told_once() -> None:
+def test_one_shortage_of_several_kinds_of_pods_is_reported_once() -> None:
     scaled = [replace(kind, scales_from_zero=True) for kind in SEVERAL.pods]
     busy = (Quota(name="q", hard={f"requests.{GPU}": 8}, used={f"requests.{GPU}": 7}),)
     found = find(replace(SEVERAL, pods=tuple(scaled)), replace(GOOD, nodes=(), claims={"w": "Bound"}, quotas=busy))
@@ -210,7 +210,7 @@ def test_one_shortage_of_several_kinds_of_pods_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 500, 0])
-def test_what_cannot_be_read_is_told_once(status: int) -> None:
+def test_what_cannot_be_read_is_reported_once(status: int) -> None:
     """Kubernetes names the object in each of its refusals."""
 
     class Closed:

@@ -1,4 +1,4 @@
-"""`stillhouse tune`: searches the most important settings on the dev questions, here or as a Katib Experiment."""
+"""`stillhouse tune`: searches the most important settings on the dev questions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 from stillhouse import context
 from stillhouse.artifacts import digest_json, write_whole
-from stillhouse.config import nearest
 from stillhouse.context import Context, say
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
 from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.own_files import own_file
 from stillhouse.terminal import show
 from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.parser import Parser, output_file, output_folder
+from stillhouse.workflow.parser import Parser, output_folder
 from stillhouse.workflow.recipes import load_recipe
 from stillhouse.workflow.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from stillhouse.tuning.search import Search
-    from stillhouse.tuning.space import Settings
     from stillhouse.tuning.trial import Place
     from stillhouse.tuning.trial_graph import TrialGraph
 
@@ -41,8 +38,7 @@ examples:
   stillhouse tune                                    (retriever 1, half an hour of processor time)
   stillhouse tune --minutes 240 --retriever averaged (the whole chain, with the teacher's mix and the average's share)
   stillhouse tune --space my-space.yaml --trials 20  (stillhouse tune --show-space > my-space.yaml)
-  stillhouse tune --minutes 60 --write               (writes the best settings to params.yaml and keeps its comments)
-  stillhouse tune --katib experiment.yaml --image registry/stillhouse-steps:0.1.0 --claim stillhouse-work"""
+  stillhouse tune --minutes 60 --write               (writes the best settings to params.yaml and keeps its comments)"""
 
 
 def tune_parser() -> Parser:
@@ -88,34 +84,6 @@ def tune_parser() -> Parser:
         help="the folder of the search (default: %(default)s)",
     )
     then.add_argument("--write", action="store_true", help="update params.yaml if better settings were found")
-    cluster = parser.add_argument_group("on a cluster, with Katib")
-    cluster.add_argument(
-        "--katib", metavar="FILE", type=output_file, help="write the Experiment instead of running the search"
-    )
-    cluster.add_argument("--image", metavar="IMAGE", help="the image of the trial pods")
-    cluster.add_argument(
-        "--claim", metavar="NAME", default="stillhouse-work", help="the volume that holds the workspace"
-    )
-    cluster.add_argument(
-        "--workspace", metavar="PATH", default="workspace", help="path of the workspace on that volume"
-    )
-    cluster.add_argument(
-        "--parallel", metavar="N", type=int, default=2, help="trials to run at once (default: %(default)s)"
-    )
-    cluster.add_argument("--cpu", metavar="N", default="2", help="CPUs per trial pod (default: %(default)s)")
-    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="memory per trial pod (default: %(default)s)")
-    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="GPUs per trial pod (default: %(default)s)")
-    trial = parser.add_argument_group("a single trial, as Katib's pods run it")
-    trial.add_argument(
-        "--trial",
-        metavar="STAGE.SETTING=VALUE",
-        action="append",
-        default=[],
-        help="run one trial with this setting; can be repeated",
-    )
-    trial.add_argument(
-        "--metrics", metavar="FILE", type=output_file, help="write the metrics to FILE as name=value lines"
-    )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -133,10 +101,6 @@ def main(argv: Sequence[str]) -> int:
     recipe = load_recipe(arguments.params)
     space = read_space(path, recipe)
     graph = trial_graph(recipe, str(arguments.params), space, arguments.retriever or "")
-    if arguments.katib:
-        return write_experiment(graph, arguments)
-    if arguments.trial:
-        return run_one(graph, arguments)
     missing = [one.key for one in space.parameters if one not in graph.space.parameters]
     if missing and not arguments.quiet:
         write_line(f"not searched, since {graph.space.retriever} does not depend on them: {', '.join(missing)}")
@@ -144,17 +108,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
-    """Raises `InputError` for flags that do not go together, and for invalid values."""
-    if arguments.minutes <= 0 or arguments.trials < 0 or arguments.parallel < 1 or arguments.gpus < 0:
-        raise InputError("--minutes must be above 0, --trials and --gpus at least 0, --parallel at least 1")
+    """Raises `InputError` for values out of range."""
+    if arguments.minutes <= 0 or arguments.trials < 0:
+        raise InputError("--minutes must be above 0, --trials at least 0")
     if arguments.seed < 0:
         raise InputError(f"--seed must be at least 0, not {arguments.seed}")
-    if arguments.katib and not arguments.image:
-        raise InputError("--katib needs --image: the image of the trials' pods, like registry/stillhouse-steps:0.1.0")
-    if arguments.katib and arguments.trial:
-        raise InputError("--katib writes an Experiment and --trial runs one trial; leave one of them out")
-    if bool(arguments.trial) != bool(arguments.metrics):
-        raise InputError("--trial and --metrics go together: the settings of one trial, and the file for its metrics")
 
 
 def search_here(graph: TrialGraph, arguments: argparse.Namespace) -> int:
@@ -204,68 +162,7 @@ def prepared(graph: TrialGraph, arguments: argparse.Namespace) -> Place:
     space = [*map(repr, graph.space.parameters), repr(sorted(graph.space.always.items()))]
     recipe = digest_json([[name, repr(config)] for name, config in graph.base_configs()])
     about = {"recipe": recipe, "space": space, "retriever": graph.retriever}
-    with only_process(place.folder.with_name(f"{place.folder.name}-shared"), wait=say):
-        claim(place.folder, about)
-        with environment(arguments, place.folder):
-            claim(place.folder, about | {"data": make_shared(graph, place.workspace, place.shared, say)})
+    claim(place.folder, about)
+    with environment(arguments, place.folder):
+        claim(place.folder, about | {"data": make_shared(graph, place.workspace, place.shared, say)})
     return place
-
-
-def run_one(graph: TrialGraph, arguments: argparse.Namespace) -> int:
-    """Runs the trial of the command line and writes its metrics for Katib's collector."""
-    from stillhouse.tuning.katib import GAIN, OBJECTIVE, MetricsFile
-    from stillhouse.tuning.trial import run_trial
-    from stillhouse.tuning.trial_graph import differing, remove_trial
-
-    settings = differing(given_settings(graph, arguments.trial), graph.default()) | dict(graph.space.always)
-    graph.configs(settings)
-    with MetricsFile(arguments.metrics) as metrics, watched("tune", arguments.quiet):
-        place = prepared(graph, arguments)
-        with environment(arguments):
-            figure = run_trial(graph, place, settings, lambda part, gain: metrics.write(GAIN, gain))
-        metrics.write(OBJECTIVE, figure.mean)
-    remove_trial(place.trial(settings))
-    show(f"RR@10 {figure.mean:.4f} on {len(figure.query_ids)} dev questions")
-    return 0
-
-
-def given_settings(graph: TrialGraph, texts: Sequence[str]) -> Settings:
-    """The settings of a command line. Raises `InputError` for a setting or value that is not searched."""
-    parameters = {one.key: one for one in graph.space.parameters}
-    found: Settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--trial {text}: write section.setting=value, such as retriever_1.learning_rate=3e-5")
-        if key not in parameters:
-            raise InputError(f"--trial {key} is not searched; {nearest(key, parameters)}")
-        found[key] = parameters[key].read(value)
-    return graph.default() | found
-
-
-def write_experiment(graph: TrialGraph, arguments: argparse.Namespace) -> int:
-    """Writes the search as a Katib Experiment."""
-    import yaml
-
-    from stillhouse.tuning.katib import Pods, experiment
-
-    pods = Pods(
-        image=arguments.image,
-        claim=arguments.claim,
-        workspace=arguments.workspace,
-        folder=arguments.folder.as_posix(),
-        space=arguments.space,
-        params=arguments.params.as_posix(),
-        cpu=arguments.cpu,
-        memory=arguments.memory,
-        gpus=arguments.gpus,
-    )
-    made = experiment(
-        graph.space, pods, trials=arguments.trials or 20, parallel=arguments.parallel, seed=arguments.seed
-    )
-    with own_file(arguments.katib) as path:
-        path.write_text(yaml.safe_dump(made, sort_keys=False, width=120), encoding="utf-8")
-    show(
-        f"wrote {arguments.katib}; start it with `kubectl create -f {arguments.katib}` in a namespace that Katib serves"
-    )
-    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ REMEDIES = {
     401: f"it requires a token. Outside the cluster, write one to a file, `kubectl -n NAMESPACE create token ACCOUNT "
     f"--audience {AUDIENCE} > FILE`, and set {TOKEN_PATH}=FILE; replace an expired one the same way. In a pod, mount a "
     f"token projected for the audience {AUDIENCE} at {PROJECTED_TOKEN}",
-    403: "let the token's account create runs in that namespace, or set --namespace to one where it may",
+    403: "send the token of an account that may create runs and pipelines there, such as stillhouse-editor of the "
+    "manifests, or set --namespace to one where yours may",
 }
 """What to do about a status; docs/kubeflow.md names the account."""
+NO_IDENTITY = "no user identity header"
+DENIED = re.compile(r"User '([^']+)' is not authorized .*?Namespace:([^,]+),Verb:([^,]+),.*?Resource:([^,]+),")
+"""A missing permission. The server's status does not always say so: a refused upload is a bad request, 400."""
 
 
 def token_file() -> Path | None:
@@ -42,14 +47,21 @@ def remedy_of(status: int | None) -> str:
 
 def refused(what: str, error: Any) -> InputError:
     """The error for a refusal by the API server, an `ApiException`, with its reason and remedy."""
-    return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {reason(error)}{remedy_of(error.status)}")
+    said = reason(error)
+    denied = DENIED.search(said)
+    if denied:
+        account, namespace, verb, kind = denied.groups()
+        missing = f"{account} may not {verb} {kind} in namespace {namespace}"
+        return InputError(f"Kubeflow Pipelines refuses {what}: {missing}{remedy_of(403)}")
+    remedy = remedy_of(401 if NO_IDENTITY in said else error.status)
+    return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {said[:400].rstrip('.')}{remedy}")
 
 
 def reason(error: Any) -> str:
-    """The readable message in the server's answer."""
+    """The readable message in the server's answer. The details of a refused upload are a Go stack trace."""
     try:
         content = json.loads(error.body)
-        text = str(content.get("message") or content["error"])
+        text = str(content.get("message") or content.get("error_message") or content["error"])
     except (ValueError, TypeError, KeyError, AttributeError):
         text = str(error.body or error.reason or "it gives no reason")
-    return redact(" ".join(text.split()))[:400].rstrip(".")
+    return redact(" ".join(text.split()))

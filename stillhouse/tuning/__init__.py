@@ -1,1 +1,1 @@
-"""The search for settings: a search space, trials on the dev questions, Optuna locally and Katib on a cluster."""
+"""The search for settings: a search space, trials on the dev questions, Optuna."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.setting_kinds import from_text, kind_of, plain
+from stillhouse.setting_kinds import kind_of, plain
 from stillhouse.workflow.graph import Use, known_uses
 from stillhouse.workflow.recipes import SHIPPED, Recipe, find_file
 from stillhouse.yaml_file import read_yaml, shown
@@ -72,13 +72,6 @@ class Parameter:
     @property
     def key(self) -> str:
         return f"{self.section}.{self.field}"
-
-    def read(self, text: str) -> Value:
-        """Read a value from a command line, rounded as for a trial. Raises `InputError` for an invalid value."""
-        value: Value = plain(from_text(text, float if self.kind is int else self.kind, self.key))
-        if isinstance(self.domain, Range) and isinstance(value, (int, float)):
-            return self.domain.rounded(value)
-        return int(value) if self.kind is int and isinstance(value, float) else value
 
 
 @dataclass(frozen=True)

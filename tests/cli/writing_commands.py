@@ -306,21 +306,6 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
         lambda there, inputs: [*tune_words(inputs), "--trials", 1, "--folder", there / "f"],
         tune_quickly,
     ),
-    "tune --trial": Case(
-        (("tune", "metrics"),),
-        lambda there, inputs: [
-            *tune_words(inputs),
-            *("--trial", "retriever_1.learning_rate=3e-5"),
-            *("--metrics", there / "m" / "metrics.log", "--folder", there / "f"),
-        ],
-        tune_quickly,
-        again=InputError.exit_code,
-    ),
-    "tune --katib": Case(
-        (("tune", "katib"),),
-        lambda there, inputs: [*tune_words(inputs), "--image", "steps:1", "--katib", there / "f" / "e.yaml"],
-        tune_quickly,
-    ),
     "environment": Case((("environment", "output"),), lambda there, inputs: ["environment", there / "f" / "e.json"]),
     "refresh": Case(
         (("refresh", "folder"), ("refresh", "report")),

@@ -88,10 +88,11 @@ def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl)
     for heading in ("3. Install", "A search service"):
         terminal.type_all(section("docs/deploy.md", heading))
     terminal.type_all(section("docs/kubeflow.md", "Ends and retries"))
-    assert len(kubectl.rendered) == 5
+    assert len(kubectl.rendered) == 6
     installed, removed = kubectl.rendered[1:3]
+    assert kubectl.rendered[3] == kubectl.rendered[5] == ["ClusterRole"]
     assert installed == removed and {"Pipeline", "ClusterQueue", "CronJob"} <= set(installed)
-    assert {"Deployment", "HorizontalPodAutoscaler"} <= set(kubectl.rendered[3])
+    assert {"Deployment", "HorizontalPodAutoscaler"} <= set(kubectl.rendered[4])
 
 
 def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubectl) -> None:

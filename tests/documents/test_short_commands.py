@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from documented_commands import section
 from good_machine import GOOD
 from release_repositories import Source
@@ -97,11 +96,9 @@ def test_the_documented_preflight_checks_everything_that_it_names(
             pytest.fail(f"the machine passes although it lacks {what}")
 
 
-def test_a_search_for_settings_is_written_for_katib(terminal: Terminal) -> None:
+def test_the_shipped_search_space_is_printed_as_a_template(terminal: Terminal) -> None:
     from stillhouse.workflow.recipes import find_recipe
 
     Path("params.yaml").write_text(find_recipe("labelled").read_text())
     terminal.type_all(section("docs/tune.md", "Searching for settings", having="--show-space"))
-    terminal.type_all(section("docs/tune.md", "On a cluster", having="--katib"))
     assert "retriever_1.learning_rate" in Path("my-space.yaml").read_text()
-    assert yaml.safe_load(Path("experiment.yaml").read_text())["kind"] == "Experiment"

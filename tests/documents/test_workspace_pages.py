@@ -45,7 +45,6 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypa
     terminal.patch.chdir(tmp_path)
     said = "".join(terminal.type_all(section("docs/tune.md", "Searching for settings")).values())
     assert "dev" in said and Path("tune/journal.log").is_file()
-    terminal.type_all(section("docs/tune.md", "On a cluster"))
 
     terminal.type_all(section("docs/train.md", "Null, lists and mappings"))
     assert read_manifest(Path("artifacts/averaged/retriever")).config["alphas"] == "0.5+1"

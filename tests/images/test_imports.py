@@ -17,7 +17,7 @@ OWN = ("stillhouse",)
 PIPELINES, COMPONENTS = "stillhouse/pipelines", "stillhouse/components"
 LEFT_OUT = {
     "ir_datasets": "fetches from the network what it reads",
-    "optuna": "searches on one's own machine; Katib searches on a cluster",
+    "optuna": "searches on one's own machine",
     "ray": "an image for corpora beyond a machine adds it (docs/large-corpora.md)",
     "PIL": "draws the pictures of docs/forms",
 }

@@ -16,7 +16,7 @@ from test_security import violations
 
 @pytest.fixture(scope="module")
 def resources(tmp_path_factory: pytest.TempPathFactory) -> tuple[Resource, ...]:
-    return with_component(tmp_path_factory.mktemp("overlay"), "single-node", "ray", namespace="stillhouse")
+    return with_component(tmp_path_factory.mktemp("overlay"), "gpu", "ray", namespace="stillhouse")
 
 
 @pytest.fixture(scope="module")

@@ -72,11 +72,9 @@ def test_the_namespace_enforces_the_level(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_accounts_have_few_rights(overlay: str) -> None:
-    """Roles have no wildcards, and read only secrets that they name. Only `gpu` may list nodes across the cluster."""
+    """Roles have no wildcards, read only secrets that they name, and give no rights beyond the namespace."""
     resources = rendered(overlay)
-    beyond = [rule for one in resources if one["kind"] == "ClusterRole" for rule in one["rules"]]
-    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
-    assert beyond == ([nodes] if overlay == "gpu" else [])
+    assert not {"ClusterRole", "ClusterRoleBinding"} & {one["kind"] for one in resources}
     for role in (one for one in resources if one["kind"] == "Role"):
         for rule in role["rules"]:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], role["metadata"]["name"]
@@ -92,13 +90,16 @@ def test_roles_are_bound_to_accounts_that_are_there(overlay: str) -> None:
     there = {(one["kind"], one["metadata"]["name"]) for one in resources}
     bound = set()
     [namespace] = {one["metadata"]["namespace"] for one in resources if one["kind"] == "ServiceAccount"}
-    for binding in (one for one in resources if one["kind"] in ("RoleBinding", "ClusterRoleBinding")):
-        bound.add(binding["roleRef"]["name"])
-        assert (binding["kind"].removesuffix("Binding"), binding["roleRef"]["name"]) in there
+    for binding in (one for one in resources if one["kind"] == "RoleBinding"):
+        role = binding["roleRef"]
+        if role["kind"] == "Role":
+            bound.add(role["name"])
+        else:
+            assert role["name"] == "kubeflow-pipelines-edit", "Kubeflow Pipelines has it, and no other"
         for subject in binding["subjects"]:
             assert ("ServiceAccount", subject["name"]) in there
-            assert subject["namespace"] == binding["metadata"].get("namespace", namespace)
-    assert bound == {name for kind, name in there if kind in ("Role", "ClusterRole")}
+            assert subject["namespace"] == binding["metadata"]["namespace"] == namespace
+    assert bound == {name for kind, name in there if kind == "Role"}
 
 
 def test_the_watcher_cannot_delete() -> None:

@@ -19,6 +19,11 @@ DIGEST = "sha256:" + "0" * 64
 IMAGE = f"registry.example/stillhouse@{DIGEST}"
 
 
+DENIED = (
+    "PermissionDenied: User 'system:serviceaccount:stillhouse:default' is not authorized with reason:  (request: "
+    "&ResourceAttributes{{Namespace:{namespace},Verb:create,Group:pipelines.kubeflow.org,Version:v1beta1,"
+    "Resource:{kind},Subresource:,Name:,FieldSelector:nil,LabelSelector:nil,}}): Unauthorized access"
+)
 NO_IDENTITY = "Request header error: there is no user identity header."
 
 
@@ -28,6 +33,15 @@ class Refusal(Exception):
     def __init__(self, status: int, code: int, words: str) -> None:
         super().__init__(words)
         self.status, self.content = status, {"error": words, "code": code, "message": words, "details": []}
+
+
+class UploadRefusal(Refusal):
+    """A refused upload: always a bad request, with Go's stack trace in the details."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(400, 3, words)
+        trace = "\ngithub.com/kubeflow/pipelines/backend/src/common/util.NewPermissionDeniedError\n\t/go/src/error.go"
+        self.content = {"error_message": words, "error_details": words + trace}
 
 
 @dataclass
@@ -49,6 +63,8 @@ class Api:
     multi_user: bool = False
     """Only the health check is open to everybody. All other requests need a valid token."""
     valid_token: str = "secret"
+    may_create: bool = True
+    """Whether the token's account may create runs and pipelines."""
     tokens: set[str] = field(default_factory=set)
     refuse: int = 0
     asked: int = 0
@@ -103,6 +119,9 @@ class Api:
         return {}
 
     def upload(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        if not self.may_create:
+            denied = DENIED.format(namespace=query.get("namespace", "stillhouse"), kind="pipelines")
+            raise UploadRefusal(f"Failed to create a pipeline due to authorization error: {denied}")
         self.uploaded.append((path, query))
         if path.endswith("/upload"):
             self.keep("uploaded", query.get("namespace", ""), query["name"])
@@ -117,6 +136,9 @@ class Api:
         return {}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if not self.may_create:
+            denied = DENIED.format(namespace="stillhouse", kind="runs")
+            raise Refusal(403, 7, f"Failed to create a run due to authorization error: {denied}")
         if path.endswith("/recurringruns"):
             self.recurring.append(body)
             return {"recurring_run_id": "r1"}

@@ -240,13 +240,13 @@ def test_an_unreachable_api_is_reported_once_and_the_run_continues(
 def test_roles_allow_exactly_the_requests_made(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(monkeypatch) == 0
     manifests = Path(__file__).resolve().parents[2] / "manifests"
-    texts = [manifests / "base" / "roles.yaml", manifests / "components" / "nodes" / "roles.yaml"]
+    texts = [manifests / "base" / "roles.yaml", manifests / "cluster" / "role.yaml"]
     roles = [role for path in texts for role in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
     rules = [
         rule
         for role in roles
         if role["kind"] in ("Role", "ClusterRole")
-        and role["metadata"]["name"] in ("stillhouse-steps", "stillhouse-nodes")
+        and role["metadata"]["name"] in ("stillhouse-steps", "stillhouse-check-cluster")
         for rule in role["rules"]
     ]
     allowed = {
@@ -261,7 +261,7 @@ def test_roles_allow_exactly_the_requests_made(kubernetes: Kubernetes, monkeypat
     looked = {"nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"}
     settings = ("get", "", "configmaps")
     assert {right for right in allowed if right[2] in looked} == asked - {settings}
-    for text in (texts[0], manifests / "argo" / "roles.yaml"):
+    for text in texts:
         every = [rule for role in yaml.safe_load_all(text.read_text()) for rule in role.get("rules", [])]
         [rule] = [rule for rule in every if CONFIG_MAP in rule.get("resourceNames", [])]
         assert (rule["verbs"], rule["apiGroups"], rule["resources"]) == (["get"], [""], ["configmaps"])

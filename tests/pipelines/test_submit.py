@@ -11,6 +11,8 @@ from kubeflow_server import IMAGE, RUN, Api, serve
 
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.pipelines.ir import Compiled
+from stillhouse.pipelines.stored import upload
 from stillhouse.pipelines.submit import Cluster, check_pod_parameters, watch
 
 
@@ -129,6 +131,23 @@ def test_kubeflow_of_several_users_says_how_to_get_a_token(
     (tmp_path / "token").write_text("secret\n")
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
     assert submit(api) == 0 and len(api.runs) == 1
+
+
+def test_a_missing_permission_is_one_sentence(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kubeflow answers a refused upload with a status that says nothing and a stack trace."""
+    api.may_create = False
+    account = "system:serviceaccount:stillhouse:default"
+    assert submit(api) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"refuses the run: {account} may not create runs in namespace" in said and "stillhouse-editor" in said
+    client = Cluster(host=api.host).connect()
+    for namespace, in_it in (("", "stillhouse"), ("shop", "shop")):
+        with pytest.raises(InputError) as refused:
+            upload(client, Compiled({"pipelineInfo": {"name": "refresh"}}, {}), namespace)
+        [line] = str(refused.value).splitlines()
+        missing = f"{account} may not create pipelines in namespace {in_it}: send"
+        assert line.startswith(f"Kubeflow Pipelines refuses the pipeline: {missing}") and "stillhouse-editor" in line
+        assert "github.com" not in line and "ResourceAttributes" not in line
 
 
 def test_a_token_file_that_is_missing_is_named(

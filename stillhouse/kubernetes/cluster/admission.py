@@ -31,30 +31,22 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
-    def about(self, kind: PodKind) -> list[str]:
-        """The list that a lack of nodes for these pods belongs to."""
-        return self.notices if kind.scales_from_zero else self.problems
-
 
 def find(wanted: Wanted, seen: Readings) -> Findings:
-    """Everything that a run needs and the cluster lacks, each as a sentence with its remedy."""
+    """Everything that a run needs and the cluster lacks: each once, as a sentence with its remedy."""
     found = Findings(notices=[f"not checked: {why}" for why in seen.unseen])
     if seen.retry_policy and (notice := notice_of(seen.retry_policy)):
         found.notices.append(notice)
-    for parameter, name in wanted.claims.items():
-        found.problems += _claim_problems(parameter, name, seen.claims)
+    for name in dict.fromkeys(wanted.claims.values()):
+        found.problems += _claim_problems(name, [of for of, one in wanted.claims.items() if one == name], seen.claims)
     for secret in wanted.secrets:
         _look_at_secret(secret, seen.secrets.get(secret.parameter, ()), found)
     if any(kind.accelerator for kind in wanted.pods) and not re.fullmatch("[1-9][0-9]*", wanted.accelerator_count):
         found.problems.append(f"accelerator_count is {wanted.accelerator_count!r}; use a whole number of at least 1")
         return found
-    for kind in wanted.pods:
-        if kind.accelerator and seen.nodes is not None:
-            problem = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), seen.nodes)
-            if problem:
-                found.about(kind).append(f"{problem} (needed by {_tasks(kind)})")
-        for quota in seen.quotas or ():
-            _look_at_quota(kind, _asked(kind, wanted), quota, found)
+    _look_at_nodes(wanted, seen.nodes, found)
+    for quota in seen.quotas or ():
+        _look_at_quota(wanted, quota, found)
     for name in dict.fromkeys(kind.queue for kind in wanted.pods):
         if name in seen.queues:
             found.problems += _queue_problems(name, seen.queues[name])
@@ -65,18 +57,18 @@ def check(wanted: Wanted, seen: Readings) -> list[str]:
     """The notices about a suitable cluster. Raises `InputError` with every problem and its remedy."""
     found = find(wanted, seen)
     if found.problems:
-        lines = [f"  - {line}" for line in dict.fromkeys(found.problems)]
-        lines += [f"  ({line})" for line in dict.fromkeys(found.notices)]
+        lines = [*(f"  - {line}" for line in found.problems), *(f"  ({line})" for line in found.notices)]
         raise InputError("\n".join(["this cluster cannot run the pipeline with these settings:", *lines]))
-    return list(dict.fromkeys(found.notices))
+    return found.notices
 
 
-def _claim_problems(parameter: str, name: str, seen: Mapping[str, str | None]) -> list[str]:
+def _claim_problems(name: str, parameters: Sequence[str], seen: Mapping[str, str | None]) -> list[str]:
     if name not in seen or seen[name] not in (None, "Lost"):
         return []
+    own = " and ".join(parameters)
     if seen[name] is None:
-        return [f"volume claim {name} does not exist: {CREATE_CLAIM}; its parameter is {parameter}"]
-    return [f"volume claim {name} has lost its volume: restore the volume, or set {parameter} to another claim"]
+        return [f"volume claim {name} does not exist: {CREATE_CLAIM} ({own})"]
+    return [f"volume claim {name} has lost its volume: restore the volume, or name another claim ({own})"]
 
 
 def _look_at_secret(secret: WantedSecret, lacking: Sequence[str], found: Findings) -> None:
@@ -87,6 +79,18 @@ def _look_at_secret(secret: WantedSecret, lacking: Sequence[str], found: Finding
         found.notices.append(f"{what}; ignore this if the run needs no such credentials ({secret.parameter})")
     else:
         found.problems.append(f"{what}: {CREATE_SECRET}; its parameter is {secret.parameter}")
+
+
+def _look_at_nodes(wanted: Wanted, nodes: Sequence[Node] | None, found: Findings) -> None:
+    lacking: dict[str, list[PodKind]] = {}
+    for kind in wanted.pods if nodes is not None else ():
+        if kind.accelerator:
+            problem = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), nodes or ())
+            lacking.setdefault(problem, []).append(kind)
+    lacking.pop("", None)
+    for problem, kinds in lacking.items():
+        about = found.notices if all(kind.scales_from_zero for kind in kinds) else found.problems
+        about.append(f"{problem} (needed by {_shown([task for kind in kinds for task in kind.tasks])})")
 
 
 def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) -> str:
@@ -168,24 +172,36 @@ def _asked(kind: PodKind, wanted: Wanted) -> dict[str, float]:
     return {name: kind.nodes * value for name, value in asked.items()}
 
 
-def _look_at_quota(kind: PodKind, asked: Mapping[str, float], quota: Quota, found: Findings) -> None:
+def _look_at_quota(wanted: Wanted, quota: Quota, found: Findings) -> None:
     if quota.scoped:
         found.notices.append(f"not checked: quota {quota.name}, which applies to some pods only (its scopes)")
         return
-    for name in sorted(asked.keys() & quota.hard.keys()):
-        most, used = quota.hard[name], quota.used.get(name, 0.0)
-        if asked[name] > most:
-            several = f"{kind.nodes} nodes" if kind.nodes > 1 else "one pod"
+    asked = [(kind, _asked(kind, wanted)) for kind in wanted.pods]
+    for name, most in sorted(quota.hard.items()):
+        left = most - quota.used.get(name, 0.0)
+        needs = sorted(((own[name], kind) for kind, own in asked if name in own), key=lambda need: -need[0])
+        above = _needs(name, [need for need in needs if need[0] > most])
+        waiting = _needs(name, [need for need in needs if need[0] > left])
+        if above:
             found.problems.append(
-                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, but {several} of "
-                f"{_tasks(kind)} would need {_size(name, asked[name])}: raise the ResourceQuota, or ask for less in "
-                "the placement"
+                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, but {above}: raise the "
+                "ResourceQuota, or ask for less in the placement"
             )
-        elif asked[name] > most - used:
+        elif waiting:
             found.notices.append(
-                f"quota {quota.name} has {_size(name, most - used)} of {name} left now, but {_tasks(kind)} would need "
-                f"{_size(name, asked[name])}: its pods wait until others end"
+                f"quota {quota.name} has {_size(name, left)} of {name} left now, but {waiting}: pods wait until others "
+                "end"
             )
+
+
+def _needs(name: str, needs: Sequence[tuple[float, PodKind]]) -> str:
+    """How much of a quota tasks need, the most first; "" for none."""
+    found = []
+    for number, (need, kind) in enumerate(needs):
+        several = f"{kind.nodes} nodes" if kind.nodes > 1 else "one pod"
+        would = "" if number else "would need "
+        found.append(f"{several} of {_shown(kind.tasks)} {would}{_size(name, need)}")
+    return ", ".join(found)
 
 
 def _queue_problems(name: str, queue: Queue | None) -> list[str]:
@@ -204,6 +220,6 @@ def _size(name: str, value: float) -> str:
     return f"{value / GIB:g}Gi" if name.endswith("memory") else f"{value:g}"
 
 
-def _tasks(kind: PodKind) -> str:
-    shown = ", ".join(kind.tasks[:3])
-    return shown if len(kind.tasks) <= 3 else f"{shown} and {len(kind.tasks) - 3} others"
+def _shown(tasks: Sequence[str]) -> str:
+    shown = ", ".join(tasks[:3])
+    return shown if len(tasks) <= 3 else f"{shown} and {len(tasks) - 3} more"

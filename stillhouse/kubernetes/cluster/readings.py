@@ -81,16 +81,10 @@ def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str
     accelerators = any(kind.accelerator for kind in wanted.pods)
     nodes = look("the nodes", lambda api: tuple(map(read_node, api.nodes()))) if accelerators else None
     quotas = look("the quota", lambda api: tuple(map(read_quota, api.quotas())))
-    claims = {}
-    for name in dict.fromkeys(wanted.claims.values()):
-        phase = look(f"volume claim {name}", lambda api: (_phase(api.claim(name)),))  # noqa: B023 - called at once
-        if phase is not None:
-            claims[name] = phase[0]
-    queues = {}
-    for name in dict.fromkeys(kind.queue for kind in wanted.pods if kind.queue):
-        queue = look(f"queue {name}", lambda api: (_queue(api, name),))  # noqa: B023 - called at once
-        if queue is not None:
-            queues[name] = queue[0]
+    names = dict.fromkeys(wanted.claims.values())
+    claims = look("the volume claims", lambda api: {name: _phase(api.claim(name)) for name in names}) or {}
+    in_queues = dict.fromkeys(kind.queue for kind in wanted.pods if kind.queue)
+    queues = look("the queues", lambda api: {name: _queue(api, name) for name in in_queues}) or {}
     policy = look("which pods Argo retries", _retry_policy)
     secrets = {secret.parameter: _lacking(secret, environment) for secret in wanted.secrets}
     return Readings(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 CREATE_CLAIM = (
-    "create it in the run's namespace (manifests/base/volumes.yaml has one), or give the run the name of an existing "
-    "one"
+    "create it in the run's namespace (volumes.yaml in manifests/base or manifests/overlays/gpu has it), or give the "
+    "run the name of an existing one"
 )
 CREATE_SECRET = (
     "create it in the run's namespace with `kubectl create secret generic` (docs/deploy.md lists the keys), or give "

@@ -9,8 +9,9 @@ import pytest
 
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster.admission import check, find
+from stillhouse.kubernetes.cluster.api import Unseen
 from stillhouse.kubernetes.cluster.quantity import amount
-from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings
+from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings, take_readings
 from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret, read_wanted
 
 GIB = 1024.0**3
@@ -132,7 +133,7 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "quota in use": (
         {"quotas": (Quota(name="q", hard={"requests.cpu": 16}, used={"requests.cpu": 10}),)},
-        "quota q has 6 of requests.cpu left now, but pretrain, train-retriever would need 8: its pods wait",
+        "quota q has 6 of requests.cpu left now, but one pod of pretrain, train-retriever would need 8: pods wait",
     ),
     "quota with scopes": ({"quotas": (Quota(name="q", hard={"pods": 0}, scoped=True),)}, "not checked: quota q"),
     "unseen": ({"nodes": None, "unseen": ("the nodes: forbidden",)}, "not checked: the nodes: forbidden"),
@@ -184,6 +185,47 @@ QUOTA_OF_8: dict[str, Any] = {"quotas": (Quota(name="q", hard={f"requests.{GPU}"
 def test_everything_is_reported_at_once() -> None:
     bad = replace(GOOD, nodes=(), claims={"stillhouse-work": None}, queues={"stillhouse": None})
     assert len(find(WANTED, bad).problems) == 3
+
+
+SHARES = replace(TRAINING, tasks=("encode",), nodes=3)
+OTHERS = replace(TRAINING, tasks=("mine",), cpu_limit="16")
+SEVERAL = replace(WANTED, pods=(SMALL, TRAINING, SHARES, OTHERS), claims={"work_claim": "w", "store_claim": "w"})
+
+
+def test_one_problem_of_several_kinds_of_pods_is_reported_once() -> None:
+    quotas = (Quota(name="q", hard={f"requests.{GPU}": 1}),)
+    bad = replace(GOOD, nodes=(node(gpus=0),), claims={"w": None}, quotas=quotas)
+    claim, nodes, quota = find(SEVERAL, bad).problems
+    assert "work_claim and store_claim" in claim
+    assert nodes.endswith("(needed by pretrain, train-retriever, encode and 1 more)")
+    assert "3 nodes of encode would need 6, one pod of pretrain, train-retriever 2, one pod of mine 2: raise" in quota
+
+
+def test_one_shortage_of_several_kinds_of_pods_is_reported_once() -> None:
+    scaled = [replace(kind, scales_from_zero=True) for kind in SEVERAL.pods]
+    busy = (Quota(name="q", hard={f"requests.{GPU}": 8}, used={f"requests.{GPU}": 7}),)
+    found = find(replace(SEVERAL, pods=tuple(scaled)), replace(GOOD, nodes=(), claims={"w": "Bound"}, quotas=busy))
+    nodes, quota = found.notices
+    assert "encode" in nodes and "3 nodes of encode would need 6" in quota and not found.problems
+
+
+@pytest.mark.parametrize("status", [403, 500, 0])
+def test_what_cannot_be_read_is_reported_once(status: int) -> None:
+    """Kubernetes names the object in each of its refusals."""
+
+    class Closed:
+        namespace = "stillhouse"
+
+        def __getattr__(self, name: str) -> Any:
+            def ask(*names: str) -> Any:
+                raise Unseen(f"{name} {names} is forbidden", status=status)
+
+            return ask
+
+    two = tuple(replace(kind, queue=name) for kind, name in ((TRAINING, "a"), (SHARES, "b")))
+    wanted = replace(WANTED, pods=two, claims={"work_claim": "one", "store_claim": "two"})
+    kinds = [why.partition(":")[0] for why in take_readings(wanted, Closed()).unseen]  # type: ignore[arg-type]
+    assert kinds == ["the nodes", "the quota", "the volume claims", "the queues", "which pods Argo retries"]
 
 
 @pytest.mark.parametrize("count", ["0", "two", "-1", "1.5", ""])

@@ -37,8 +37,9 @@ def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> 
 
 
 def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
-    state = {"waiting": {"reason": reason, "message": words}}
-    return pod(name, task, containerStatuses=[{"name": "main", "image": IMAGE, "state": state}])
+    """Return a pod whose container `main` waits; it stays Pending although Argo's container `wait` runs."""
+    states = {"main": {"waiting": {"reason": reason, "message": words}}, "wait": {"running": {}}}
+    return pod(name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()])
 
 
 @pytest.fixture
@@ -82,12 +83,14 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
         unschedulable("p2", "encode"),
         unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
         waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
+        waiting("p4", "prepare", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
     ]
     assert wait(api) == 1
-    gpu, secret = logged(capsys)
+    gpu, secret, image = logged(capsys)
     assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
     assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
     assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
+    assert image.startswith(f"  prepare cannot start: image {IMAGE} is unavailable: it could not be pulled")
 
 
 def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes: Kubernetes) -> None:

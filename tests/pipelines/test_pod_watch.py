@@ -39,7 +39,9 @@ def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> 
 def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
     """Return a pod whose container `main` waits; it stays Pending although Argo's container `wait` runs."""
     states = {"main": {"waiting": {"reason": reason, "message": words}}, "wait": {"running": {}}}
-    return pod(name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()])
+    return pod(
+        name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()]
+    )
 
 
 @pytest.fixture

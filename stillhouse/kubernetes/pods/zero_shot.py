@@ -49,7 +49,7 @@ class Config:
 
     corpora: str = setting(
         '["/volume/corpora/scifact", "/volume/corpora/nfcorpus"]',
-        "folders with judged test queries on the work volume, as a JSON list; `sample` is the built-in corpus",
+        "folders with judged test queries on the work volume, as a JSON list",
         location=True,
     )
     retrievers: str = setting(

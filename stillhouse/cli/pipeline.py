@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import nearest
-from stillhouse.errors import InputError
+from stillhouse.errors import REFUSED_CODE, InputError
 from stillhouse.own_files import own_file
 from stillhouse.terminal import show, warn
 from stillhouse.workflow.parser import Parser, output_file, output_folder
@@ -181,7 +181,8 @@ def submit_action(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--wait",
         action="store_true",
-        help="wait for the run; show its tasks and why pods are pending; exit with 1 if it fails",
+        help="wait for the run; show its tasks and why pods are pending; exit with 1 if it fails, and with 4 if a "
+        "refresh refuses its challenger",
     )
     parser.add_argument(
         "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait polls (default: %(default)g)"
@@ -211,7 +212,12 @@ def submit_action(argv: Sequence[str]) -> int:
         return 0
     try:
         pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
-        return 0 if watch(client, run, _show, arguments.every, pods) else 1
+        if not watch(client, run, _show, arguments.every, pods):
+            return 1
+        outcome = pods.outcome if pods else ""
+        if request.pipeline == "refresh" and not outcome:
+            show("whether it released a retriever or refused it, the pages of its tasks plan and promote say")
+        return REFUSED_CODE if outcome.startswith("refused: ") else 0
     except KeyboardInterrupt:
         warn(f"the run continues on the cluster; `kfp run get {run}` shows its state")
         raise

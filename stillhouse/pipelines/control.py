@@ -69,6 +69,7 @@ def report_end(
     """
     from stillhouse.kubernetes.pods.run_control import report_end
 
-    succeeded = report_end(pipeline, run, status.state, status.error_message, summary.path, metrics.path)
+    workflow = status.pipeline_job_resource_name
+    succeeded = report_end(pipeline, run, status.state, status.error_message, summary.path, metrics.path, workflow)
     if succeeded is not None:
         metrics.log_metric("succeeded", succeeded)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kfp import dsl
+from kfp import dsl, kubernetes
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.components.image import image
 from stillhouse.config import field_types
+from stillhouse.kubernetes.trainjob.settings import POD_NAMESPACE
 from stillhouse.pipelines.admission import END, LOOK, ask_for_look
 from stillhouse.pipelines.control import check_cluster, report_end
 from stillhouse.pipelines.place import IMAGE
@@ -80,6 +81,8 @@ def make_pipeline(
         given = dict(zip(names, arguments))
         pods = Pods(table, given, shards or (table.shards if table else 1), name)
         end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        if table:
+            kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
         with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
             if table is None and check is None:
                 body(given, pods)

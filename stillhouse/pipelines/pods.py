@@ -1,4 +1,4 @@
-"""Reports why the pods of a run do not start, and why one failed, while `submit --wait` waits."""
+"""Reports why the pods of a run do not start, why one failed and how a refresh ended, while `submit --wait` waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Log = Callable[[str], None]
 Plain = dict[str, Any]
 
 LINES = 200
-"""How many lines to read from the end of a failed pod's log."""
+"""How many lines to read from the end of a pod's log."""
+DECIDING = ("plan-refresh", "release-refresh")
+"""The tasks of which one says how a refresh ended."""
 
 
 class PodWatch:
@@ -35,9 +37,11 @@ class PodWatch:
         self._gone: set[str] = set()
         """What may not be read and is not asked for again."""
         self._ended: set[str] = set()
-        """The failed pods that were already examined."""
+        """The pods that failed or decided and were already examined."""
         self._next = 0.0
         self._answered = False
+        self.outcome = ""
+        """How a refresh ended, in the words of its task, such as "refused: …"; "" if that could not be read."""
 
     def look(self, now: bool = False) -> None:
         """Looks unless it did so a moment ago; always with `now`."""
@@ -60,8 +64,11 @@ class PodWatch:
             more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
             self._report(reason.cause, f"  {tasks[0]}{more} cannot start: {reason}")
         for pod in pods:
-            if pod.get("status", {}).get("phase") == "Failed":
+            phase = pod.get("status", {}).get("phase")
+            if phase == "Failed":
                 self._report_end(pod)
+            elif phase == "Succeeded" and task_of(pod) in DECIDING:
+                self._report_outcome(pod)
 
     def _report_end(self, pod: Plain) -> None:
         """Reports the error message of the step in a failed pod, or else why the pod failed, once for all its tries."""
@@ -76,6 +83,17 @@ class PodWatch:
         reason = failure(pod) or failure(pod, self._ask("events", self.api.warnings))
         if reason:
             self._report(f"{task} {reason.cause}", f"  {task} failed: {reason}")
+
+    def _report_outcome(self, pod: Plain) -> None:
+        """Reports what a refresh released or refused, which does not show in the states of its tasks."""
+        name = pod["metadata"]["name"]
+        lines = [] if name in self._ended else self._ask("logs", lambda: self.api.last_lines(name, MAIN, LINES))
+        if lines:
+            self._ended.add(name)
+        said = waiting.said(lines)
+        if said:
+            self.outcome = said
+            self._report(said, f"  {task_of(pod)} says: {said}".replace("\n", "\n  "))
 
     def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
         """Kubernetes' answer, or an empty list if there is none, which is reported once."""

@@ -115,7 +115,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     """Train an encoder by `config.objective` and leave it with the parameters of its best measurement.
 
     Raises `InputError` before training if an input that the objective needs is missing or does not fit, and after
-    training if an encoder trained on masked inputs predicts masked held-out tokens no better than a constant guess.
+    training if an encoder trained on masked inputs predicts masked held-out tokens no better than a constant guess, or,
+    with fewer of them than `ENOUGH`, if its held-out loss has not fallen.
     """
     objective = config.row()
     encoder = open_encoder(config, folders)
@@ -175,8 +176,11 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         with doing("measuring what the vectors hold"):
             coverage = signals.coverage(COVERAGE_RANKS)
             examples = _coverage_examples(encoder, signals)
-    no_better = objective.masked_lm and accuracy.head <= accuracy.unigram
-    if no_better and not encoder.head_trained:
+    # Which of a few tokens are right is chance; the loss counts the probability of each.
+    learned = accuracy.head > accuracy.unigram or (
+        accuracy.positions < ENOUGH and min(row.heldout_loss for row in rows) < rows[0].heldout_loss
+    )
+    if objective.masked_lm and not learned and not encoder.head_trained:
         raise InputError(
             f"after {steps} steps the language-model head predicts {accuracy.head:.1%} of the masked tokens correctly, "
             f"the most frequent token makes up {accuracy.unigram:.1%}; raise epochs, max_steps or learning_rate"

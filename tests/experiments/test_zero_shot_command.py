@@ -16,7 +16,9 @@ from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel
 
 from stillhouse import cli
+from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
@@ -250,6 +252,18 @@ def test_a_corpus_without_judged_test_queries_is_named(
     logged = capsys.readouterr()
     assert "bare: no test query is judged for nDCG@10" in logged.err and not logged.out
     assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_the_built_in_sample_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name means the sample, as everywhere, even if there is a folder of this name, and also on a cluster."""
+    (tmp_path / "sample").mkdir()
+    monkeypatch.chdir(tmp_path)
+    check_corpora({"corpora": '["sample"]', "retrievers": "[]", "measures": '["RR@5"]'})
+    found = []
+    for out, corpus in (("by-name", "sample"), ("by-folder", sample_folder())):
+        assert run(corpus, "--max-queries", 20, "--measures", "RR@5", "--folder", out, "--quiet") == 0
+        found.append(read(tmp_path / out / "metrics.json")["corpora"])
+    assert found[0] == found[1] and found[0]["sample"]["bm25"]["RR@5"] > 0
 
 
 def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:

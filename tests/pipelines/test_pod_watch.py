@@ -37,8 +37,11 @@ def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> 
 
 
 def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
-    state = {"waiting": {"reason": reason, "message": words}}
-    return pod(name, task, containerStatuses=[{"name": "main", "image": IMAGE, "state": state}])
+    """Return a pod whose container `main` waits; it stays Pending although Argo's container `wait` runs."""
+    states = {"main": {"waiting": {"reason": reason, "message": words}}, "wait": {"running": {}}}
+    return pod(
+        name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()]
+    )
 
 
 @pytest.fixture
@@ -82,12 +85,14 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
         unschedulable("p2", "encode"),
         unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
         waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
+        waiting("p4", "prepare", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
     ]
     assert wait(api) == 1
-    gpu, secret = logged(capsys)
+    gpu, secret, image = logged(capsys)
     assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
     assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
     assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
+    assert image.startswith(f"  prepare cannot start: image {IMAGE} is unavailable: it could not be pulled")
 
 
 def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes: Kubernetes) -> None:
@@ -277,6 +282,42 @@ def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kuberne
     cli.main(words)
     cli.main([*words, "--namespace", "mine"])
     assert seen == ["kubeflow", "team", "mine"]
+
+
+OUTCOMES = {
+    "refused": ("release-refresh", "refused: v1.0.0 stays: RR@10 falls by 0.1", 4),
+    "refused before": ("plan-refresh", "refused: this corpus was refused before; use --again to retry it", 4),
+    "released": ("release-refresh", "released: no worse than v1.0.0", 0),
+    "nothing": ("plan-refresh", "nothing: the corpus is the released one", 0),
+}
+
+
+def refresh(api: Api) -> int:
+    """Submit a refresh that succeeds, wait for it, and return the exit code. Past 1 MiB, no task is listed any more."""
+    api.states = [RUNNING, {"state": "SUCCEEDED", "run_details": {"task_details": []}}]
+    words = ["--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait", "--namespace", NAMESPACE]
+    return cli.main(["pipeline", "submit", "refresh", "--parameter", "releases=r.git", "--recipe", "micro", *words])
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_a_refresh_ends_with_the_sentence_and_the_exit_code_of_the_command(
+    case: str, api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its run succeeds in Kubeflow even if the challenger was refused."""
+    task, outcome, code = OUTCOMES[case]
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "plan-refresh", phase="Succeeded")]
+    kubernetes.logs = {"p1": "[refresh] index\n", "p2": f"[refresh] page\nstillhouse: {outcome}\nuploaded\n"}
+    kubernetes.objects[f"{HERE}/pods"].append(pod("p2", task, phase="Succeeded"))
+    assert refresh(api) == code
+    assert capsys.readouterr().out.splitlines()[-2:] == [f"  {task} says: {outcome}", f"run {RUN}: succeeded"]
+
+
+def test_a_refresh_whose_logs_cannot_be_read_does_not_claim_a_release(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refresh(api) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == f"run {RUN}: succeeded" and "released a retriever or refused it" in lines[-1]
 
 
 def test_pods_are_polled_at_intervals(kubernetes: Kubernetes) -> None:

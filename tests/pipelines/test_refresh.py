@@ -13,6 +13,7 @@ import yaml
 from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster import waiting
 from stillhouse.kubernetes.pods.refresh import MADE, NOT_MADE, TAKEN, run_check, run_plan, run_release
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
@@ -199,6 +200,34 @@ def test_a_local_run_ends_with_the_exit_code_of_the_command(kind: str, code: int
     planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
     write_summary(tmp_path, planned, Outcome(kind, None, "so it is") if kind else None)
     assert Request("refresh").exit_code(tmp_path) == code and (tmp_path / RESULTS["refresh"].page).is_file()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_refusal_is_the_last_sentence_of_its_task(
+    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`submit --wait` finds it in the log, and a local run ends with the exit code of the command."""
+    rung = Rung.NOTHING if before else Rung.INDEX
+    planned = Planned(rung, "v1.0.0", "it was refused before" if before else "one text is new", refused=before)
+    refused = Outcome("refused", None, "v1.0.0 stays: it is worse")
+    monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: planned)
+    monkeypatch.setattr(on_cluster, "release_refresh", lambda *given: refused)
+    with whole_folder(tmp_path / "validation") as staging:
+        write_manifest(staging, "validate", {}, {}, {"passed": True})
+
+    def at(name: str) -> SimpleNamespace:
+        return SimpleNamespace(path=str(tmp_path / name), metadata={}, log_metric=lambda name, value: None)
+
+    write_whole_json(tmp_path / "asked" / "asked.json", {"parameters": vars(Parameters(releases=REPOSITORY))})
+    plan = {name: at(name) for name in ("corpus", "validation", "asked", *TAKEN, "refreshed", "summary")}
+    run_plan(plan | {"recipe": "{}"})
+    assert waiting.said(capsys.readouterr().out.splitlines()) == ("refused: it was refused before" if before else "")
+    if not before:
+        run_release(
+            {"planned": at("refreshed")} | {name: at(f"end/{name}") for name in ("refreshed", "summary", "metrics")}
+        )
+        assert waiting.said(capsys.readouterr().out.splitlines()) == "refused: v1.0.0 stays: it is worse"
+    assert Request("refresh").exit_code(tmp_path / "refreshed" if before else tmp_path / "end" / "refreshed") == 4
 
 
 BAD: dict[str, tuple[dict[str, str], str]] = {

@@ -181,6 +181,22 @@ def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> No
     assert look(watched.watch, watched.cluster).kind == "started"
 
 
+def test_no_second_refresh_starts_while_one_runs(watched: SimpleNamespace) -> None:
+    """A rollback changes the champion, and a commit the corpus, while the first run is still in flight."""
+    watched.champion = released("zero.dir")
+    first = look(watched.watch, watched.cluster)
+    watched.champion = Release((2, 0, 0), "c0", {"source": {"digest": "other.dir"}, "artifacts": {}})
+    seen = look(watched.watch, watched.cluster)
+    assert (seen.kind, seen.run, seen.in_flight) == ("known", first.run, True)
+    watched.digest = "two.dir"
+    assert look(watched.watch, watched.cluster, again=True).run == first.run
+    other = replace(watched.watch, name="articles-of-others")
+    assert look(other, watched.cluster).kind == "started", "it refreshes other releases"
+    assert look(watched.watch, watched.cluster).run == first.run
+    watched.cluster.finish(first.run, "FAILED")
+    assert look(watched.watch, watched.cluster).kind == "started", "one for the state of now"
+
+
 def test_a_release_is_fresh_again_once_the_run_for_a_change_has_ended(watched: SimpleNamespace) -> None:
     watched.champion, watched.watch = released("one.dir"), replace(watched.watch, attempts=1)
     seen = look(watched.watch, watched.cluster)

@@ -266,6 +266,13 @@ def test_refusals(prepared: Prepared, tmp_path: Path, case: str) -> None:
     assert not (tmp_path / "encoder").exists()
 
 
+def test_few_masked_tokens_refuse_no_head_whose_loss_falls(prepared: Prepared, tmp_path: Path) -> None:
+    """After a small step, as many tokens are right as before it, but all have become more probable."""
+    inputs = prepared.inputs(init=prepared.bare)
+    facts = read_manifest(pretrain(inputs, tmp_path, **HEAD | {"max_steps": 1, "learning_rate": 1e-3})).facts
+    assert facts["masked_accuracy"] <= facts["unigram_accuracy"]
+
+
 def test_lengths_follow_from_the_model(small_corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     """The passage length of `fetch-model` gives the same tokens and encoder as this length in every section."""
     model = tmp_path / "model" / "encoder"

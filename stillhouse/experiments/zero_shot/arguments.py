@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stillhouse.config import setting
+from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.workflow.parser import Parser, output_folder
 from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, given_settings
@@ -51,7 +52,13 @@ def zero_shot_parser() -> Parser:
     parser = Parser(
         "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and on how many each is best.", EXAMPLES
     )
-    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="a corpus with judged test queries")
+    parser.add_argument(
+        "corpora",
+        metavar="FOLDER",
+        nargs="+",
+        type=_corpus,
+        help="a corpus with judged test queries; `sample` is the built-in one",
+    )
     what = parser.add_argument_group("what to measure")
     what.add_argument(
         "--retriever",
@@ -93,6 +100,11 @@ def zero_shot_parser() -> Parser:
     add_setting_flags(parser, Settings, ("bootstrap_samples", "randomisation_samples", "seed", "title"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
+
+
+def _corpus(text: str) -> Path:
+    """The folder of a corpus; the built-in sample's for its name."""
+    return sample_folder() if text == SAMPLE else Path(text)
 
 
 def zero_shot_arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -79,6 +79,7 @@ class Api:
     def __init__(self, client: Any, namespace: str) -> None:
         self.namespace, self._client = namespace, client
         self._here = f"/api/v1/namespaces/{namespace}"
+        self._argo = f"/apis/argoproj.io/v1alpha1/namespaces/{namespace}/workflows"
 
     def nodes(self) -> list[Plain]:
         return self._list("/api/v1/nodes")
@@ -107,7 +108,10 @@ class Api:
 
     def workflows(self, label: str) -> list[Plain]:
         """Argo's records of runs."""
-        return self._list(f"/apis/argoproj.io/v1alpha1/namespaces/{self.namespace}/workflows", labelSelector=label)
+        return self._list(self._argo, labelSelector=label)
+
+    def workflow(self, name: str) -> Plain | None:
+        return self._get(f"{self._argo}/{name}")
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """The end of a pod's log; empty for a container that never started, or a pod that is gone."""

@@ -46,8 +46,8 @@ def of_message(words: str, what: str = "") -> Reason:
 
 
 def waits(pod: Plain) -> bool:
-    """Whether a pod has not started yet."""
-    return bool(pod.get("status", {}).get("phase", "Pending") == "Pending" and not _going(pod))
+    """Whether a container of a pod has not started yet; others may run meanwhile, as Argo's `wait` does."""
+    return bool(pod.get("status", {}).get("phase", "Pending") == "Pending")
 
 
 def is_gated(pod: Plain) -> bool:
@@ -129,11 +129,6 @@ def _waiting(pod: Plain) -> Iterator[Mapping[str, str]]:
         state = one.get("state", {}).get("waiting")
         if state:
             yield {"image": one.get("image", "")} | state
-
-
-def _going(pod: Plain) -> bool:
-    statuses = pod.get("status", {}).get("containerStatuses") or []
-    return any({"running", "terminated"} & one.get("state", {}).keys() for one in statuses)
 
 
 def _events_of(pod: Plain, events: Sequence[Plain]) -> list[Plain]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from stillhouse.artifacts import write_whole, write_whole_json
+from stillhouse.kubernetes.cluster.waiting import SENTENCE
 from stillhouse.kubernetes.pods.component import watched_task
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.task import refuse_failed_corpus
@@ -96,6 +97,7 @@ def read_planned(folder: Path) -> Planned:
 
 def run_plan(values: Mapping[str, Any]) -> str:
     """Runs the plan component and returns the rung."""
+    from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.on_cluster import plan_refresh, write_summary
 
     with watched_task("plan"):
@@ -110,12 +112,16 @@ def run_plan(values: Mapping[str, Any]) -> str:
                 values[name].metadata |= lineage(folder)
         refreshed = Path(values["refreshed"].path)
         _show(write_summary(refreshed, planned), values)
+        if planned.rung == Rung.NOTHING:
+            show(f"{SENTENCE}{REFUSED if planned.refused else planned.rung}: {planned.reason}")
         write_whole_json(refreshed / ASKED, {"parameters": asdict(parameters), "recipe": recipe})
         return str(planned.rung)
 
 
 def run_release(values: Mapping[str, Any]) -> None:
     """Runs the promotion component. A refusal is not a failure: the old release stays, and the summary says why.
+
+    Its last sentence is for `submit --wait`, as that of the plan is if nothing is promoted.
 
     Prometheus is notified once the release is out: after the verdict, the push may still fail or another may win.
     """
@@ -131,6 +137,7 @@ def run_release(values: Mapping[str, Any]) -> None:
         outcome = release_refresh(parameters, recipe, planned, made)
         watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
         _show(write_summary(Path(values["refreshed"].path), planned, outcome), values)
+        show(f"{SENTENCE}{outcome.kind}: {outcome.reason}")
         accepted = float(outcome.kind != REFUSED)
         values["metrics"].log_metric("released", accepted)
         write_metrics(Path(values["metrics"].path), {"released": accepted})

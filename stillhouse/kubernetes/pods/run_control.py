@@ -1,6 +1,7 @@
 """The small tasks of a Kubeflow run: the checks of its parameters and of the cluster, and the report at its end.
 
-How a run ended follows from the state that its last task receives for all tasks before it. Two enumerations are in use.
+How a run ended follows from the state that its last task receives for all tasks before it, and from the run's workflow
+where that state leaves it open, as after a termination. Two enumerations are in use.
 Kubeflow's backend passes on the state of ML Metadata (`Execution.State`), where a success is `COMPLETE`. kfp's local
 runner and the documentation use the state of Kubeflow's API (`RuntimeState`), where it is `SUCCEEDED`.
 docs/reference/kubeflow-facts.md describes how this was observed.
@@ -21,11 +22,12 @@ from stillhouse.artifacts import write_whole
 from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster.admission import check
-from stillhouse.kubernetes.cluster.api import Api, connect
+from stillhouse.kubernetes.cluster.api import Api, Unseen, connect
 from stillhouse.kubernetes.cluster.readings import take_readings
 from stillhouse.kubernetes.cluster.wanted import read_wanted
 from stillhouse.kubernetes.pods.component import watched_task
 from stillhouse.kubernetes.pods.pipeline_parameters import pipeline_parameters
+from stillhouse.kubernetes.trainjob.run_end import is_terminated
 from stillhouse.kubernetes.trainjob.settings import POD_NAMESPACE
 from stillhouse.markdown import as_text
 from stillhouse.monitoring.settings import label, monitoring_settings
@@ -62,28 +64,29 @@ STATES = {
     # The spelling in kfp's documentation of `PipelineTaskFinalStatus`.
     "CANCELLED": RunEnd.CANCELED,
 }
-"""`RUNNING` leaves it open: a group of tasks stays in it forever if a condition skipped one of them, and also if a pod
-was killed before it could report its failure."""
+"""`RUNNING` leaves it open: it stays if the run was terminated, and if a pod was killed before it could report."""
 
 FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
 LEFT_OPEN = (
     "Kubeflow left the state of the run's tasks at {state}, which does not say whether all succeeded or one failed. "
-    "This happens when a condition skipped tasks, and also when a pod was killed. The graph shows which: it marks a "
-    "failed task."
+    "This happens when a pod was killed before it could report. The graph shows it: it marks a failed task."
 )
 RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
 
 
 def report_end(
-    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str
+    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str, workflow: str = ""
 ) -> float | None:
     """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
 
-    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if `state` leaves it open. In that
-    case no figure is written, and the gateway forgets how the previous run ended.
+    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if neither `state` nor the run's
+    `workflow`, of this name, says which. In that case no figure is written, and the gateway forgets how the previous
+    run ended.
     """
     state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
     end = run_end(state)
+    if end is RunEnd.UNKNOWN and workflow and was_terminated(workflow):
+        end = RunEnd.CANCELED
     lines = [f"## {as_text(pipeline)}: {end.value}", "", f"Run {as_text(run)}."]
     if end is RunEnd.UNKNOWN:
         lines += ["", LEFT_OPEN.format(state=as_text(state))]
@@ -105,6 +108,16 @@ def report_end(
 def run_end(state: str) -> RunEnd:
     """How a run in this state ended; `UNKNOWN` for a state that leaves it open or is not in the table."""
     return STATES.get(state, RunEnd.UNKNOWN)
+
+
+def was_terminated(workflow: str) -> bool:
+    """Whether a user terminated the run of this workflow; False, after a line in the log, if it cannot be read."""
+    try:
+        found = _own_cluster("not known whether the run was terminated: that needs").workflow(workflow)
+    except (InputError, Unseen) as error:
+        show(f"[end] {error}")
+        return False
+    return found is not None and is_terminated(found)
 
 
 def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
@@ -166,12 +179,17 @@ def refuse_missing(text: str) -> None:
         wanted = read_wanted(text).with_chosen(pipeline_parameters(sys.argv))
         api = None
         try:
-            namespace = os.environ.get(POD_NAMESPACE, "")
-            if not namespace:
-                raise InputError(f"not checked: ${POD_NAMESPACE} does not name the namespace of this pod")
-            api = Api(connect("not checked: that needs"), namespace)
+            api = _own_cluster("not checked: that needs")
         except InputError as nowhere:
             show(f"[cluster] {nowhere}")
         for notice in check(wanted, take_readings(wanted, api)):
             show(f"[cluster] {notice}")
         show("[cluster] found nothing missing")
+
+
+def _own_cluster(what_for: str) -> Api:
+    """This pod's namespace. Raises `InputError`, which `what_for` begins, outside a cluster."""
+    namespace = os.environ.get(POD_NAMESPACE, "")
+    if not namespace:
+        raise InputError(f"{what_for} ${POD_NAMESPACE}, which names the namespace of this pod")
+    return Api(connect(what_for), namespace)

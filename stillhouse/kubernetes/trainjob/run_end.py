@@ -32,10 +32,15 @@ def why_over(workflow: Plain | None, uid: str) -> str:
     """Why the run that owns the pod will not retry the step; "" if it may."""
     if workflow is None or workflow["metadata"].get("uid") != uid or "deletionTimestamp" in workflow["metadata"]:
         return "its run was deleted"
-    spec = workflow.get("spec", {})
-    if spec.get("activeDeadlineSeconds") == 0 or spec.get("shutdown"):
+    if is_terminated(workflow):
         return "its run was terminated"
     return "its run has ended" if workflow.get("status", {}).get("phase") in ENDED else ""
+
+
+def is_terminated(workflow: Plain) -> bool:
+    """Whether a user terminated the run, which may not have ended yet."""
+    spec = workflow.get("spec", {})
+    return spec.get("activeDeadlineSeconds") == 0 or bool(spec.get("shutdown"))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ After it, Prometheus learns when the watcher last looked, and what it found.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from stillhouse.releases.tags import Release, read_history, refused_beside
 from stillhouse.remote.dvc_source import Found, look_up
 
 WATCH_SECONDS = "STILLHOUSE_WATCH_SECONDS"
+NAMED = r"[0-9a-f]{12}-[0-9a-f]{8}(-\d+)?"
+"""What follows a watch's name in the names of its runs: digests of the change and of the settings, and the attempt."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,11 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
     The run's name is derived from both digests, the pipeline's version and its parameters. So only one of two checks
-    starts a run, and changed settings start a new one. A failed run is started again until the watch's `attempts` are
-    used up. Any other ended run is only repeated with `again`: its log says why it failed, or its challenger was
-    refused. Raises `InputError` for repositories that cannot be read, and for a watch whose runs would fail for lack
-    of an image, whether one is due or not.
+    starts a run, and changed settings start a new one. While a run of the watch is in flight, no other starts, whatever
+    has changed since, the corpus or the champion: both would release to one branch, and only one can win. A failed run
+    is started again until the watch's `attempts` are used up. Any other ended run is only repeated with `again`: its
+    log says why it failed, or its challenger was refused. Raises `InputError` for repositories that cannot be read, and
+    for a watch whose runs would fail for lack of an image, whether one is due or not.
     """
     version = cluster.version_of(watch.pipeline, watch.version)
     refuse_default_image(watch, version)
@@ -74,10 +78,11 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     key = digest_json([watch.name, content_of(found), champion.tag if champion else ""])[:12]
     rules = digest_json([watch.pipeline, version.name, watch.branch, watch.service_account, dict(watch.parameters)])[:8]
     name = f"{watch.name}-{key}-{rules}"
-    for_change = [run for run in cluster.runs() if run.name.startswith(f"{watch.name}-{key}-")]
-    for run in for_change:
+    own = [run for run in cluster.runs() if re.fullmatch(rf"{re.escape(watch.name)}-{NAMED}", run.name)]
+    for run in own:
         if run.in_flight:
             return Seen(watch.name, "known", f"run {run.name} is {run.state}", run.id, in_flight=True)
+    for_change = [run for run in own if run.name.startswith(f"{watch.name}-{key}-")]
     attempts = [run for run in for_change if run.name.startswith(name)]
     failed = all(run.state == FAILED for run in attempts)
     if attempts and not again and not (failed and len(attempts) < watch.attempts):

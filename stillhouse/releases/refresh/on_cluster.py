@@ -20,7 +20,7 @@ from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.errors import InputError
 from stillhouse.markdown import as_text
 from stillhouse.releases.git import Git, GitFailed
-from stillhouse.releases.promotion import Outcome
+from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Ladder
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters
 from stillhouse.releases.refresh.plan import Plan, Rung
@@ -37,11 +37,15 @@ RECORD, PAGE = "refresh.json", "refresh.md"
 
 @dataclass(frozen=True)
 class Planned:
-    """How far a refresh goes: the rung, the champion's version that it starts from, and the reason."""
+    """How far a refresh goes: the rung, the champion's version that it starts from, and the reason.
+
+    `refused`: the challenger of this corpus was refused before, so that the rung is `nothing`.
+    """
 
     rung: Rung
     champion: str
     reason: str
+    refused: bool = False
 
 
 def look(parameters: Parameters) -> str:
@@ -72,7 +76,7 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
         decision = _decide(git, champion, corpus, parameters)
         rung = decision.plan.rung
         if decision.refused and not parameters.again:
-            return Planned(Rung.NOTHING, champion.name, decision.refused)
+            return Planned(Rung.NOTHING, champion.name, decision.refused, refused=True)
         if rung != Rung.NOTHING:
             refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
         names = taken_from_champion(Ladder.of(graph_of(load_recipe(git.folder / PARAMS))), rung)
@@ -120,6 +124,8 @@ def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None
     """Writes how far a refresh went and how it ended to `folder`; returns it as a page for people."""
     content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
     lines = [f"**{planned.rung}** on {as_text(planned.champion)}: {as_text(planned.reason)}"]
+    if planned.refused:
+        content |= {"outcome": REFUSED}
     if outcome:
         version = outcome.release.name if outcome.release else ""
         content |= {"outcome": outcome.kind, "why": outcome.reason, "release": version}

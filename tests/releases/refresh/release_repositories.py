@@ -113,7 +113,6 @@ def first_release(
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
     whole = graph_of(recipe)
     recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
-    recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
     uses = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
     recipe = {use.section: {} for use in uses} | recipe
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))

@@ -90,6 +90,7 @@ class AddedTrainQueries:
         texts: dict[str, str] = {}
         pairs: list[tuple[str, str]] = []
         out: Counter[str] = Counter()
+        before = len(corpus.rejected)
         for row in read_labels(self.files()):
             if isinstance(row, Rejected):
                 corpus.rejected.append(row._replace(where=f"{PLACE}/{row.where}"))
@@ -105,4 +106,9 @@ class AddedTrainQueries:
                 out["qrel: not relevant"] += 1
             else:
                 pairs.append((row.query_id, row.passage_id))
+        if not pairs and len(corpus.rejected) > before:
+            first = corpus.rejected[before]
+            raise InputError(
+                f"train_queries: no label could be read, as {first.where}: {first.reason}; correct the rows"
+            )
         return texts, pairs, out

@@ -140,3 +140,10 @@ def test_added_rows_keep_the_rules_of_a_source(ingest: Callable[..., Corpus], tm
         "not valid Unicode",
         *["relevance is not a whole number"] * 2,
     ]
+
+
+def test_added_labels_of_which_none_can_be_read_are_an_error(ingest: Callable[..., Corpus], tmp_path: Path) -> None:
+    write_labels(tmp_path / "added", {"f1": "a new one"})
+    (tmp_path / "added" / "qrels" / "train.tsv").write_text("f1\tp5\thigh\n")
+    with pytest.raises(InputError, match=r"train_queries/qrels/train.tsv:1: relevance is not a whole number"):
+        ingest(train_queries=str(tmp_path / "added"))

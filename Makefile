@@ -1,5 +1,5 @@
 # Two commands: `make reproduce` runs the whole pipeline on the built-in sample, `make test` runs lint, types and tests.
-# Both set up everything they need in .venv; a machine with git, make and Python 3.11 is enough.
+# Both set up everything they need in .venv; a machine with git, make and Python 3.11 to 3.14 is enough.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv

@@ -114,10 +114,12 @@ def evaluate(job: Job) -> Timed:
 def evaluate_by_ir_measures(job: Job) -> Timed:
     import ir_measures
 
+    from stillhouse.evaluation.measures import parse_measures
+
     def run() -> dict[str, float]:
         qrels = ir_measures.read_trec_qrels(str(job.folder / "qrels.trec"))
         ranked = ir_measures.read_trec_run(str(job.folder / "run.trec"))
-        measures = [ir_measures.parse_measure(name) for name in MEASURES.split()]
+        measures = parse_measures(MEASURES)
         means = ir_measures.calc_aggregate(measures, qrels, ranked)
         return {"value": [float(means[measure]) for measure in measures]}
 

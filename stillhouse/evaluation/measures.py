@@ -8,6 +8,7 @@ the file and do not depend on passage ids.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ def parse_measures(names: str | Sequence[str]) -> list[Measure]:
             measures.append(AnswerAt(int(answer[1])))
             continue
         try:
-            measure = ir_measures.parse_measure(name)
-        except (NameError, ValueError, SyntaxError, TypeError, AssertionError):
+            measure = measure_named(name)
+        except (LookupError, ValueError, SyntaxError, TypeError, AssertionError):
             raise InputError(
                 f"measures: {name!r} is not a measure; write names as ir_measures does, for example "
                 "RR@10, nDCG@10, R@100 or Answer@20"
@@ -63,6 +64,25 @@ def parse_measures(names: str | Sequence[str]) -> list[Measure]:
     if len(set(measures)) < len(measures):
         raise InputError(f"measures names the same measure twice: {shown(names)}; leave one out")
     return measures
+
+
+def measure_named(name: str) -> ir_measures.Measure:
+    """The measure that `ir_measures` calls this, for example `AP(rel=2)@100`. Other names raise one of several errors.
+
+    `ir_measures.parse_measure` needs classes of `ast` that Python 3.14 no longer has.
+    """
+    node, depth, settings = ast.parse(name, mode="eval").body, None, {}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        node, depth = node.left, node.right
+    if isinstance(node, ast.Call) and not node.args:
+        settings = {setting.arg: ast.literal_eval(setting.value) for setting in node.keywords}
+        node = node.func
+    if not isinstance(node, ast.Name):
+        raise ValueError(name)
+    kind = ir_measures.measures.registry[node.id]
+    if depth:
+        settings[kind.AT_PARAM] = ast.literal_eval(depth)
+    return kind(**settings)
 
 
 def cutoff(measure: Measure) -> int:

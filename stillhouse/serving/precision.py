@@ -160,7 +160,7 @@ def ndcg10(dev: DevQueries, rows_QK: NDArray[np.int32]) -> float:
 
     from stillhouse.evaluation.measures import per_query_of_rows
 
-    measure = ir_measures.parse_measure("nDCG@10")
+    measure = ir_measures.nDCG @ 10
     return float(per_query_of_rows(dev.qrels, np.array(dev.ids, dtype=object), rows_QK, [measure])[str(measure)].mean())
 
 

@@ -72,9 +72,7 @@ def test_graded_relevance_reaches_the_measures(write: Write, read: Read) -> None
         ir_measures.Qrel(row.query_id, row.passage_id, grade) for row, grade in corpus.qrels if row.query_id == "6"
     ]
     run = [ir_measures.ScoredDoc("6", "1", 2.0), ir_measures.ScoredDoc("6", "0", 1.0)]
-    found = ir_measures.calc_aggregate(
-        [ir_measures.parse_measure(name) for name in ("RR@10", "RR(rel=2)@10")], qrels, run
-    )
+    found = ir_measures.calc_aggregate([ir_measures.RR @ 10, ir_measures.RR(rel=2) @ 10], qrels, run)
     assert {str(measure): value for measure, value in found.items()} == {"RR@10": 1.0, "RR(rel=2)@10": 0.5}
 
 

@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel
 from stillhouse import cli
 from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.errors import InputError
+from stillhouse.evaluation.measures import measure_named
 from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
@@ -61,7 +62,7 @@ def test_figures_are_those_of_the_runs_and_average_over_corpora(whole: tuple[Pat
         for system, figures in by_system.items():
             trec = whole[0] / "artifacts" / corpus / system / "run" / "test.trec"
             expected = ir_measures.calc_aggregate(
-                [ir_measures.parse_measure(name) for name in figures], qrels, list(ir_measures.read_trec_run(str(trec)))
+                [measure_named(name) for name in figures], qrels, list(ir_measures.read_trec_run(str(trec)))
             )
             assert {str(name): value for name, value in expected.items()} == pytest.approx(figures)
     assert metrics["corpora"]["one"]["bm25"]["RR@5"] == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,13 @@ def lock(name: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def pins() -> dict[str, str]:
+def pins(python: str = "3.11") -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if not line.startswith("#")}
+    found = [Requirement(line) for line in lines if not line.startswith("#")]
+    here = [one for one in found if one.marker is None or one.marker.evaluate({"python_version": python})]
+    named = {canonicalize_name(one.name): str(one.specifier).removeprefix("==") for one in here}
+    assert len(named) == len(here)
+    return named
 
 
 def project() -> dict[str, list[Requirement]]:
@@ -56,6 +61,13 @@ def test_versions_are_those_of_the_tests(name: str) -> None:
     assert len(both) > len(lock(name)) / 2
     differing = {package for package, version in both if Version(version).public != Version(known[package]).public}
     assert not differing
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_constraints_fulfil_the_project_s_requirements_on_every_python(python: str) -> None:
+    known = pins(python)
+    for wanted in chain.from_iterable(project().values()):
+        assert wanted.specifier.contains(known[canonicalize_name(wanted.name)]), wanted
 
 
 @pytest.mark.parametrize(("name", "extras"), [("gpu", ("gpu",)), ("cpu", ("cpu",))])

@@ -167,7 +167,7 @@ NAMES = {
     "below /proc": ("/proc/x", "nothing can be written to /proc/x"),
     "read-only": ("/sys/x", "cannot read or write /sys/x"),
     "a long name": ("x" * 300, "File name too long"),
-    "a NUL": ("a\0b", "embedded null byte"),
+    "a NUL": ("a\0b", "embedded null"),
     "below a file": ("recipe.yaml/x", "Not a directory"),
     "a file": ("recipe.yaml", "recipe.yaml is not a folder"),
     "a link that leads nowhere": ("nowhere", "is a broken link"),

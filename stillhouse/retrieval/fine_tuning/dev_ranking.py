@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.curves import DEV
 from stillhouse.errors import NotFinite
-from stillhouse.evaluation.measures import per_query_of_rows
+from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.settings import RANKINGS
@@ -105,6 +104,6 @@ class DevCandidates:
         scores_QK = np.zeros(self.rows_QK.shape, dtype=np.float32)
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]
-        measures = [ir_measures.parse_measure(name) for name in RANKINGS.values()]
+        measures = [measure_named(name) for name in RANKINGS.values()]
         means = per_query_of_rows(self.qrels, self.query_ids, rows_QK, measures).mean()
         return {name: float(means[name]) for name in RANKINGS.values()}

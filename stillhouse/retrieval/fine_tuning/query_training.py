@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
 import pandas as pd
 import torch
@@ -24,7 +23,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.curves import CurveRow, Watch, best_row
 from stillhouse.errors import InputError, NotFinite
-from stillhouse.evaluation.measures import per_query_of_rows
+from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, sample, signal
@@ -135,7 +134,7 @@ class DevRanking:
     def measured(self, device: torch.device) -> pd.DataFrame:
         """RR@10 and nDCG@10 of every query, float64, indexed by query id."""
         rows_QK, _ = self._index.search(self.vectors(device), CUTOFF)
-        measures = [ir_measures.parse_measure(name) for name in RANKINGS.values()]
+        measures = [measure_named(name) for name in RANKINGS.values()]
         return per_query_of_rows(self._qrels, self._ids, rows_QK, measures)
 
 

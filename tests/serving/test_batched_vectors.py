@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
 
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.query_encoder import PlainBert
 from stillhouse.serving.batch_encoder import PackedBert
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stillhouse.retrieval.models.saved_files import lower_cased, transformer_in
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -30,10 +32,11 @@ def token_lengths(texts: Sequence[str], folder: Path) -> list[int] | None:
 
 def _tokenizer(folder: Path) -> Tokenizer:
     """A tokenizer that cuts and pads nothing."""
-    if (folder / "tokenizer.json").is_file():
+    if (transformer_in(folder) / "tokenizer.json").is_file():
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(transformer_in(folder) / "tokenizer.json"))
+        lower_cased(tokenizer, folder)
     else:
         from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.models.token_lengths import token_lengths
+from stillhouse.retrieval.models.token_lengths import misfit, token_lengths
 from stillhouse.retrieval.settings import MODULES, NO_MODEL
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
 HUB_SECONDS = 10.0
 """How long to wait for the hub."""
+TEXTS_READ = 100
+"""The passages that show whether a tokenizer suits them."""
 SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
 """The steps that write retrievers."""
 
@@ -72,6 +74,20 @@ def counted(look: FirstLook, model: str) -> FirstLook:
         folder = place_of(model)
     found = token_lengths(look.texts, folder) if folder else None
     return replace(look, lengths=tuple(found), counted=True) if found else look
+
+
+def unsuited(look: FirstLook, model: str) -> str | None:
+    """The sentence that the tokenizer of a starting model does not suit a source; None if it does, or is not here."""
+    folder = None
+    with suppress(InputError):
+        folder = place_of(model)
+    why = misfit(look.texts[:TEXTS_READ], folder) if folder else None
+    if why is None:
+        return None
+    return (
+        f"the tokenizer of {model} does not suit this corpus: {why}; a base model of the corpus's language, or a "
+        "multilingual one, such as intfloat/multilingual-e5-small, would do better"
+    )
 
 
 def place_of(model: str) -> Path | None:

@@ -76,14 +76,14 @@ def counted(look: FirstLook, model: str) -> FirstLook:
     return replace(look, lengths=tuple(found), counted=True) if found else look
 
 
-def unsuited(look: FirstLook, model: str) -> str | None:
-    """The sentence that the tokenizer of a starting model does not suit a source; None if it does, or is not here."""
+def unsuited(look: FirstLook, model: str) -> str:
+    """The sentence that the tokenizer of a starting model does not suit a source; empty if it does, or is not here."""
     folder = None
     with suppress(InputError):
         folder = place_of(model)
     why = misfit(look.texts[:TEXTS_READ], folder) if folder else None
     if why is None:
-        return None
+        return ""
     return (
         f"the tokenizer of {model} does not suit this corpus: {why}; a base model of the corpus's language, or a "
         "multilingual one, such as intfloat/multilingual-e5-small, would do better"

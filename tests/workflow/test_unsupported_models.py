@@ -205,7 +205,7 @@ def test_a_model_of_the_hub_is_named_by_what_the_hub_shows(
     assert named in str(raised.value)
 
 
-def test_encoders_and_decoders_of_transformers_are_told_apart() -> None:
+def test_every_encoder_and_decoder_of_transformers_is_known() -> None:
     """All model types with a masked language model are encoders, except BART and its kin. All other types with a causal
     language model are decoders; three do not show it.
     """

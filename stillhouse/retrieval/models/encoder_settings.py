@@ -48,7 +48,6 @@ class EncoderSettings:
     passage_length: int = setting(PASSAGE_LENGTH, "tokens of a passage", minimum=3, maximum=LONGEST)
     projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
-    truncate_dim: int | None = setting(None, "keep this many of a vector's first dimensions; null = all", minimum=1)
     query_prompt: str = setting("", "text put before every query")
     passage_prompt: str = setting("", "text put before every passage")
     titles: str = setting(
@@ -56,6 +55,7 @@ class EncoderSettings:
         "what joined title and text of passages in its last training, as in `titles` of ingest; empty = unknown",
         choices=("", *TITLES),
     )
+    truncate_dim: int | None = setting(None, "keep this many of a vector's first dimensions; null = all", minimum=1)
 
 
 def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
@@ -65,7 +65,7 @@ def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     pooling that Stillhouse does not have, for prompts of which it is not said what they are for, and for malformed
     files.
     """
-    given = {name: text for name, text in prompts.items() if text is not None}
+    given: dict[str, Any] = {name: text for name, text in prompts.items() if text is not None}
     if (folder / SETTINGS).is_file():
         return replace(build(EncoderSettings, json_object(folder / SETTINGS), str(folder / SETTINGS)), **given)
     if not (folder / MODULES).is_file() or is_saved_cross_encoder(folder):
@@ -110,7 +110,7 @@ def _truncate_dim(path: Path, said: Mapping[str, Any]) -> int | None:
     return found
 
 
-def _prompts(path: Path, said: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _prompts(path: Path, said: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The prompts of queries and passages that are `given`, else those of `encode_query` and `encode_document`.
 
     Other prompts are for other tasks. A model that has only such prompts does not say which one a search needs.

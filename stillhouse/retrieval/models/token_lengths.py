@@ -51,8 +51,8 @@ def misfit(texts: Sequence[str], folder: Path) -> str | None:
         encodings = tokenizer.encode_batch_fast(parts, add_special_tokens=False)
     except Exception:  # as above
         return None
-    names = {getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>"} - {None}
-    unknown = {tokenizer.token_to_id(name) for name in names}
+    names = (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>")
+    unknown = {tokenizer.token_to_id(name) for name in names if name}
     ids = [id for encoding in encodings for id in encoding.ids]
     share = sum(id in unknown for id in ids) / max(1, len(ids))
     if share > UNKNOWN_SHARE:

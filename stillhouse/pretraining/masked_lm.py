@@ -13,10 +13,12 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
 from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.models.model_files import REMEDY
-from stillhouse.retrieval.models.model_folder import CONFIG, load_model, refuse_unusable
-from stillhouse.retrieval.models.pooling import EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.retrieval.models.model_folder import load_model, refuse_unusable
+from stillhouse.retrieval.models.pooling import write_modules
+from stillhouse.retrieval.models.saved_files import CONFIG, REMEDY, transformer_in
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.models.unsupported import refuse_unsupported
 
 TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 
@@ -43,8 +45,9 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     Raises `InputError` for an unsupported model type, a bag of words, or damaged files.
     """
     refuse_bag_of_words(folder)
+    refuse_unsupported(folder)
     torch.manual_seed(seed)
-    if not (folder / CONFIG).is_file():
+    if not (transformer_in(folder) / CONFIG).is_file():
         raise InputError(f"{folder / CONFIG} is missing: {folder} holds no masked language model; {REMEDY}")
     loaded = load_model(AutoModelForMaskedLM, folder)
     model, tokenizer = loaded.model, load_tokenizer(folder)

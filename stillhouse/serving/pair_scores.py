@@ -36,7 +36,7 @@ class PairScores:
         scores_P = np.empty(len(texts), dtype=np.float32)
         with inference(self._model, self._context, EXACT) as device:
             for rows in length_batches(lengths_P, EXACT.batch_tokens):
-                scores_P[rows] = self._model(*pairs.batch(rows, device)).float().cpu().numpy()
+                scores_P[rows] = self._model.activation(self._model(*pairs.batch(rows, device)).float()).cpu().numpy()
         if not np.isfinite(scores_P).all():
             raise InputError("a score of the cross-encoder is not a number: the model is damaged; train it again")
         found: list[float] = scores_P.tolist()

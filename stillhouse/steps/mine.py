@@ -121,7 +121,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     above_reranker = 0
     if "filter_reranker" in inputs:
-        reranker = CrossEncoder.load(inputs["filter_reranker"])
+        reranker = CrossEncoder.load(inputs["filter_reranker"], raw=True)
         texts = open_passage_texts(corpus, context.work, np.append(positives, rows_QD))
 
         def score(query_P: NDArray[np.int64], row_P: NDArray[np.int32]) -> NDArray[np.float32]:

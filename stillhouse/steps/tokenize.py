@@ -37,7 +37,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.pretraining.token_files import write_structure, write_tokens
     from stillhouse.pretraining.token_parts import TokenSettings, blocks_of, copied, write_token_parts
     from stillhouse.pretraining.tokens import vocabulary_digest
-    from stillhouse.retrieval.models.pooling import read_settings
+    from stillhouse.retrieval.models.encoder_settings import read_settings
     from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
     corpus = Corpus.open(inputs["corpus"])

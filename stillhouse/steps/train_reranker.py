@@ -79,7 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, train_reranker
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.models.pooling import read_settings
+    from stillhouse.retrieval.models.encoder_settings import read_settings
     from stillhouse.retrieval.models.source import model_or
 
     torch.manual_seed(config.seed)

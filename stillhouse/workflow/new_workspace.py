@@ -26,7 +26,7 @@ from stillhouse.workflow.recipe_choice import (
 )
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.workflow.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
-from stillhouse.workflow.start_model import counted, start_of
+from stillhouse.workflow.start_model import counted, start_of, unsuited
 from stillhouse.workflow.workspace import make_workspace, refuse_missing
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
     own = with_settings(own, fits)
     if look is not None:
         show(describe(recipe or chosen, look, fits))
+        if line := unsuited(look, start_in(recipe or chosen, own)):
+            warn(line)
     if not recipe:
         show(describe_start(start))
     recipe = recipe or chosen

@@ -5,7 +5,6 @@ This file imports neither PyTorch nor, before it is needed, the hub's library: `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import Manifest, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.models.token_lengths import token_lengths
+from stillhouse.retrieval.models.token_lengths import misfit, token_lengths
 from stillhouse.retrieval.settings import MODULES, NO_MODEL
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
 HUB_SECONDS = 10.0
 """How long to wait for the hub."""
+TEXTS_READ = 100
+"""The passages that show whether a tokenizer suits them."""
 SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
 """The steps that write retrievers."""
 
@@ -49,13 +50,19 @@ class Start:
 def start_of(model: str) -> Start:
     """What the files of a model say about it, or the list of its files on the hub. Fetches no file.
 
-    Raises `InputError` for a folder or package without a model, and for `none`.
+    Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
+    from stillhouse.retrieval.models.saved_files import refuse_pickle, transformer_in
+    from stillhouse.retrieval.models.unsupported import refuse_unsupported
+
     if model == NO_MODEL:
         raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
     folder = place_of(model)
     if folder is None:
         return Start(model, *_on_hub(model))
+    refuse_unsupported(folder)
+    if Path(model).is_dir():  # the hub's cache may lack files that `fetch-model` fetches
+        refuse_pickle(transformer_in(folder))
     kind, why = _kind(folder)
     return Start(model, kind, why, config_of(folder))
 
@@ -69,6 +76,20 @@ def counted(look: FirstLook, model: str) -> FirstLook:
     return replace(look, lengths=tuple(found), counted=True) if found else look
 
 
+def unsuited(look: FirstLook, model: str) -> str:
+    """The sentence that the tokenizer of a starting model does not suit a source; empty if it does, or is not here."""
+    folder = None
+    with suppress(InputError):
+        folder = place_of(model)
+    why = misfit(look.texts[:TEXTS_READ], folder) if folder else None
+    if why is None:
+        return ""
+    return (
+        f"the tokenizer of {model} does not suit this corpus: {why}; a base model of the corpus's language, or a "
+        "multilingual one, such as intfloat/multilingual-e5-small, would do better"
+    )
+
+
 def place_of(model: str) -> Path | None:
     """The folder of a model's files; None for a name on the hub whose files were never fetched.
 
@@ -76,7 +97,8 @@ def place_of(model: str) -> Path | None:
     """
     from huggingface_hub import try_to_load_from_cache
 
-    from stillhouse.retrieval.models.model_place import CONFIG, locate
+    from stillhouse.retrieval.models.model_place import locate
+    from stillhouse.retrieval.models.saved_files import CONFIG
 
     source = locate(model)
     if Path(source).is_dir():
@@ -89,13 +111,20 @@ def place_of(model: str) -> Path | None:
 
 @doing("asking the Hugging Face Hub about the start model")
 def _on_hub(name: str) -> tuple[str, str]:
-    """What a model of the hub is by the list of its files; unknown if the hub does not answer."""
+    """What a model of the hub is by the list of its files; unknown if the hub does not answer.
+
+    Raises `InputError` for one that cannot be opened.
+    """
     from huggingface_hub import HfApi
 
+    from stillhouse.retrieval.models.unsupported import refuse_unsupported_on_hub
+
     try:
-        listed = {file.rfilename for file in HfApi().model_info(name, timeout=HUB_SECONDS).siblings or ()}
+        info = HfApi().model_info(name, timeout=HUB_SECONDS)
     except Exception:  # offline, no such model, one that needs a token: `fetch-model` reports it
         return UNKNOWN, "it is not on this machine and the Hugging Face Hub did not list its files"
+    listed = {file.rfilename for file in info.siblings or ()}
+    refuse_unsupported_on_hub(name, listed, info.config or {})
     if MODULES in listed:
         return RETRIEVER, f"on the Hugging Face Hub it has a {MODULES} of sentence-transformers"
     return LANGUAGE_MODEL, f"on the Hugging Face Hub it has no {MODULES} of sentence-transformers"
@@ -103,6 +132,7 @@ def _on_hub(name: str) -> tuple[str, str]:
 
 def _kind(folder: Path) -> tuple[str, str]:
     from stillhouse.retrieval.models.model_place import is_bag_of_words
+    from stillhouse.retrieval.models.saved_files import is_saved_cross_encoder
 
     if is_bag_of_words(folder):
         return RETRIEVER, "it is a bag of words, which has no language-model head"
@@ -110,6 +140,8 @@ def _kind(folder: Path) -> tuple[str, str]:
         found = _of_step(read_manifest(folder, verify=False))
         if found:
             return found
+    if is_saved_cross_encoder(folder):
+        return LANGUAGE_MODEL, "it is a cross-encoder, whose layers have not learned to make vectors"
     if (folder / MODULES).is_file():
         return RETRIEVER, f"it has a {MODULES} of sentence-transformers"
     return LANGUAGE_MODEL, f"it has no {MODULES} of sentence-transformers"
@@ -135,9 +167,8 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
 
 def config_of(folder: Path) -> Mapping[str, Any]:
     """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
-    from stillhouse.retrieval.models.model_place import CONFIG
+    from stillhouse.retrieval.models.saved_files import CONFIG, object_if_there, transformer_in
 
-    with suppress(OSError, ValueError):
-        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+    with suppress(InputError, OSError):
+        return object_if_there(transformer_in(folder) / CONFIG)
     return {}

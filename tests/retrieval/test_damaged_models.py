@@ -20,7 +20,7 @@ from stillhouse.pretraining.masked_lm import load_masked_lm
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.encoder_folder import write_towers
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.towers import BagOfWordsTower, TransformerTower
 

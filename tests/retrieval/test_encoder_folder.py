@@ -15,7 +15,7 @@ from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.models.encoder_folder import write_towers
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 from stillhouse.retrieval.settings import InferenceConfig
 

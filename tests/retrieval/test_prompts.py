@@ -18,7 +18,7 @@ from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.pooling import read_settings
+from stillhouse.retrieval.models.encoder_settings import read_settings
 from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, PlainBert, QueryEncoder, open_query_encoder
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.towers import Role

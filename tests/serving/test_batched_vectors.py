@@ -16,7 +16,7 @@ from word_pieces import SPECIAL, save_tokenizer
 
 from stillhouse.context import Context
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert
 from stillhouse.retrieval.models.towers import BagOfWordsTower
 from stillhouse.serving.batch_encoder import PackedBert, TowerEncoder

@@ -17,7 +17,7 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models import source
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower
 

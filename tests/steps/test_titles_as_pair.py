@@ -16,7 +16,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.runs import read_run
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.retrieval.models.pooling import read_settings
+from stillhouse.retrieval.models.encoder_settings import read_settings
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 from stillhouse.retrieval.search.searcher import Searcher
 

@@ -14,8 +14,7 @@ from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.corpus.first_look import FirstLook
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models import pooling
-from stillhouse.workflow import run_forecast, start_model
+from stillhouse.workflow import run_forecast
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipe_choice import fitted, passage_length, recipe_for
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
@@ -61,20 +60,29 @@ def new(*words: str) -> dict[str, dict[str, object]]:
     return load_recipe(Path("work/params.yaml"))
 
 
+def as_retriever(folder: Path) -> None:
+    """Write the files that sentence-transformers adds to those of Hugging Face."""
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+
+
 def written_by(folder: Path, step: str, config: dict[str, object], facts: dict[str, object]) -> Path:
     """A folder of sentence-transformers that a step of Stillhouse wrote."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", **BASE}))
-    (folder / "modules.json").write_text("[]")
+    as_retriever(folder)
+    (folder / "stillhouse.json").write_text("{}")
     write_manifest(folder, step=step, config=config, inputs={}, facts=facts)
     return folder
 
 
 def test_a_bare_language_model_and_a_retriever(bare: Path) -> None:
-    assert start_model.MODULES == pooling.MODULES
     start = start_of(str(bare))
     assert start.kind == LANGUAGE_MODEL and start.config["hidden_size"] == 768
-    (bare / "modules.json").write_text("[]")
+    as_retriever(bare)
     assert start_of(str(bare)).kind == start_of(MINILM).kind == RETRIEVER
     (bare / "manifest.json").write_text("{}")
     assert start_of(str(bare)).kind == RETRIEVER, "a manifest of another program says nothing"
@@ -135,7 +143,7 @@ def test_a_model_of_the_hub_is_known_by_the_list_of_its_files(
 ) -> None:
     def model_info(self: HfApi, name: str, timeout: float) -> SimpleNamespace:
         assert name == "someone/model" and 0 < timeout <= 30
-        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files])
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files], config=None)
 
     monkeypatch.setattr(HfApi, "model_info", model_info)
     found = start_of("someone/model")

@@ -19,7 +19,8 @@ from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.encoder_folder import write_towers
-from stillhouse.retrieval.models.pooling import EncoderSettings, normalized
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
+from stillhouse.retrieval.models.pooling import normalized
 from stillhouse.retrieval.models.positions import refuse_longer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
@@ -104,6 +105,7 @@ def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSe
         passage_length=config.pair_passage_tokens,
         projection=config.projection or 0,
         towers=config.towers,
+        truncate_dim=own.truncate_dim,
         query_prompt=own.query_prompt,
         passage_prompt=own.passage_prompt,
     )

@@ -84,7 +84,7 @@ def cross_encoder_scores(
     query_S, rows_S, texts_Q = pairs.query_P[own], pairs.rows_P[own], pairs.texts_Q
     parts = [stretch(len(rows_S), number, world_size()) for number in range(1, world_size() + 1)]
     part = parts[rank()]
-    model, passages = CrossEncoder.load(folder), open_passage_texts(corpus, context.work, rows_S[part])
+    model, passages = CrossEncoder.load(folder, raw=True), open_passage_texts(corpus, context.work, rows_S[part])
     scores = score_pairs(model, texts_Q, passages, query_S[part], rows_S[part], context, "scoring", config)
     wait_for_all()
     if rank() > 0:

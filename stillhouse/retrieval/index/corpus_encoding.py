@@ -67,6 +67,7 @@ def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> 
         "tower": [type(tower).__name__, _architecture(tower.encoder) if isinstance(tower, TransformerTower) else {}],
         "tokenizer": tokenizer_digest(encoder.tokenizer),
         "settings": [settings.pooling, settings.normalize, settings.passage_length, settings.passage_prompt],
+        "width": encoder.width,
         "precision": str(computed_in(config.precision, context.torch_device())),
     }
     return digest_json(made_of)[:20]

@@ -23,19 +23,22 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.models.model_folder import keep_layers, load_model, read_config, reads_types, refuse_unusable
-from stillhouse.retrieval.models.model_place import CONFIG
 from stillhouse.retrieval.models.pair_pooling import (
     CLS,
     COSINE,
     auto_class,
     cosine_of_halves,
     passage_halves,
+    read_activation,
     read_pooling_entry,
+    read_prompt,
     write_pooling_entry,
 )
 from stillhouse.retrieval.models.positions import longest_text, refuse_longer
+from stillhouse.retrieval.models.saved_files import CONFIG, is_saved_cross_encoder, transformer_in
 from stillhouse.retrieval.models.score_log import ScoreLog
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.models.unsupported import refuse_adapter, refuse_unsupported, refuse_unsupported_scorer
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import chunks
@@ -54,13 +57,22 @@ class CrossEncoder(nn.Module):
 
     With `pooling` "cls", `AutoModelForSequenceClassification` loads its folder, and the `CrossEncoder` of
     sentence-transformers gives the same scores, because the folder sets the identity as activation. With "cosine",
-    `AutoModel` loads it, and only Stillhouse scores pairs with it.
+    `AutoModel` loads it, and only Stillhouse scores pairs with it. `activation` makes a score of a raw score, and
+    `prompt` is put before every query, as in a folder of sentence-transformers.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int, pooling: str = CLS
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        pooling: str = CLS,
+        activation: nn.Module | None = None,
+        prompt: str = "",
     ) -> None:
         super().__init__()
+        self.activation = activation or nn.Identity()
+        self.prompt = prompt
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length
@@ -80,6 +92,7 @@ class CrossEncoder(nn.Module):
         the encoder has fewer layers, reads fewer tokens than `max_length` otherwise, or is a bag of words.
         """
         refuse_bag_of_words(folder)
+        refuse_unsupported(folder)
         config = read_config(folder, **({"num_labels": 1} if pooling == CLS else {}))
         if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
@@ -96,11 +109,18 @@ class CrossEncoder(nn.Module):
 
     @classmethod
     @doing("loading the cross-encoder")
-    def load(cls, folder: str | PathLike[str]) -> CrossEncoder:
-        """Raises `InputError` for a folder without a model that gives one score per pair, and for a damaged one."""
+    def load(cls, folder: str | PathLike[str], *, raw: bool = False) -> CrossEncoder:
+        """Raises `InputError` for a folder without a model that gives one score per pair, and for a damaged one.
+
+        With `raw`, the scores are those before the folder's activation function, whose sigmoid makes all good pairs
+        nearly alike to a student.
+        """
         folder = Path(folder)
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
-        if not (folder / CONFIG).is_file():
+        refuse_adapter(folder)
+        if is_saved_cross_encoder(folder):
+            refuse_unsupported_scorer(folder)
+        if not (transformer_in(folder) / CONFIG).is_file():
             raise InputError(f"{folder / CONFIG} is missing: {folder} has no model that scores pairs; {remedy}")
         config = read_config(folder)
         pooling = read_pooling_entry(folder, config)
@@ -111,12 +131,14 @@ class CrossEncoder(nn.Module):
             raise InputError(f"{folder} has no layer that gives one score per pair; {remedy}")
         tokenizer = load_tokenizer(folder)
         own = getattr(config, OWN_LENGTH, None)
-        known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if own else UNSAID_LENGTH)
+        said = own or is_saved_cross_encoder(folder)
+        known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if said else UNSAID_LENGTH)
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, which is too few; {remedy}")
         refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
-        return cls(loaded.model, tokenizer, length, pooling)
+        activation = nn.Identity() if raw else read_activation(folder, config)
+        return cls(loaded.model, tokenizer, length, pooling, activation, read_prompt(folder))
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
@@ -131,7 +153,7 @@ class CrossEncoder(nn.Module):
         """
         with TOKENIZING:
             encoded = self.tokenizer(
-                self._cut(queries),
+                self._cut([self.prompt + query for query in queries] if self.prompt else queries),
                 [joined_by_colon(passage) for passage in passages],
                 truncation="only_second",
                 max_length=self.max_length,
@@ -214,7 +236,7 @@ def score_pairs(
                 missing = (rows for rows in batches if not log.done_P[part[rows]].all())
 
                 def score(rows: np.ndarray, texts: PairTexts = texts) -> np.ndarray:
-                    return model(*texts.batch(rows, device)).float().cpu().numpy()
+                    return model.activation(model(*texts.batch(rows, device)).float()).cpu().numpy()
 
                 for rows, scores in side_by_side(missing, score, config.precision, device):
                     if not np.isfinite(scores).all():

@@ -29,12 +29,15 @@ from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
-from stillhouse.retrieval.models.model_place import CONFIG, is_bag_of_words
+from stillhouse.retrieval.models.encoder_settings import SETTINGS, EncoderSettings, read_settings
+from stillhouse.retrieval.models.model_place import is_bag_of_words
 from stillhouse.retrieval.models.passage_tokens import cut_passages
-from stillhouse.retrieval.models.pooling import SETTINGS, EncoderSettings, normalized, read_settings
+from stillhouse.retrieval.models.pooling import normalized
 from stillhouse.retrieval.models.positions import longest_text, refuse_longer
+from stillhouse.retrieval.models.saved_files import CONFIG, transformer_in
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, token_ids
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.retrieval.models.unsupported import refuse_unsupported
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.memory import freed_memory_kept
 
@@ -117,13 +120,15 @@ class BiEncoder(nn.Module):
         cross-encoder, and for files that are missing, damaged, or from different models.
         """
         folder = Path(folder)
-        if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
+        prompts = {name: changes.get(name) for name in ("query_prompt", "passage_prompt")}
+        refuse_unsupported(folder, **prompts)
+        if not (transformer_in(folder) / CONFIG).is_file() and not is_bag_of_words(folder):
             raise InputError(
                 f"{folder / CONFIG} is missing: {folder} has no encoder; `stillhouse fetch-model` or `stillhouse "
                 "pretrain` makes one"
             )
         refuse_cross_encoder(folder)
-        own = read_settings(folder)
+        own = read_settings(folder, **prompts)
         settings = replace(own, **changes)
         tokenizer = load_tokenizer(folder)
         towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
@@ -143,7 +148,8 @@ class BiEncoder(nn.Module):
     @property
     def width(self) -> int:
         """Width of the vectors."""
-        return self.tower("passage").width
+        width = self.tower("passage").width
+        return min(width, self.settings.truncate_dim or width)
 
     def draw_bags(self, seed: int) -> None:
         """Redraw the parameters of bags of words, the same for two towers. Torch's random state does not change."""
@@ -154,7 +160,7 @@ class BiEncoder(nn.Module):
                 self.towers[role] = tower.drawn_anew()
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:
-        vectors_BD = self.tower(role)(ids_BL, mask_BL).float()
+        vectors_BD = self.tower(role)(ids_BL, mask_BL).float()[:, : self.settings.truncate_dim]
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
     def save(self, folder: Path) -> None:

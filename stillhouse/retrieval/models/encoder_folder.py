@@ -21,13 +21,13 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import REMEDY, WEIGHTS, json_object, read_tensors
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
+from stillhouse.retrieval.models.model_files import WEIGHTS, read_tensors
 from stillhouse.retrieval.models.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
-from stillhouse.retrieval.models.model_place import CONFIG, DOCUMENT, EMBEDDINGS, is_bag_of_words
+from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
 from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
 from stillhouse.retrieval.models.pooling import (
     POOLING,
-    EncoderSettings,
     module_type,
     normalize_path,
     write_module_list,
@@ -35,6 +35,7 @@ from stillhouse.retrieval.models.pooling import (
     write_sentence_transformer,
 )
 from stillhouse.retrieval.models.projection import PROJECTION, read_projection, write_projection
+from stillhouse.retrieval.models.saved_files import CONFIG, REMEDY, object_if_there, transformer_in
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
@@ -58,7 +59,7 @@ def refuse_bag_of_words(folder: Path) -> None:
 
 def refuse_cross_encoder(folder: Path) -> None:
     """Refuse a cross-encoder where texts must become vectors. It would load, but its vectors would mean nothing."""
-    config = json_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    config = object_if_there(transformer_in(folder) / CONFIG)
     architectures = config.get("architectures")
     names = architectures if isinstance(architectures, list) else []
     if OWN_POOLING in config or any(str(name).endswith("ForSequenceClassification") for name in names):

@@ -6,23 +6,17 @@ user's file become `InputError`. Errors about a lack of memory or disk space do 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from stillhouse.errors import RUST_OS_ERROR, InputError
+from stillhouse.retrieval.models.saved_files import INDEX, REMEDY, WEIGHTS, json_object, refuse_pickle
 
-REMEDY = "copy the model folder again, or give one that `stillhouse fetch-model` wrote"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-"""For large models with several weight files: the file of each tensor."""
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """The start of PyTorch's message when a CPU runs out of memory, which is a plain RuntimeError."""
 LONGEST_REASON = 200
@@ -48,24 +42,6 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
         raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises `InputError` if it is missing or not JSON."""
-    if not path.is_file():
-        raise InputError(f"{path} is missing; {REMEDY}")
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON; {REMEDY}") from None
-
-
-def json_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object. Raises `InputError` for any other file."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(f"{path} is not a JSON object; {REMEDY}")
-    return content
-
-
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a Hugging Face model folder.
 
@@ -82,12 +58,7 @@ def weight_files(folder: Path) -> list[Path]:
             if not (folder / name).is_file():
                 raise InputError(f"{folder / name} is missing, but {INDEX} names it; {REMEDY}")
         return [folder / name for name in sorted(names)]
-    for name in PICKLES:
-        if (folder / name).is_file():
-            raise InputError(
-                f"{folder / name} is a pickle, which can run code when it is loaded; save the model as {WEIGHTS} with "
-                "`save_pretrained` of transformers"
-            )
+    refuse_pickle(folder)
     raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
 
 

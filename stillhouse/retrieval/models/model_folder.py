@@ -29,17 +29,14 @@ from transformers import (
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.model_files import (
-    INDEX,
-    REMEDY,
-    WEIGHTS,
-    json_object,
     reading,
     refuse_not_finite,
     shapes_of,
     shown,
     weight_files,
 )
-from stillhouse.retrieval.models.model_place import CONFIG
+from stillhouse.retrieval.models.saved_files import CONFIG, INDEX, REMEDY, WEIGHTS, json_object, transformer_in
+from stillhouse.retrieval.models.unsupported import INSTEAD
 
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 """Sizes that cannot exceed the number of weights."""
@@ -67,6 +64,7 @@ def read_config(folder: Path, **changes: Any) -> PreTrainedConfig:
 
     Raises `InputError` for a file that is missing or damaged, and for a model type unknown to transformers.
     """
+    folder = transformer_in(folder)
     path = folder / CONFIG
     kind = json_object(path).get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -97,7 +95,12 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, 
     head that the folder lacks, or has in another shape, is drawn from torch's random state. Raises `InputError` for
     weights that are missing, damaged, a pickle, not finite, or that do not fit the configuration.
     """
-    config = config or read_config(folder)
+    config, folder = config or read_config(folder), transformer_in(folder)
+    if type(config) not in auto._model_mapping:
+        raise InputError(
+            f"{folder / CONFIG} names the model type {config.model_type!r}, of which transformers has no "
+            f"{auto.__name__}; {INSTEAD}"
+        )
     files = weight_files(folder)
     shapes = {name: shape for file in files for name, shape in shapes_of(file).items()}
     weights = folder / (WEIGHTS if len(files) == 1 and files[0].name == WEIGHTS else INDEX)

@@ -12,8 +12,9 @@ from huggingface_hub import snapshot_download
 
 from stillhouse.artifacts import digest_file
 from stillhouse.errors import InputError, is_full_disk
+from stillhouse.retrieval.models.saved_files import CONFIG, transformer_in
+from stillhouse.retrieval.models.unsupported import refuse_unsupported
 
-CONFIG = "config.json"
 DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
 """The folder of a bag of words for passages, and the folder of the embeddings in it."""
 PACKAGE = "package:"
@@ -38,7 +39,8 @@ def locate(name: str) -> str:
         return str(_in_package(name.removeprefix(PACKAGE)))
     folder = Path(name)
     if folder.is_dir():
-        if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
+        if not (transformer_in(folder) / CONFIG).is_file() and not is_bag_of_words(folder):
+            refuse_unsupported(folder)
             raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
         return str(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForSequenceClassification, BatchEncoding, PreTrainedConfig
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_place import CONFIG
+from stillhouse.retrieval.models.model_files import reading
 from stillhouse.retrieval.models.pooling import pool
+from stillhouse.retrieval.models.saved_files import CONFIG, MODEL, REMEDY, is_saved_cross_encoder, saved_model
 
 CLS, COSINE = "cls", "cosine"
 PAIR_POOLINGS = (CLS, COSINE)
@@ -27,6 +28,8 @@ OWN_POOLING = "stillhouse_pooling"
 """The configuration entry that says `cosine`; a folder without it has a scoring layer."""
 OF_SENTENCE_TRANSFORMERS = "sentence_transformers"
 """The configuration entry for the `CrossEncoder` of sentence-transformers."""
+ACTIVATION, OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_function"
+"""The entries for its activation function: within the entry above, and of versions before 4."""
 SCALE = 20.0
 """One divided by a temperature of 0.05, at which recipes train retrievers."""
 
@@ -44,7 +47,7 @@ def write_pooling_entry(config: PreTrainedConfig, pooling: str) -> None:
     if pooling == COSINE:
         setattr(config, OWN_POOLING, COSINE)
     else:
-        setattr(config, OF_SENTENCE_TRANSFORMERS, {"activation_fn": "torch.nn.modules.linear.Identity"})
+        setattr(config, OF_SENTENCE_TRANSFORMERS, {ACTIVATION: "torch.nn.modules.linear.Identity"})
 
 
 def read_pooling_entry(folder: Path, config: PreTrainedConfig) -> str:
@@ -56,6 +59,36 @@ def read_pooling_entry(folder: Path, config: PreTrainedConfig) -> str:
             f"{', '.join(PAIR_POOLINGS)}; use the version of Stillhouse that trained it"
         )
     return str(named)
+
+
+def read_activation(folder: Path, config: PreTrainedConfig) -> nn.Module:
+    """What the `CrossEncoder` of sentence-transformers makes of a raw score: the sigmoid unless the folder says more.
+
+    Raises `InputError` for a function that is not PyTorch's own, because code from a model folder is never run.
+    """
+    if hasattr(config, OWN_POOLING):
+        return nn.Identity()
+    said = saved_model(folder) if is_saved_cross_encoder(folder) else {}
+    entry = getattr(config, OF_SENTENCE_TRANSFORMERS, None) or {}
+    name = said.get(ACTIVATION) or entry.get(ACTIVATION) or getattr(config, OLD_ACTIVATION, None) or "torch.nn.Sigmoid"
+    found = getattr(nn, str(name).rsplit(".", 1)[-1], None) if str(name).startswith("torch.nn.") else None
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise InputError(
+            f"{folder} names the activation function {str(name)[:80]!r}, which is none of torch.nn; save the "
+            "cross-encoder with one of these, such as torch.nn.Sigmoid"
+        )
+    with reading(folder):
+        return found()
+
+
+def read_prompt(folder: Path) -> str:
+    """The text that the `CrossEncoder` of sentence-transformers puts before every query."""
+    said = saved_model(folder) if is_saved_cross_encoder(folder) else {}
+    prompts, name = said.get("prompts") or {}, said.get("default_prompt_name")
+    text = prompts.get(name, "") if isinstance(prompts, dict) else None
+    if not isinstance(text, str):
+        raise InputError(f"{folder / MODEL}: its prompts are not texts with names; {REMEDY}")
+    return text
 
 
 def passage_halves(encoded: BatchEncoding) -> list[list[int]]:

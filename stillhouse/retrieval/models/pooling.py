@@ -6,52 +6,20 @@ Shape suffixes: B texts, L tokens, D hidden width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from stillhouse.artifacts import write_json
-from stillhouse.config import build, setting
-from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import REMEDY, json_object, read_json
+from stillhouse.retrieval.models.encoder_settings import PASSAGE_PROMPTS, POOLINGS, SETTINGS, EncoderSettings
 from stillhouse.retrieval.models.projection import PROJECTION, write_projection
-from stillhouse.retrieval.settings import MODULES, PASSAGE_LENGTH, QUERY_LENGTH
+from stillhouse.retrieval.models.saved_files import MODEL
+from stillhouse.retrieval.settings import MODULES
 
-POOLINGS = ("cls", "mean")
-LONGEST = 1_000_000
-"""The most tokens of a text for any model; a larger number is a mistake."""
-SETTINGS = "stillhouse.json"
-MODEL = "config_sentence_transformers.json"
 POOLING = "1_Pooling"
-PASSAGE_PROMPTS = ("document", "passage", "corpus")
-"""The names that sentence-transformers gives a passage prompt; the first that a model has counts."""
-
-
-@dataclass(frozen=True)
-class EncoderSettings:
-    """How an encoder folder turns a text into a vector, in addition to the Hugging Face files.
-
-    `projection` is the width of the linear layer on the pooled vector; 0 = no layer. `towers` is "shared", or
-    "separate" if queries have an encoder of their own. `titles` says how passages were read in the last training; it
-    changes no vector. A prompt is put before every text of its role, with its spaces, and counts towards the length.
-    """
-
-    pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
-    normalize: bool = setting(True, "vectors have length 1")
-    query_length: int = setting(QUERY_LENGTH, "tokens of a query", minimum=3, maximum=LONGEST)
-    passage_length: int = setting(PASSAGE_LENGTH, "tokens of a passage", minimum=3, maximum=LONGEST)
-    projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
-    towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
-    query_prompt: str = setting("", "text put before every query")
-    passage_prompt: str = setting("", "text put before every passage")
-    titles: str = setting(
-        "",
-        "what joined title and text of passages in its last training, as in `titles` of ingest; empty = unknown",
-        choices=("", *TITLES),
-    )
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
@@ -137,62 +105,10 @@ def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
     about: dict[str, object] = {"__version__": {}, "similarity_fn_name": similarity}
     if settings.query_prompt or settings.passage_prompt:
         about["prompts"] = {"query": settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}
+    if settings.truncate_dim:
+        about["truncate_dim"] = settings.truncate_dim
     write_json(folder / MODEL, about)
     write_json(folder / SETTINGS, asdict(settings))
-
-
-def read_settings(folder: Path) -> EncoderSettings:
-    """An encoder folder's settings: from `stillhouse.json`, else its sentence-transformers modules, else [CLS].
-
-    Raises `InputError` for a pooling that Stillhouse does not know, and for malformed files.
-    """
-    own, listed = folder / SETTINGS, folder / MODULES
-    if own.is_file():
-        return build(EncoderSettings, json_object(own), str(own))
-    if not listed.is_file():
-        return EncoderSettings()
-    by_kind = _modules_of(listed)
-    unknown = by_kind.keys() - {"Transformer", "Pooling", "Normalize"}
-    if unknown:
-        raise InputError(f"{listed}: modules {', '.join(sorted(unknown))} are not supported; use a plain encoder")
-    if "Pooling" not in by_kind:
-        raise InputError(f"{listed} lists no Pooling, which turns a text into one vector; {REMEDY}")
-    path = folder / by_kind["Pooling"] / "config.json"
-    pooling = json_object(path)
-    modes = {name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-             for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True}  # fmt: skip
-    mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
-    if mode not in POOLINGS:
-        raise InputError(f"{path}: pooling {mode!r} is not supported, only {' and '.join(POOLINGS)} are")
-    query_prompt, passage_prompt = _prompts(folder / MODEL)
-    if (query_prompt or passage_prompt) and pooling.get("include_prompt") is False:
-        raise InputError(
-            f"{path}: include_prompt false leaves the prompts' tokens out of the vector, which is not supported; use "
-            "another model"
-        )
-    return EncoderSettings(
-        pooling=mode, normalize="Normalize" in by_kind, query_prompt=query_prompt, passage_prompt=passage_prompt
-    )
-
-
-def _prompts(path: Path) -> tuple[str, str]:
-    """The prompts of queries and of passages in a model's sentence-transformers file, or empty strings."""
-    prompts = (json_object(path).get("prompts") if path.is_file() else None) or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise InputError(f"{path}: its prompts are not texts with names; {REMEDY}")
-    passage = next((prompts[name] for name in PASSAGE_PROMPTS if prompts.get(name)), None)
-    return prompts.get("query") or "", passage or ""
-
-
-def _modules_of(path: Path) -> dict[str, str]:
-    """The folder of each kind of module in a `modules.json`."""
-    modules = read_json(path)
-    if not isinstance(modules, list) or not all(
-        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str)
-        for module in modules
-    ):
-        raise InputError(f"{path} is not a list of modules, each with a type and a path; {REMEDY}")
-    return {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
 
 
 def normalized(vectors_BD: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 
 TABLE = "position_embeddings"
 """The Hugging Face name of the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and similar models."""

@@ -9,7 +9,8 @@ from torch import nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import REMEDY, WEIGHTS, read_tensors, shapes_of
+from stillhouse.retrieval.models.model_files import WEIGHTS, read_tensors, shapes_of
+from stillhouse.retrieval.models.saved_files import REMEDY
 
 PROJECTION = "2_Dense"
 """The folder of the projection within an encoder folder."""

@@ -28,7 +28,8 @@ from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
 from stillhouse.corpus.titles import divided
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.models.pooling import EncoderSettings, normalized, pool, read_settings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.retrieval.models.pooling import normalized, pool
 from stillhouse.retrieval.settings import InferenceConfig
 
 EXACT = InferenceConfig(precision="fp32")
@@ -54,7 +55,7 @@ def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
     if (folder / MANIFEST).is_file():
         settings = read_settings(folder)
         tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
-        if is_plain_bert(tower, settings.query_length) and not settings.projection:
+        if is_plain_bert(tower, settings.query_length) and not settings.projection and not settings.truncate_dim:
             return PlainBert(tower, settings, context.torch_device())
     return AnyEncoder(folder, context)
 

@@ -12,13 +12,15 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.encoder_settings import POOLINGS, EncoderSettings, read_settings
 from stillhouse.retrieval.models.model_folder import keep_layers, load_model, random_model, read_config, refuse_unusable
 from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate
 from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
-from stillhouse.retrieval.models.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.models.pooling import write_modules
 from stillhouse.retrieval.models.positions import refuse_long_prompts, refuse_longer
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.retrieval.models.towers import TransformerTower
+from stillhouse.retrieval.models.unsupported import refuse_unsupported
 from stillhouse.retrieval.settings import NO_MODEL
 
 
@@ -61,14 +63,9 @@ def fetch(
     bag = is_bag_of_words(place)
     if bag and not Path(source).is_dir():
         place = downloaded(source)  # a bag's width is only in its weights
-    settings = read_settings(place)
-    settings = replace(
-        settings,
-        query_length=query_length,
-        passage_length=passage_length,
-        query_prompt=settings.query_prompt if query_prompt is None else query_prompt,
-        passage_prompt=settings.passage_prompt if passage_prompt is None else passage_prompt,
-    )
+    prompts = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+    refuse_unsupported(place, **prompts)
+    settings = replace(read_settings(place, **prompts), query_length=query_length, passage_length=passage_length)
     if bag:
         if layers or pooling:
             raise InputError(

@@ -12,8 +12,9 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import json_object, reading
-from stillhouse.retrieval.models.model_folder import CONFIG, read_config
+from stillhouse.retrieval.models.model_files import reading
+from stillhouse.retrieval.models.model_folder import read_config
+from stillhouse.retrieval.models.saved_files import CONFIG, json_object, lower_cased, transformer_in
 
 OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "token", "revision")
 """Arguments of `from_pretrained` about where a tokenizer was found, which transformers would write to its files."""
@@ -31,6 +32,7 @@ REMEDY = "give a model folder, as `stillhouse fetch-model` writes it"
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Raises `InputError` for a folder without a tokenizer, and for a tokenizer that is damaged or cannot pad."""
+    folder = transformer_in(folder)
     found = sorted(path for name in VOCABULARIES for path in folder.glob(name))
     if not found:
         raise InputError(f"{folder / VOCABULARIES[0]} is missing: {folder} has no tokenizer that can be read; {REMEDY}")
@@ -46,6 +48,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         padded = tokenizer.pad_token_id in tokenizer.all_special_ids
     if not tokenizer.is_fast:
         raise InputError(f"{folder}: the tokenizer has no fast version (tokenizer.json), which is required; {REMEDY}")
+    lower_cased(tokenizer.backend_tokenizer, folder)
     if not padded:
         raise InputError(f"{folder}: the tokenizer has no padding token; {REMEDY}")
     return tokenizer

@@ -9,8 +9,8 @@ import numpy as np
 from stillhouse.corpus.checks import Truncation
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.models.encoder_settings import read_settings
 from stillhouse.retrieval.models.passage_tokens import cut_passages
-from stillhouse.retrieval.models.pooling import read_settings
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
 COUNTED = 10_000

@@ -18,7 +18,7 @@ from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.pooling import EncoderSettings, read_settings
+from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.settings import InferenceConfig
 

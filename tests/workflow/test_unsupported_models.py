@@ -1,0 +1,228 @@
+"""A model that cannot be a base model is named by `new`, before anything is written, and likewise by `fetch-model`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from huggingface_hub import HfApi
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Router
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3Model, T5Config, T5EncoderModel
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
+
+from stillhouse.cli import main
+from stillhouse.errors import InputError
+from stillhouse.retrieval.models.model_folder import load_model
+from stillhouse.retrieval.models.unsupported import kind_of
+from stillhouse.workflow.start_model import start_of
+
+Make = Callable[[Path, Path], object]
+SMALL = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+
+
+def saved(*modules: Callable[[Path], torch.nn.Module]) -> Make:
+    def make(folder: Path, tiny: Path) -> None:
+        SentenceTransformer(modules=[module(tiny) for module in modules], device="cpu").save_pretrained(str(folder))
+
+    return make
+
+
+def transformer(tiny: Path) -> Transformer:
+    return Transformer(str(tiny))
+
+
+def pooling(mode: str) -> Callable[[Path], Pooling]:
+    return lambda tiny: Pooling(32, mode)  # type: ignore[arg-type]
+
+
+def static(tiny: Path) -> StaticEmbedding:
+    return StaticEmbedding(AutoTokenizer.from_pretrained(tiny).backend_tokenizer, embedding_dim=8)
+
+
+def router(tiny: Path) -> Router:
+    return Router.for_query_document([static(tiny)], [static(tiny)])
+
+
+def t5(folder: Path, tiny: Path) -> None:
+    config = T5Config(vocab_size=40, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    T5EncoderModel(config).save_pretrained(folder)
+
+
+def gpt2(folder: Path, tiny: Path) -> None:
+    GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2)).save_pretrained(folder)
+
+
+def qwen3(folder: Path, tiny: Path) -> None:
+    Qwen3Model(Qwen3Config(**SMALL)).save_pretrained(folder)
+
+
+def lora(folder: Path, tiny: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def as_retriever(model: Make) -> Make:
+    """The model with the files that sentence-transformers adds: mean pooling."""
+
+    def make(folder: Path, tiny: Path) -> None:
+        saved(transformer, pooling("mean"))(folder, tiny)
+        (folder / "config.json").unlink()
+        model(folder, tiny)
+
+    return make
+
+
+def only(**files: object) -> Make:
+    """A folder with these JSON files alone."""
+
+    def make(folder: Path, tiny: Path) -> None:
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / f"{name}.json").write_text(json.dumps(content))
+
+    return make
+
+
+def with_modules(kind: str, *modules: str) -> Make:
+    """The tiny model with a list of modules and a kind of model of sentence-transformers."""
+
+    def make(folder: Path, tiny: Path) -> None:
+        saved(transformer, pooling("mean"))(folder, tiny)
+        numbered = enumerate(modules)
+        rows = [{"type": f"sentence_transformers.{name}", "path": f"{i}_{name}" if i else ""} for i, name in numbered]
+        (folder / "modules.json").write_text(json.dumps(rows))
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": kind}))
+
+    return make
+
+
+def pickled(folder: Path, tiny: Path) -> None:
+    only(config={"model_type": "bert"})(folder, tiny)
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+MEAN = pooling("mean")
+MODEL2VEC = {
+    "config": {"model_type": "model2vec", "architectures": ["StaticModel"]},
+    "modules": [{"type": "sentence_transformers.models.StaticEmbedding", "path": "."}],
+}
+CLIP = [{"type": "sentence_transformers.models.CLIPModel", "path": ""}]
+BAD: dict[str, tuple[Make, str]] = {
+    "T5": (t5, "encoder-decoder (t5)"),
+    "a retriever of T5": (as_retriever(t5), "encoder-decoder (t5)"),
+    "GPT-2": (gpt2, "decoder (gpt2)"),
+    "a retriever of Qwen": (as_retriever(qwen3), "decoder (qwen3)"),
+    "an unknown decoder": (only(config={"model_type": "new", "architectures": ["NewForCausalLM"]}), "decoder (new)"),
+    "LoRA": (only(adapter_config={"base_model_name_or_path": "some/base"}), "LoRA adapter of some/base"),
+    "LoRA of a retriever": (as_retriever(lora), "LoRA adapter"),
+    "static embeddings": (saved(static), "static embedding model"),
+    "model2vec": (only(**MODEL2VEC), "static embedding model"),
+    "Router": (saved(router), "Router"),
+    "CLIP": (only(modules=CLIP), "CLIP"),
+    "a model of images": (only(config={"model_type": "siglip"}), "images (siglip)"),
+    "SPLADE": (with_modules("SparseEncoder", "MLMTransformer", "SpladePooling"), "sparse encoder"),
+    "ColBERT": (with_modules("ColBERT", "Transformer", "Dense"), "multi-vector model"),
+    "ColBERT since 6": (with_modules("MultiVectorEncoder", "Transformer", "Dense"), "multi-vector model"),
+    "a decoder that scores": (with_modules("CrossEncoder", "Transformer", "LogitScore"), "scores pairs"),
+    "a long cross-encoder": (with_modules("CrossEncoder", "Transformer", "Pooling", "Dense"), "cross-encoder of"),
+    "a layer after the pooling": (saved(transformer, MEAN, lambda tiny: Dense(32, 8)), "Dense"),
+    "another pooling": (saved(transformer, pooling("lasttoken")), "lasttoken"),
+    "a pickle": (pickled, "pickle"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_new_and_fetch_model_name_what_it_is(
+    kind: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make, named = BAD[kind]
+    make(tmp_path / "model", tiny_model)
+    said = []
+    for words in (["new", "work", "--source", "sample"], ["fetch-model", "--encoder", "work"]):
+        capsys.readouterr()
+        assert main([*words, "--model", "model"]) == InputError.exit_code
+        shown = capsys.readouterr()
+        said.append(shown.err.splitlines()[-1])
+        assert named in said[-1] and "copy the model folder again" not in said[-1] and "takes about" not in shown.out
+        assert not Path("work").exists()
+    assert said[0].split("error: ")[-1] == said[1].split("error: ")[-1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["index", "--index", "out", "--retriever"],
+        ["pretrain", "--tokens", "corpus", "--encoder", "out", "--curves", "curves", "--objective", "mlm", "--init"],
+        ["train-reranker", "--negatives", "corpus", "--reranker", "out", "--curves", "curves", "--init"],
+    ],
+)
+def test_steps_that_open_an_encoder_name_it_too(
+    words: list[str],
+    tiny_model: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").symlink_to(small_corpus)
+    as_retriever(t5)(tmp_path / "model", tiny_model)
+    corpus = [] if words[0] == "pretrain" else ["--corpus", "corpus"]
+    assert main([*words, "model", *corpus]) == InputError.exit_code
+    assert "encoder-decoder (t5)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "config", "named"),
+    [
+        (["adapter_config.json"], None, "LoRA adapter"),
+        (["config.json", "model.safetensors"], {"model_type": "t5"}, "encoder-decoder (t5)"),
+        (["config.json", "modules.json"], {"model_type": "qwen3", "architectures": ["Qwen3Model"]}, "decoder (qwen3)"),
+    ],
+)
+def test_a_model_of_the_hub_is_named_by_what_the_hub_shows(
+    files: list[str], config: dict[str, object] | None, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    siblings = [SimpleNamespace(rfilename=file) for file in files]
+    monkeypatch.setattr(HfApi, "model_info", lambda *_, **__: SimpleNamespace(siblings=siblings, config=config))
+    with pytest.raises(InputError) as raised:
+        start_of("someone/model")
+    assert named in str(raised.value)
+
+
+def test_every_encoder_and_decoder_of_transformers_is_known() -> None:
+    """All model types with a masked language model are encoders, except BART and its kin. All other types with a causal
+    language model are decoders; three do not show it.
+    """
+    masked, causal = MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    encoders = {kind: kind_of({"model_type": kind, "architectures": [name]}) for kind, name in masked.items()}
+    assert {kind for kind, found in encoders.items() if found} <= {"bart", "mbart", "mvp"}
+    decoders = {kind: kind_of({"model_type": kind, "architectures": [name]}) for kind, name in causal.items()}
+    unseen = {kind for kind, found in decoders.items() if not found} - masked.keys()
+    assert len(unseen) <= 3 and len(decoders) > 50
+
+
+def test_a_type_without_the_class_that_is_asked_for_is_named(tmp_path: Path) -> None:
+    """What the small files do not show, the loading does."""
+    from transformers import AutoModelForMaskedLM, ViTConfig, ViTModel
+
+    ViTModel(ViTConfig(**{name: size for name, size in SMALL.items() if name != "vocab_size"})).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(InputError, match=r"'vit', of which transformers has no AutoModelForMaskedLM; give an encoder"):
+        load_model(AutoModelForMaskedLM, tmp_path)

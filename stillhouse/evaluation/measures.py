@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -71,17 +72,18 @@ def measure_named(name: str) -> ir_measures.Measure:
 
     `ir_measures.parse_measure` needs classes of `ast` that Python 3.14 no longer has.
     """
-    node, depth, settings = ast.parse(name, mode="eval").body, None, {}
+    node, depth, settings = ast.parse(name, mode="eval").body, None, dict[str, Any]()
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        node, depth = node.left, node.right
+        depth = ast.literal_eval(node.right)
+        node = node.left
     if isinstance(node, ast.Call) and not node.args:
-        settings = {setting.arg: ast.literal_eval(setting.value) for setting in node.keywords}
+        settings = {str(setting.arg): ast.literal_eval(setting.value) for setting in node.keywords}
         node = node.func
     if not isinstance(node, ast.Name):
         raise ValueError(name)
     kind = ir_measures.measures.registry[node.id]
-    if depth:
-        settings[kind.AT_PARAM] = ast.literal_eval(depth)
+    if depth is not None:
+        settings[kind.AT_PARAM] = depth
     return kind(**settings)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from stillhouse.retrieval.models.unsupported import kind_of
 from stillhouse.workflow.start_model import start_of
 
 Make = Callable[[Path, Path], object]
-SMALL = {
+SMALL: dict[str, Any] = {
     "vocab_size": 40,
     "hidden_size": 32,
     "intermediate_size": 32,

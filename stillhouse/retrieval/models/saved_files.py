@@ -110,6 +110,7 @@ def lower_cased(tokenizer: Tokenizer, folder: Path) -> None:
     files = (transformer_in(folder) / f"sentence_{name}_config.json" for name in READING)
     said: dict[str, Any] = next((found for found in map(object_if_there, files) if found), {})
     own: Any = tokenizer.normalizer
-    steps = list(own) if isinstance(own, normalizers.Sequence) else [own] if own is not None else []
+    several = isinstance(own, normalizers.Sequence)
+    steps = list(own) if several else [own] if own is not None else []
     if said.get("do_lower_case") is True and not any(isinstance(step, normalizers.Lowercase) for step in steps):
         tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])

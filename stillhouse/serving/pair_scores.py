@@ -23,11 +23,11 @@ class PairScores:
     """Scores pairs. Raises `InputError` for a folder without a cross-encoder."""
 
     def __init__(self, folder: Path, context: Context) -> None:
-        self._model, self._context = CrossEncoder.load(folder), replace(context, quiet=True)
+        self._model, self._context = CrossEncoder.load(folder, raw=True), replace(context, quiet=True)
         keep_packed(self._model, context.torch_device())
 
     def __call__(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """One score per text, in order, higher is better; and the number of tokens read.
+        """One raw score per text, in order, higher is better; and the number of tokens read.
 
         Raises `InputError` for a score that is not a number.
         """
@@ -36,7 +36,7 @@ class PairScores:
         scores_P = np.empty(len(texts), dtype=np.float32)
         with inference(self._model, self._context, EXACT) as device:
             for rows in length_batches(lengths_P, EXACT.batch_tokens):
-                scores_P[rows] = self._model.activation(self._model(*pairs.batch(rows, device)).float()).cpu().numpy()
+                scores_P[rows] = self._model(*pairs.batch(rows, device)).float().cpu().numpy()
         if not np.isfinite(scores_P).all():
             raise InputError("a score of the cross-encoder is not a number: the model is damaged; train it again")
         found: list[float] = scores_P.tolist()

@@ -27,7 +27,7 @@ def data(*names: str) -> Path:
     return path
 
 
-def told(folder: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def said_of(folder: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What `new` says of a source, at what it would train."""
     assert main(["new", str(folder / "workspace"), "--source", str(source)]) == 0
     said = capsys.readouterr()
@@ -55,7 +55,7 @@ def measured(folder: Path, *measures: str) -> dict[str, float]:
 @pytest.mark.parametrize("name", LABELLED)
 def test_labels_are_read_whatever_their_form(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, counts = data("field-cases", name), LABELLED[name]
-    said = told(tmp_path, source, capsys)
+    said = said_of(tmp_path, source, capsys)
     assert all(f"{count} {split}" in said for count, split in zip(counts, ("training", "dev", "test")) if count)
     corpus = searched(tmp_path, source, "--queries", "source")
     assert tuple((corpus.queries["split"] == split).sum() for split in ("train", "dev", "test")) == counts
@@ -67,7 +67,7 @@ def test_labels_are_read_whatever_their_form(name: str, tmp_path: Path, capsys: 
 def test_training_files_become_labelled_corpora(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = data("field-cases", name)
     rows = [json.loads(line) for line in (source / "train.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert f"{len(rows)} training" in told(tmp_path, source, capsys)
+    assert f"{len(rows)} training" in said_of(tmp_path, source, capsys)
     corpus = searched(tmp_path, source, "--test-fraction", "0.2")
     assert measured(tmp_path, "RR@10")["RR@10"] > 0.6
     assert sorted(corpus.queries["text"]) == sorted(row.get("query", row.get("anchor")) for row in rows)
@@ -88,7 +88,7 @@ def test_training_files_become_labelled_corpora(name: str, tmp_path: Path, capsy
 
 def test_questions_are_made_of_japanese_articles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = data("field-cases", "ja-articles")
-    assert "no questions" in told(tmp_path, source, capsys)
+    assert "no questions" in said_of(tmp_path, source, capsys)
     queries = searched(tmp_path, source).queries
     assert set(queries["split"]) == {"train", "dev", "test"}
     assert queries["text"].str.contains("[\u3040-\u30ff]").all()

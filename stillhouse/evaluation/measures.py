@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -71,11 +72,14 @@ def measure_named(name: str) -> ir_measures.Measure:
 
     `ir_measures.parse_measure` needs classes of `ast` that Python 3.14 no longer has.
     """
-    node, depth, settings = ast.parse(name, mode="eval").body, None, {}
+    node: ast.expr = ast.parse(name, mode="eval").body
+    depth: ast.expr | None = None
+    settings: dict[str, Any] = {}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        node, depth = node.left, node.right
+        depth = node.right
+        node = node.left
     if isinstance(node, ast.Call) and not node.args:
-        settings = {setting.arg: ast.literal_eval(setting.value) for setting in node.keywords}
+        settings = {str(setting.arg): ast.literal_eval(setting.value) for setting in node.keywords}
         node = node.func
     if not isinstance(node, ast.Name):
         raise ValueError(name)

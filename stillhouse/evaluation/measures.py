@@ -72,9 +72,11 @@ def measure_named(name: str) -> ir_measures.Measure:
 
     `ir_measures.parse_measure` needs classes of `ast` that Python 3.14 no longer has.
     """
-    node, depth, settings = ast.parse(name, mode="eval").body, None, dict[str, Any]()
+    node: ast.expr = ast.parse(name, mode="eval").body
+    depth: ast.expr | None = None
+    settings: dict[str, Any] = {}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        depth = ast.literal_eval(node.right)
+        depth = node.right
         node = node.left
     if isinstance(node, ast.Call) and not node.args:
         settings = {str(setting.arg): ast.literal_eval(setting.value) for setting in node.keywords}
@@ -82,8 +84,8 @@ def measure_named(name: str) -> ir_measures.Measure:
     if not isinstance(node, ast.Name):
         raise ValueError(name)
     kind = ir_measures.measures.registry[node.id]
-    if depth is not None:
-        settings[kind.AT_PARAM] = depth
+    if depth:
+        settings[kind.AT_PARAM] = ast.literal_eval(depth)
     return kind(**settings)
 
 

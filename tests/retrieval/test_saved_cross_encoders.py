@@ -37,7 +37,7 @@ def saved(model: Path, folder: Path, **settings: Any) -> Path:
 def scores(model: CrossEncoder, folder: Path) -> np.ndarray:
     queries, passages = np.array(QUERIES, dtype=object), np.array(PASSAGES, dtype=object)
     query_P, row_P = (grid.ravel() for grid in np.meshgrid(np.arange(3), np.arange(3)))
-    return score_pairs(model, queries, passages, query_P, row_P, Context(folder, "cpu", True), "scoring", EXACT)
+    return score_pairs(model, queries, passages, query_P, row_P, Context(folder, "cpu", quiet=True), "scoring", EXACT)
 
 
 def expected(folder: Path, **settings: Any) -> np.ndarray:

@@ -48,7 +48,7 @@ def transformer(tiny: Path) -> Transformer:
 
 
 def pooling(mode: str) -> Callable[[Path], Pooling]:
-    return lambda tiny: Pooling(32, mode)  # type: ignore[arg-type]
+    return lambda tiny: Pooling(32, mode)
 
 
 def static(tiny: Path) -> StaticEmbedding:

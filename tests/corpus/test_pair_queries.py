@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.words import count_words
 from stillhouse.errors import InputError
 from stillhouse.retrieval.mining.relevance import not_negatives
 
@@ -296,3 +298,25 @@ def test_passages_that_are_not_negatives_of_a_made_query(tmp_path: Path) -> None
             expected |= {(query.id, row.id) for row in rows if row.article_id in ends}
     assert found == expected and len(table) == len(expected)
     assert {query.task for query in made} == set(OF_SENTENCES)
+
+
+UNSPACED = {
+    "zh": (range(0x4E00, 0x9FA0), "。"),
+    "ja": (range(0x3042, 0x3094), "。"),
+    "th": (range(0x0E01, 0x0E2E), " "),  # a space and no mark after a sentence
+}
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+def test_queries_are_made_in_scripts_without_spaces(language: str) -> None:
+    letters, end = UNSPACED[language]
+    chance = random.Random(1)
+    sentences = ["".join(map(chr, chance.choices(letters, k=14))) + end for _ in range(24)]
+    articles = {name: [("s", sentences[4 * n : 4 * n + 2]), ("s", sentences[4 * n + 2 : 4 * n + 4])]
+                for n, name in enumerate("abcdef")}  # fmt: skip
+    made = make_pair_queries(taken_of(articles), [], replace(CHOICES, tasks=("ict", "span"), span_words=(6, 10)))
+    texts = {row.id: " ".join(row.text.split()) for row in rows_of(articles)}
+    assert {query.task for query in made.queries} == {"ict", "span"}
+    assert all(query.text in texts[query.taken_from] for query in made.queries)
+    assert {query.text for query in made.queries if query.task == "ict"} <= {text.strip() for text in sentences}
+    assert all(6 <= count_words(query.text) <= 10 for query in made.queries if query.task == "span")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -10,6 +11,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stillhouse.corpus.words import UNSPACED
 from stillhouse.errors import InputError
 from stillhouse.evaluation import answer_matching
 from stillhouse.evaluation.answer_matching import AnswerMatcher, Texts
@@ -45,10 +47,10 @@ PATTERNS = ["par.s", "^b", "a$", r"\d+", "[", "(", r"\p{L}{2}", "é", "(?i)x|y",
 
 
 def words(text: str) -> list[str]:
-    """Return the tokens, following the rules to the letter."""
+    """Return the tokens, following the rules to the letter, then each character of an unspaced script alone."""
     found = []
     for match in regex.finditer(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", unicodedata.normalize("NFD", text), FLAGS):
-        found.append(match.group().lower())
+        found += re.sub(f"([{UNSPACED}])", r" \1 ", match.group()).lower().split()
     return found
 
 
@@ -67,6 +69,24 @@ def slow_match(answers: list[tuple[str, str]], passage: str) -> bool:
                 if wanted and given_words[i : i + len(wanted)] == wanted:
                     return True
     return False
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage", "held"),
+    [
+        ("308", "黑豹队的防守只丢了308分", True),
+        ("卡万·肖特", "职业碗防守截锋卡万·肖特以11分领先", True),
+        ("東京", "東京都の人口", True),
+        ("京東", "東京都の人口", False),
+        ("กรุงเทพ", "กรุงเทพมหานครเป็นเมืองหลวง", True),
+        ("गंगा", "भारत में गंगा नदी", True),
+        ("30", "1308 points", False),
+    ],
+)
+def test_answers_in_scripts_without_spaces(answer: str, passage: str, held: bool) -> None:
+    table = pd.DataFrame({"query_id": ["q"], "answer": [answer], "kind": ["text"]})
+    matcher = AnswerMatcher(table, ["q"], texts_of([passage]))
+    assert matcher.match(np.array([0]), np.array([0])).tolist() == [held]
 
 
 def texts_of(passages: list[str]) -> Texts:

@@ -17,7 +17,7 @@ from stillhouse.evaluation.report.examples import BARS, differences_part, sorted
 # Relevant passages of six test queries. No train query asks for p0, one asks for p1, six for p2. p3 shares p2's
 # article.
 GOLD = {"t0": ["p0"], "t1": ["p1"], "t2": ["p2"], "t3": ["p3"], "t4": ["p0", "p1"], "t5": ["p2"]}
-TEXT = {"t0": "a", "t1": "a b", "t2": "a b c", "t3": "a b c", "t4": "a  b\tc", "t5": "a b c d e f g"}
+TEXT = {"t0": "人", "t1": "人口", "t2": "a b c", "t3": "a b c", "t4": "a  b\tc", "t5": "a b c d e f g"}
 RECALL = {"t0": 1.0, "t1": 0.0, "t2": 1.0, "t3": 0.0, "t4": 0.5, "t5": 1.0}
 
 

@@ -30,11 +30,6 @@ def refuse_lost(corpus: CleanCorpus) -> None:
                 f"the source has labels of {split}, and no question could be read with one{_why(own)}; correct these "
                 f"rows, or take the labels of {split} away"
             )
-    if rows and not taken:
-        raise InputError(
-            f"the source has questions, and none could be read with a label{_why(rows)}; add labels, such as "
-            "qrels/train.tsv and qrels/test.tsv, or take the questions away"
-        )
 
 
 def _split(row: Rejected) -> str:

@@ -49,7 +49,7 @@ def count_words(text: str) -> int:
 
 def is_unspaced(text: str) -> bool:
     """Whether a text begins in a script without spaces between words."""
-    return _UNSPACED.match(text) is not None
+    return text[:1] >= "\u0e00" and _UNSPACED.match(text) is not None
 
 
 def terms_in(text: str) -> list[str]:

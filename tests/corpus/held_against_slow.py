@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from slow_cells import Refused
 from slow_corpus import slow_tables
 from slow_pages import page_rows
@@ -87,6 +88,10 @@ def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Pat
     """Checks that the tables hold the expected rows after cleaning, and that every row left out is counted."""
     (folder / "corpus").mkdir()
     source = open_source(str(folder / "source"), format)
+    if _lost(expected, rows):
+        with pytest.raises(InputError):
+            ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")
+        return
     left_out = ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")["left_out"]
     corpus = Corpus.open(folder / "corpus")
     for table, wanted in slow_tables(expected).items():
@@ -101,3 +106,14 @@ def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Pat
         logged = sum(number for reason, number in left_out.items() if reason.startswith(f"{kind}: "))
         present = sum(getattr(row, "kind", type(row).__name__.lower()) == kind for row in rows)
         assert len(getattr(corpus, table)) + (corpus.rejected["kind"] == kind).sum() + logged == present, kind
+
+
+def _lost(expected: list[Row], rows: list[Any]) -> bool:
+    """Whether no passage is left, or no question of a split that has labels, right or wrong ones."""
+    tables = slow_tables(expected)
+    labelled = {row[4] for row in expected if row[0] == "qrel"}
+    labelled |= {"test" for row in expected if row[0] == "answer" and row[4] == "test"}
+    for row in rows:
+        if isinstance(row, Rejected) and row.kind == "qrel":
+            labelled |= {split for split in ("train", "dev", "test") if split in row.where}
+    return not tables["passages"] or not labelled <= {split for _, _, split in tables["queries"]}

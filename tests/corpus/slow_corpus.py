@@ -31,9 +31,9 @@ def slow_tables(rows: list[Row]) -> dict[str, list[Row]]:
     }
     qrels: dict[Row, int] = {}
     for _, query, passage, relevance, split in (row for row in rows if row[0] == "qrel"):
-        is_grade = re.fullmatch("[+-]?[0-9]+", relevance.strip()) and len(relevance.strip()) <= 11
-        if query in queries and passage in passages and is_grade and 0 <= int(relevance) < 2**31:
-            qrels.setdefault((query, passage, split), int(relevance))
+        grade = re.fullmatch(r"([+-]?[0-9]{1,10})(\.0*)?", relevance.strip())
+        if query in queries and passage in passages and grade and 0 <= int(grade[1]) < 2**31:
+            qrels.setdefault((query, passage, split), int(grade[1]))
     answers = [row[1:] for row in rows if row[0] == "answer" and row[1] in queries and _is_answer(row[2], row[3])]
     split_of = _splits(queries, qrels, answers)
     return {

@@ -78,13 +78,34 @@ def _queries(data: bytes) -> Iterator[Row]:
     return _each(data, lambda value: [("query", _id(value, "_id", "id", "query_id"), _text(value, "text"))])
 
 
+QRELS = (
+    ("query_id", "query-id", "qid"),
+    ("passage_id", "corpus-id", "corpus_id", "pid", "docid", "doc_id", "doc-id"),
+    ("relevance", "score", "rel", "label"),
+)
+
+
 def _qrels(data: bytes, split: str) -> Iterator[Row]:
-    for number, line in enumerate(line for line in filled_lines(data)):
-        cells = (line or "").split("\t")
-        # The heading is the first line that can be read.
-        if cells == ["query-id", "corpus-id", "score"] and not any(filled_lines(data)[:number]):
+    """Three columns or TREC's four, as many as in the first line that can be read, which may name them."""
+    places: list[int] = []
+    width = 0
+    first = True
+    for line in filled_lines(data):
+        if line is None:
+            yield REJECTED
             continue
-        yield ("qrel", *cells, split) if line is not None and len(cells) == 3 else REJECTED
+        cells = line.split("\t")
+        if len(cells) not in (3, 4):
+            cells = line.split()
+        lower = [cell.strip().lower() for cell in cells]
+        named = [next((lower.index(name) for name in names if name in lower), -1) for names in QRELS]
+        heading, first = first and min(named) >= 0, False
+        if heading:
+            places, width = named, len(cells)
+            continue
+        if not width and len(cells) in (3, 4):
+            places, width = ([0, 1, 2], 3) if len(cells) == 3 else ([0, 2, 3], 4)
+        yield ("qrel", *(cells[place] for place in places), split) if width and len(cells) == width else REJECTED
 
 
 def _labels(files: Files) -> Iterator[Row]:

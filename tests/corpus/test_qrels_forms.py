@@ -109,7 +109,6 @@ LOST = {
     "other passages": ({"dev.tsv": "q0\tx\t1\n", "test.tsv": table("\t", BEIR)}, "labels of dev.*points to no passage"),
     "two columns": ({"test.tsv": "q0\td0\n"}, "labels of test.*not three columns"),
     "no key": ({"test.jsonl": '{"q": "q0", "d": "d0"}\n'}, "labels of test.*no query"),
-    "no labels at all": ({}, "none could be read with a label"),
 }
 
 

@@ -40,6 +40,11 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "rm -r /volume/run-cache": ("deletes a folder of a pod", "nothing: it is the shell's own"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),
+    "stillhouse evaluate --corpus artifacts/ingest/corpus --run best=artifacts/best_run/run --run solr=": (
+        "needs a run of another tool",
+        "tests/steps/test_foreign_runs.py: such runs",
+    ),
+    "python benchmarks/": ("takes minutes or hours, and the data", "tests/benchmarks, tests/cli/test_field_cases.py"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }

@@ -269,7 +269,7 @@ def test_rejected_qrels_of_another_split_do_not_count_for_this_one(tmp_path: Pat
     names = [f"q{i}" for i in range(40)]
     (source / "queries.jsonl").write_text("\n".join(json.dumps({"_id": id, "text": f"ask {id}"}) for id in names))
     (source / "qrels" / "test.tsv").write_text("".join(f"q{i}\tp{i}\t1\n" for i in range(20)))
-    (source / "qrels" / "train.tsv").write_text("".join(f"q{i}\tgone\t1\n" for i in range(20, 40)))
+    (source / "qrels" / "train.tsv").write_text("".join(f"q{i}\tgone\t1\n" for i in range(20, 39)) + "q39\tp0\t1\n")
     execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": tmp_path / "corpus"})
     found = Corpus.open(tmp_path / "corpus")
     refuse_remains(found, "test", 0.01)

@@ -153,7 +153,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "a repository": ({"source": "x", "repo": "https://x.org/y"}, "here", "the source is in a git repository"),
     "no source yet": ({"source": "absent"}, "here", "the source absent does not exist"),
     "an empty source": ({"source": "empty"}, "here", "empty is an empty folder"),
-    "no passages": ({"source": "blank"}, "here", "the source has no passages"),
+    "no passages": ({"source": "blank"}, "here", "the source has no passage"),
 }
 
 

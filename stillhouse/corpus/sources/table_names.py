@@ -49,6 +49,8 @@ def files_of(folder: Path, table: str) -> list[TableOfFile]:
             continue
         if path.is_dir():
             parts = [part for part in entries(path) if part.is_file() and suffix_of(part)]
+            # A query log has its feedback as JSON lines beside its queries.
+            parts = [part for part in parts if ".jsonl" not in part.name] or parts
             found[path.name] = [TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]
         elif suffix:
             split = split_in(path.name.removesuffix(suffix)) or ""

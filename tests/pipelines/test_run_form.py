@@ -40,7 +40,7 @@ def test_train_has_at_most_twelve_fields(train: Compiled) -> None:
 def test_the_form_omits_claims_and_secrets(train: Compiled) -> None:
     assert not [name for name in fields(train.spec) if name.endswith(("_claim", "_secret"))]
     text = str(train.platforms)
-    assert "'constant': 'stillhouse-shared-work'" in text and "'constant': 'stillhouse-data'" in text
+    assert "'constant': 'stillhouse-shared'" in text and "'constant': 'stillhouse-data'" in text
 
 
 def test_required_fields_have_no_default() -> None:

@@ -220,7 +220,7 @@ def query_vectors(task: Task, encoder: BiEncoder) -> NDArray[np.float32]:
 def exact(task: Task, encoder: BiEncoder, queries_QD: NDArray[np.float32], chosen: NDArray[np.int64]) -> Search:
     """An exact search of some rows, which are encoded or known from before."""
     context = Context(work_root() / "reqa")
-    encoded = encode_corpus(encoder, task.corpus, context, EncodingConfig(), code_digest(), rows=chosen)
+    encoded = encode_corpus(encoder, task.corpus, context, EncodingConfig(), rows=chosen)
     vectors_ND = encoded.embeddings.rows(np.arange(len(chosen)))
     return lambda asked: exact_search(queries_QD[asked], [(0, vectors_ND)], DEPTH)
 

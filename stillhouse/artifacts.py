@@ -35,6 +35,7 @@ class Manifest:
     inputs: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    version: int = 1
     digest: str = ""
 
 
@@ -219,10 +220,19 @@ def refuse_file_above(path: Path) -> None:
 
 
 def write_manifest(
-    folder: Path, step: str, config: Mapping[str, Any], inputs: Mapping[str, str], facts: Mapping[str, Any]
+    folder: Path,
+    step: str,
+    config: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    facts: Mapping[str, Any],
+    version: int = 1,
 ) -> None:
-    """Writes the manifest of a finished folder. `inputs` maps each input's name to its digest."""
+    """Writes the manifest of a finished folder. `inputs` maps each input's name to its digest.
+
+    `version` is the step's; a manifest without one is of version 1.
+    """
     content = {"step": step, "config": dict(config), "inputs": dict(inputs), "facts": dict(facts)}
+    content |= {"version": version} if version > 1 else {}
     (folder / MANIFEST).write_bytes(_sealed(content | {"files": digest_files(folder)}))
 
 

@@ -164,8 +164,12 @@ def _recorded(value: Any, rules: Mapping[str, Any]) -> Any:
     return plain(value)
 
 
+GRAPH = "graph"
+"""The key of a recipe that names its graph; all others are sections."""
+
+
 def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Reads a recipe: one mapping per section.
+    """Reads a recipe: one mapping per section, and the name of its graph.
 
     Raises `InputError` for invalid YAML and for a section that is not in `sections`, if these are given.
     """
@@ -178,9 +182,9 @@ def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, 
     if sections is not None:
         refuse_unknown_sections(content, sections, str(path))
     for name, values in content.items():
-        if values is not None and not isinstance(values, dict):
+        if values is not None and not isinstance(values, dict) and name != GRAPH:
             raise InputError(f"{path}: section {shown(name)} must map settings to values, not {shown(values)}")
-    return {name: dict(values or {}) for name, values in content.items()}
+    return {name: values if name == GRAPH else dict(values or {}) for name, values in content.items()}
 
 
 def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], where: str) -> None:

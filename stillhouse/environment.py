@@ -1,33 +1,11 @@
-"""What affects a step's outputs besides settings and data: Stillhouse's own code and the libraries that compute.
-
-DVC compares the files that a stage depends on. One stage runs every time and writes this description to a file, and all
-other stages depend on it. So DVC takes a step from the run cache only if the code and the libraries are the same.
-"""
+"""The libraries that compute: unfinished work and cached vectors are continued only with the same ones."""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-from stillhouse.artifacts import digest_files, digest_json
-
-COMPUTING = ("steps", "corpus", "acceleration", "pretraining", "training", "retrieval", "evaluation")
-"""The subpackages that affect outputs; the command line, releases and the like do not."""
-ALONE = (
-    "arrays.py",
-    "artifacts.py",
-    "config.py",
-    "context.py",
-    "curves.py",
-    "former_names.py",
-    "setting_kinds.py",
-    "remote/dvc_source.py",
-)
-"""Other modules that they import and that affect outputs: they write, record, read or fetch data."""
-CODE = (".py", ".html", ".css")
-"""Files that affect outputs: code, and the templates of pages."""
 LIBRARIES = (
     "MarkupSafe",
     "PyStemmer",
@@ -54,17 +32,6 @@ LIBRARIES = (
 )
 BUILDS = {"faiss": ("faiss-cpu", "faiss-gpu")}
 """Libraries with several distributions, one of which is installed."""
-
-
-def describe_environment() -> dict[str, object]:
-    """The digest of the code, and `software`."""
-    package = Path(__file__).resolve().parent
-    code = {part: digest_files(package / part) for part in COMPUTING}
-    shown = {
-        part: {name: value for name, value in files.items() if name.endswith(CODE)} for part, files in code.items()
-    }
-    alone = {name: digest_json((package / name).read_text(encoding="utf-8")) for name in ALONE}
-    return {"code": digest_json([shown, alone]), **software()}
 
 
 def software() -> dict[str, object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,6 +32,14 @@ def make_folder(folder: Path) -> None:
     """Creates a folder that the user named. Raises `InputError` if that is impossible."""
     with usable_place(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+def link_or_copy(file: str, target: str) -> None:
+    """Hard-links a file on the same disk; copies it otherwise."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
 
 
 def refuse_foreign_files(folder: Path, names: Iterable[str]) -> None:

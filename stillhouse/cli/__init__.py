@@ -20,11 +20,11 @@ from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
 
 COMMANDS = {
     "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
-    "run": ("runs every step in one process, without DVC", "stillhouse.cli.run"),
+    "run": ("runs a recipe, or one of its stages", "stillhouse.cli.run"),
     "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
     "tune": ("tunes the most important settings on the dev questions", "stillhouse.cli.tune"),
     "zero-shot": ("evaluates retrievers and BM25 on many corpora", "stillhouse.cli.zero_shot"),
-    "environment": ("records code and library versions, for DVC", "stillhouse.cli.environment"),
+    "plan": ("writes what each stage computes, for DVC", "stillhouse.cli.plan"),
     "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
     "serve": ("serves a release over HTTP", "stillhouse.cli.serve"),
     "documents": ("exports the documents that a service received, as JSONL", "stillhouse.cli.documents"),
@@ -73,12 +73,9 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name in steps():
-        from stillhouse.cli.preloaded import run_preloaded
         from stillhouse.workflow import step_command
 
-        step = steps()[name]
-        code = run_preloaded(step, argv)
-        return step_command.main(step, rest) if code is None else code
+        return step_command.main(steps()[name], rest)
     if name in COMMANDS:
         return int(import_module(COMMANDS[name][1]).main(rest))
     kind = "flag" if name.startswith("-") else "command"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
-from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
+from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, refuse_foreign_use
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
     find_sweep,
@@ -27,7 +26,7 @@ from stillhouse.experiments.comparison.sweeps import (
 from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.terminal import show, warn
-from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING
+from stillhouse.workflow.graph import ARTIFACTS
 from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
 from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
 from stillhouse.workflow.small import small
@@ -168,6 +167,8 @@ def run_here(
             if len(failures) == len(plan.jobs) and len(planned) > 1:
                 log(f"condition {name}: no run finished; the lines above say why")
                 continue
+            from stillhouse.experiments.comparison.results import write_comparison
+
             with watched("compare", arguments.quiet), own_files(folder / name, results()) as staging:
                 tables[name] = write_comparison(plan, failures, folder, staging)
     if not tables:
@@ -254,54 +255,6 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
         for name, place in job.places.items():
             refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
             refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
-
-
-def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:
-    """Reads the results of the jobs in `folder`, writes the table and the page to `target` and returns the table.
-
-    Raises `InputError` if no job has a result.
-    """
-    from stillhouse.artifacts import read_manifest
-    from stillhouse.corpus.schemas import SOURCE
-    from stillhouse.experiments.comparison.files import write_files
-    from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
-    from stillhouse.experiments.comparison.page import variant_examples, write_page
-    from stillhouse.experiments.comparison.table import Settings, make_table
-
-    timings, outcomes = read_timings(folder), []
-    for job in plan.jobs:
-        if failure := failures.get((job.variant, job.seed)):
-            outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.use}: {failure.reason}"))
-            continue
-        curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
-        assert evaluation is not None
-        timing = timings.get(job.places[PRETRAINING].as_posix()) if curves else None
-        losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
-        outcomes.append(
-            read_outcome(
-                job.variant,
-                job.seed,
-                folder / evaluation,
-                folder / curves if curves else None,
-                timing,
-                {name: folder / place for name, place in losses.items() if place},
-            )
-        )
-    reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
-    references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
-    config = plan.reference.configs[EVALUATION]
-    settings = Settings(config.bootstrap_samples, config.randomisation_samples, config.seed)
-    synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
-    table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
-    write_files(table, target)
-    runs = {
-        job.variant: folder / job.run
-        for job in reversed(plan.jobs)  # so that the first seed stays
-        if (job.variant, job.seed) not in failures
-    }
-    corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
-    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
-    return table
 
 
 def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:

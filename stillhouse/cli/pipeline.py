@@ -189,8 +189,8 @@ def submit_action(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse(argv)
     _platform()
-    from stillhouse.components.image import image
     from stillhouse.pipelines.catalog import Request
+    from stillhouse.pipelines.image import image
     from stillhouse.pipelines.ir import compile_small
     from stillhouse.pipelines.pods import watch_pods
     from stillhouse.pipelines.submit import check_pod_parameters, namespace_of, submit, watch

@@ -1,4 +1,4 @@
-"""`stillhouse run`: runs the whole graph, or part of it, in this process."""
+"""`stillhouse run`: runs a recipe, or one of its stages, in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from stillhouse.errors import InputError
 from stillhouse.workflow.graph import ARTIFACTS, graph_of
 from stillhouse.workflow.parser import Parser, output_folder, source_text
-from stillhouse.workflow.recipe_run import chosen_uses, run_recipe
+from stillhouse.workflow.recipe_run import chosen_uses, run_recipe, uses_of_stage
 from stillhouse.workflow.recipe_settings import add_set_flag, with_settings
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 from stillhouse.workflow.small import small
@@ -20,21 +20,23 @@ examples:
   stillhouse run --recipe micro --folder try-micro
   stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
   stillhouse run --set retriever_1.epochs=8                            (params.yaml with one setting changed)
+  stillhouse run retriever_1                                           (one stage, as dvc.yaml does)
   stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
 
 
 def run_parser() -> Parser:
     parser = Parser(
         "run",
-        "Runs every step of the graph in one process, without DVC. Skips steps that are up to date.",
+        "Runs every stage of a recipe in one process, or only STAGE. Skips steps that are up to date.",
         EXAMPLES,
     )
+    parser.add_argument("stage", metavar="STAGE", nargs="?", help="run only this stage, from what others left")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe or a recipe file")
     which.add_argument("--params", metavar="FILE", type=Path, help="a recipe file (default: params.yaml)")
     parser.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
     add_set_flag(parser)
-    parser.add_argument("--until", metavar="STAGE", help="run only this stage and what it depends on")
+    parser.add_argument("--until", metavar="STEP", help="run only this step and what it depends on")
     parser.add_argument(
         "--small", action="store_true", help="try the recipe's stages in a few steps on the built-in sample"
     )
@@ -64,7 +66,10 @@ def main(argv: Sequence[str]) -> int:
         for use in uses:
             if use.section == "ingest":
                 settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
-    chosen = chosen_uses(uses, arguments.until)
+    if arguments.stage and arguments.until:
+        raise InputError("give a STAGE or --until, not both")
+    chosen = uses_of_stage(uses, arguments.stage) if arguments.stage else chosen_uses(uses, arguments.until)
+    typed = {"source"} if arguments.source else set()
     with environment(arguments, arguments.folder):
-        run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, {"source"} if arguments.source else ())
+        run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, typed, uses if arguments.stage else ())
     return 0

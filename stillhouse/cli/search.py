@@ -16,14 +16,15 @@ from stillhouse.errors import InputError
 from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.monitoring.activity import doing, watched
 from stillhouse.terminal import show, visible, visible_id, visible_json
-from stillhouse.workflow.graph import ARTIFACTS, find_uses
+from stillhouse.workflow.graph import ARTIFACTS
 from stillhouse.workflow.parser import Parser
 from stillhouse.workflow.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.search.searcher import Hit, Searcher
 
-INPUTS = find_uses()["best_run"].input_paths(ARTIFACTS)
+INPUTS = {"corpus": ARTIFACTS / "ingest" / "corpus"}
+INPUTS |= {name: ARTIFACTS / "best" / name for name in ("retriever", "index", "hybrid")}
 WIDEST = 100
 JSON = """\
 with --json, each question prints one line to stdout:

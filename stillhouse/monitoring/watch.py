@@ -33,14 +33,13 @@ ELSEWHERE = "elsewhere"
 class Watched:
     """A watched step or task: the monitor for its progress, and its report once it has one.
 
-    `reported`: a step within it reports success itself. `computed`: it was computed, not taken from earlier results.
+    `reported`: a step within it reports success itself.
     """
 
     monitor: Monitor = SILENT
     report: Report | None = None
     common: dict[str, str] = field(default_factory=dict)
     reported: bool = False
-    computed: bool = False
 
 
 @contextmanager

@@ -18,11 +18,8 @@ from stillhouse.kubernetes.pods.run_parameters import (
     SETTINGS,
     TABLES,
     RunParameter,
-    check_parameters,
-    check_train,
-    filled,
+    recipe_of_run,
     train_parameters,
-    with_parameters,
 )
 from stillhouse.kubernetes.pods.zero_shot import Config as ZeroShotConfig
 from stillhouse.pipelines import compare, refresh, train, zero_shot
@@ -57,7 +54,7 @@ class Result:
 
 
 RESULTS: Mapping[str, Result] = {
-    train.NAME: Result(("evaluation",), "evaluation", "report.html", artifact="evaluate__evaluation"),
+    train.NAME: Result(("evaluation",), "evaluation", "report.html", artifact="folder/evaluate/evaluation"),
     compare.NAME: Result(("compare-variants",), "comparison", "comparison.html"),
     zero_shot.NAME: Result(("measure-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
     refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
@@ -103,12 +100,7 @@ class Request:
         if self.pipeline in CONFIGS:
             build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
-        if self.pipeline == train.NAME:
-            self.configs_with(values)
-            return
-        check_parameters(self.pipeline, values)
-        settings = configs(*self._recipe())
-        with_parameters(filled(self._parameters(), settings), settings, values)
+        recipe_of_run(self.pipeline, *self._recipe(), values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The parameters in `given`, converted from command-line text to their types."""
@@ -137,7 +129,8 @@ class Request:
 
     def configs_with(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of every use of a whole run with these parameters, which it checks."""
-        return check_train(*self._recipe(), values)
+        recipe, where = self._recipe()
+        return configs(recipe_of_run(self.pipeline, recipe, where, values), where)
 
     def kept(self) -> tuple[str, ...]:
         """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""

@@ -12,11 +12,11 @@ from kfp import dsl, kubernetes
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.components.image import image
 from stillhouse.config import field_types
 from stillhouse.kubernetes.trainjob.settings import POD_NAMESPACE
 from stillhouse.pipelines.admission import END, LOOK, ask_for_look
 from stillhouse.pipelines.control import check_cluster, report_end
+from stillhouse.pipelines.image import image
 from stillhouse.pipelines.place import IMAGE
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods
@@ -31,7 +31,6 @@ HELP = {
     "work_claim": "volume claim for checkpoints and corpora; it outlives the run",
     "store_claim": "volume claim for a DVC remote in a cluster folder",
     "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; optional",
-    "run_cache": "cache of earlier results: a folder on the volume or a DVC remote; empty: none",
     "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; optional",
     "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; optional",
     "registry_secret": "secret with the Model Registry for releases: address, model, token; optional",

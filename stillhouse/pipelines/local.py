@@ -18,17 +18,15 @@ from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_
 from stillhouse.context import WORK_ROOT, answers_root, quiet, say
 from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.kubernetes.pods.held_folders import link_or_copy
-from stillhouse.kubernetes.pods.task import port_name
+from stillhouse.kubernetes.pods.stage import FOLDER
 from stillhouse.lock import only_process
 from stillhouse.monitoring.activity import watched
-from stillhouse.own_files import make_folder
+from stillhouse.own_files import link_or_copy, make_folder
 from stillhouse.pipelines.catalog import RESULTS, Request, Result
 from stillhouse.steps.execute import VERDICT
+from stillhouse.workflow.graph import GATE
 from stillhouse.workflow.run_progress import outlook
-from stillhouse.workflow.seen_source import seen_at_once
-from stillhouse.workflow.tasks import PREPARE
-from stillhouse.workflow.tasks import VERDICT as GIVEN
+from stillhouse.workflow.seen_source import seen_lately
 from stillhouse.workflow.uses import ARTIFACTS
 
 WORKSPACE = ".kubeflow"
@@ -90,7 +88,7 @@ def _say_outlook(request: Request, values: Mapping[str, Any], root: Path) -> Non
         return
     with watched("run-local"):
         settings = request.configs_with(values)
-        say(outlook(uses, len(uses), settings, root, lambda: seen_at_once(settings)))
+        say(outlook(uses, len(uses), settings, root, lambda: seen_lately(settings)))
 
 
 def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> None:
@@ -155,7 +153,7 @@ def _show_failed_validation(outputs: Path, folder: Path) -> None:
 
     The runner does not return a task's exit code, so this reads the verdict.
     """
-    for verdict in outputs.glob(f"**/{PREPARE}/{port_name(GIVEN)}"):
+    for verdict in outputs.glob(f"**/{FOLDER}/{GATE[VERDICT]}"):
         if not read_manifest(verdict).facts["passed"]:
             with whole_folder(folder / VERDICT) as staging:
                 shutil.copytree(verdict, staging, dirs_exist_ok=True)
@@ -173,7 +171,7 @@ def find_result(outputs: Path, result: Result) -> Path | None:
 
 def find_output(outputs: Path, source: str) -> Path:
     """The folder of `use/output` among the outputs of a run. Raises `PipelineFailed` if no task handed it on."""
-    found = sorted(path.parent for path in outputs.glob(f"**/{port_name(source)}/{MANIFEST}"))
+    found = sorted(path.parent for path in outputs.glob(f"**/{FOLDER}/{source}/{MANIFEST}"))
     if not found:
         raise PipelineFailed(f"no task wrote {source}")
     return found[-1]

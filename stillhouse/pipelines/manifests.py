@@ -3,7 +3,7 @@
     manifests/pipelines/cpu/    without accelerators, from recipes that two cores can run
     manifests/pipelines/gpu/    the papers' recipes on GPUs
 
-`make compile` writes them, and git ignores them. The image is `stillhouse.components.image.DEFAULT` regardless of the
+`make compile` writes them, and git ignores them. The image is `stillhouse.pipelines.image.DEFAULT` regardless of the
 environment, since runs name their own.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stillhouse.artifacts import refuse_file_above, write_whole
-from stillhouse.components.image import VARIABLE
 from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
 from stillhouse.own_files import make_folder
 from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.image import VARIABLE
 from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.placement_table import find_table
 

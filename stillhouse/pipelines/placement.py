@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
-from stillhouse.remote.address import refuse_secret
 
 CPU = re.compile(r"[1-9][0-9]*m?")
 BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
@@ -49,15 +47,6 @@ def refuse_image(image: str) -> None:
         raise InputError(f"the image {image!r} is not an image name; give REGISTRY/NAME@sha256:DIGEST")
     if "/" in image and not DIGEST.fullmatch(image):
         raise InputError(f"the image {image} is not named by its digest; write {image.split('@')[0]}@sha256:DIGEST")
-
-
-def refuse_run_cache(address: str) -> None:
-    """Refuses an address that is neither a folder nor a DVC remote, or contains a secret; empty means none."""
-    refuse_secret(address, RUN_CACHE_PARAMETER)
-    good = not address or address.startswith("/") or re.fullmatch(r"[a-z][a-z0-9+]*://\S+", address)
-    _check(
-        bool(good), f"{RUN_CACHE_PARAMETER} is {address!r}", "give a folder like /volume/run-cache, or s3://bucket/path"
-    )
 
 
 def _check(good: bool, what: str, remedy: str) -> None:
@@ -162,11 +151,10 @@ class Placement:
 
     `cpu` and `memory` are the requests; `cpu_limit` and `memory_limit` are the limits (by default the same).
     `shared_memory` is the size of /dev/shm, which is in memory and counts against `memory_limit`; empty keeps the
-    container's 64 MiB. `scratch` is the size of a folder for files that end with the pod. `run_cache` is a folder or a
-    DVC remote with earlier results (`stillhouse/kubernetes/pods/cached_step.py`); empty for none. `queue` is a Kueue
-    queue; `user` and `group` are the numeric ids of the container's user and group. With `preflight` the step checks
-    its pod first. With several `nodes` all of this applies to each node of a `TrainJob`, which a small pod of the step
-    starts and follows.
+    container's 64 MiB. `scratch` is the size of a folder for files that end with the pod. `queue` is a Kueue queue;
+    `user` and `group` are the numeric ids of the container's user and group. With `preflight` the step checks its pod
+    first. With several `nodes` all of this applies to each node of a `TrainJob`, which a small pod of the step starts
+    and follows.
     """
 
     nodes: int = 1
@@ -186,7 +174,6 @@ class Placement:
     scratch_path: str = "/scratch"
     claims: tuple[Claim, ...] = ()
     secrets: tuple[Secret, ...] = ()
-    run_cache: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     retries: int = 2
@@ -222,7 +209,6 @@ class Placement:
         _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
         _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number like 10001")
         _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
-        refuse_run_cache(self.run_cache)
         paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
         paths += [secret.path for secret in self.secrets if secret.path]
         twice = sorted({path for path in paths if paths.count(path) > 1})
@@ -235,8 +221,6 @@ class Placement:
         found |= {secret.parameter: secret.name for secret in self.secrets}
         if self.image:
             found[self.image.parameter] = self.image.name
-        if self.run_cache:
-            found[RUN_CACHE_PARAMETER] = self.run_cache
         if self.accelerator:
             found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
         return found

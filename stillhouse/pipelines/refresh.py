@@ -1,14 +1,11 @@
+# No `from __future__ import annotations` here: kfp reads the signatures' types directly.
 """The refresh as a Kubeflow pipeline: it reads the corpus again, and the change decides which rung to climb.
 
 All tasks of the other rungs are skipped, and if nothing changed, those of every rung. The rung `query_only` is one
-task: it trains the query tower, and goes on with the uses of `fine_tune` if the dev queries show no gain.
+task: it trains the query tower, and goes on with the steps of `fine_tune` if the dev queries show no gain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from kfp import dsl
@@ -16,27 +13,27 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.config import field_types
-from stillhouse.kubernetes.pods.refresh import MADE, TAKEN
-from stillhouse.kubernetes.pods.task import RUN, port_name
+from stillhouse.kubernetes.pods.refresh import PLANNED, REFRESHED, SUMMARY
+from stillhouse.kubernetes.pods.run_control import TEXT
+from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, METRICS, RECIPE
 from stillhouse.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
-from stillhouse.pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
-from stillhouse.pipelines.task_component import trial_component
-from stillhouse.pipelines.tasks import Pods, add_task
-from stillhouse.releases.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung, with_words
+from stillhouse.pipelines.stage_component import kind_of, stage_component, written
+from stillhouse.pipelines.tasks import Pods
+from stillhouse.releases.refresh.graph import CHAMPION, TRIAL, Ladder, before, stages_of_rung
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
-from stillhouse.workflow.tasks import VERDICT, Task, tasks_of
-from stillhouse.workflow.uses import Use, used
+from stillhouse.workflow.uses import Stage, stages_of, used
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
 CLIMBED = tuple(rung for rung in Rung if rung != Rung.NOTHING)
 """Rungs that have tasks."""
-TRIAL = "query_trial"
-"""The task of the rung `query_only`."""
+MODULE = "stillhouse.kubernetes.pods.refresh"
+RELEASED = "released"
+"""The output of the plan with the champion's artifacts that the rung starts from."""
 
 
 def build_refresh(
@@ -47,67 +44,80 @@ def build_refresh(
     `table` places its tasks; without one they run on this machine. Raises `InputError` for an unknown or ill-typed
     section or setting.
     """
-    settings = with_words(configs(recipe, where))
-    whole = graph_of(recipe, where)
-    ladder = Ladder.of(whole)
-    text = carried_recipe(recipe)
-
-    rungs = {rung: ladder.climbed_from(rung) for rung in CLIMBED}
-    read_later = {source for uses in rungs.values() for use in uses for source in use.inputs.values()}
-    first = tasks_of(before(whole), wanted=read_later | set(MADE.values()))
+    settings, whole = configs(recipe, where), graph_of(recipe, where)
+    ladder, first = Ladder.of(whole), stages_of(before(whole))
+    kinds = field_types(Parameters)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        pods = replace(pods, recipe=recipe)
-        asked = {name: given[name] for name in field_types(Parameters)}
+        asked = {name: given[name] for name in kinds}
         # Retried once, since it asks repositories, which may not answer at the moment.
-        check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters", retries=1)
-        made: dict[str, Any] = {}
-        of_uses = {use.name: settings[use.section] for use in (*before(whole), *chain(*rungs.values()))}
-        chosen = {(use.name, name): name for use in before(whole) if use.section == "ingest" for name in SOURCE}
-        for task in first:
-            there = add_task(task, of_uses, chosen, made, pods)
-            if not task.inputs:
-                there.after(check)
-        planned = plan_refresh(
-            corpus=made["ingest/corpus"], validation=made[VERDICT], asked=check.outputs["asked"], recipe=text
-        )
+        check = check_component(kinds)(**{TEXT: carried_recipe(recipe)}, **asked)
+        check = pods.place_first(check, "check-refresh", "check_parameters", retries=1)
+        recipe_of_run = check.outputs[RECIPE]
+        made: dict[str, PipelineTask] = {}
+        for stage in first:
+            made[stage.name] = _add(stage, first, made, recipe_of_run, pods, "run_first_stage")
+        corpus = {stage.name: made[stage.name].outputs[FOLDER] for stage in first}
+        planned = plan_component(first)(**{RECIPE: recipe_of_run}, **corpus)
         pods.place(planned, "plan-refresh", "plan")
-        made |= {f"{CHAMPION}/{name}": planned.outputs[name] for name in TAKEN}
-        for rung, uses in rungs.items():
+        known = {PLANNED: planned.outputs[PLANNED], RELEASED: planned.outputs[RELEASED]}
+        for rung in CLIMBED:
             # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
             with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
-                of_rung = dict(made)
-                if rung == Rung.QUERY_ONLY:
-                    decided = _add_trial(uses, planned, of_rung, pods)
-                else:
-                    decided = planned
-                    for task in tasks_of(uses, tasks_of_rung(rung), wanted=MADE.values()):
-                        # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
-                        known = rung == Rung.INDEX or task.name == CHAMPION
-                        add_task(task, of_uses, {}, of_rung, pods.unsharded if known else pods)
-                handed = {port: of_rung[source] for port, source in MADE.items() if source in of_rung}
-                done = release_refresh(planned=decided.outputs["refreshed"], **handed)
+                of_rung, stages = dict(made), stages_of_rung(ladder, rung)
+                for stage in stages:
+                    # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
+                    few = rung == Rung.INDEX or stage.name == CHAMPION
+                    own = pods.unsharded if few else pods
+                    call, every = "run_refresh_stage", [*first, *stages]
+                    of_rung[stage.name] = _add(stage, every, of_rung, recipe_of_run, own, call, known)
+                folders = {stage.name: of_rung[stage.name].outputs[FOLDER] for stage in [*first, *stages]}
+                last = of_rung[TRIAL].outputs[REFRESHED] if TRIAL in of_rung else planned.outputs[PLANNED]
+                done = release_component([*first, *stages])(**{RECIPE: recipe_of_run, PLANNED: last}, **folders)
                 pods.place(done, "release-refresh", "promote")
 
     inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) or "" for name in SOURCE})
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
 
 
-def trial_task(uses: Sequence[Use]) -> Task:
-    """The task of the rung `query_only`, which runs some of `uses`: those of its own rung and of `fine_tune`."""
-    own = {use.name for use in uses}
-    read = (source for use in uses for source in use.inputs.values() if used(source) not in own)
-    made = (f"{use.name}/{port.name}" for use in uses for port in use.step.outputs)
-    wanted = set(MADE.values())
-    outputs = dict.fromkeys(source for source in made if source in wanted)
-    return Task(TRIAL, tuple(uses), tuple(dict.fromkeys(read)), tuple(outputs))
+def _add(
+    stage: Stage,
+    stages: Sequence[Stage],
+    made: dict[str, PipelineTask],
+    recipe: Any,
+    pods: Pods,
+    call: str,
+    known: dict[str, Any] | None = None,
+) -> PipelineTask:
+    """Adds the task of a stage, which reads those of `stages` that are `made`, and what the plan left as `known`."""
+    read = {used(source) for source in stage.sources}
+    reads = [other for other in stages if other.name in made and read & {use.name for use in other.uses}]
+    more = [f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]"] if known else []
+    more += [f"{REFRESHED}: Output[Dataset]"] if stage.name == TRIAL else []
+    task = stage_component(stage, reads, MODULE, call, *more)(
+        **{RECIPE: recipe, MADE_OF: ""},
+        **(known or {}),
+        **{other.name: made[other.name].outputs[FOLDER] for other in reads},
+    )
+    return pods.place_task(task, stage)
 
 
-def _add_trial(uses: Sequence[Use], planned: PipelineTask, made: dict[str, Any], pods: Pods) -> PipelineTask:
-    """Adds the trial to the pipeline; it reads earlier outputs in `made` and adds its own."""
-    task = trial_task(uses)
-    given = {port_name(source): made[source] for source in task.inputs}
-    given |= {RUN: dsl.PIPELINE_JOB_ID_PLACEHOLDER, "planned": planned.outputs["refreshed"]}
-    there = trial_component(task)(**given)
-    made |= {source: there.outputs[port_name(source)] for source in task.outputs}
-    return pods.place_task(there, task)
+def check_component(kinds: dict[str, Any]) -> BaseComponent:
+    """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read."""
+    declared = [f"{TEXT}: str", *(f"{name}: {kind.__name__}" for name, kind in kinds.items())]
+    return written("check_refresh", [*declared, f"{RECIPE}: Output[Dataset]"], MODULE, "run_check")
+
+
+def plan_component(first: Sequence[Stage]) -> BaseComponent:
+    """Compares the corpus with the released one, and returns the rung: how far the refresh goes."""
+    declared = [f"{RECIPE}: Input[Dataset]", *(f"{stage.name}: Input[{kind_of(stage)}]" for stage in first)]
+    declared += [f"{RELEASED}: Output[Model]", f"{PLANNED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]"]
+    return written("plan_refresh", declared, MODULE, "run_plan", returns="str")
+
+
+def release_component(stages: Sequence[Stage]) -> BaseComponent:
+    """Releases the challenger, unless it is worse than the release in use: pushes data, commits, tags."""
+    declared = [f"{RECIPE}: Input[Dataset]", f"{PLANNED}: Input[Dataset]"]
+    declared += [f"{stage.name}: Input[{kind_of(stage)}]" for stage in stages]
+    declared += [f"{REFRESHED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]", f"{METRICS}: Output[Metrics]"]
+    return written("release_refresh", declared, MODULE, "run_release")

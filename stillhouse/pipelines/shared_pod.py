@@ -41,7 +41,6 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
         tolerations=tuple(dict.fromkeys(toleration for one in placements for toleration in one.tolerations)),
         claims=_by_parameter([one.claims for one in placements], where),
         secrets=_by_parameter([one.secrets for one in placements], where),
-        run_cache=lead.run_cache or next((one.run_cache for one in placements if one.run_cache), ""),
         environment=environment,
         annotations={name: value for one in placements for name, value in one.annotations.items()},
         retries=max(one.retries for one in placements),

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.pipelines.access import ENDPOINT, refused, remedy_of, token_file
 from stillhouse.pipelines.ir import Compiled
 from stillhouse.pipelines.place import IMAGE
-from stillhouse.pipelines.placement import NAME, RESOURCE, refuse_image, refuse_run_cache
+from stillhouse.pipelines.placement import NAME, RESOURCE, refuse_image
 from stillhouse.pipelines.pods import PodWatch
 from stillhouse.pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
 
@@ -111,8 +110,6 @@ def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) ->
     for name, value in values.items():
         if name == IMAGE or (name in known and name.endswith("_image")):
             refuse_image(value)
-        elif name == RUN_CACHE_PARAMETER:
-            refuse_run_cache(value)
         elif name == "accelerator_type" and not RESOURCE.fullmatch(value):
             raise InputError(f"accelerator_type is {value!r}; write it like nvidia.com/gpu")
         elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):

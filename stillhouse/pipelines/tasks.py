@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kfp import dsl
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.config import field_types
-from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
-from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
-from stillhouse.kubernetes.pods.run_parameters import SETTINGS, Pair
-from stillhouse.kubernetes.pods.task import RUN, STEPS, as_json, describe_use, port_name
+from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, RECIPE
 from stillhouse.kubernetes.trainjob.settings import OWN
 from stillhouse.pipelines.admission import bare
-from stillhouse.pipelines.place import hand_down, place
+from stillhouse.pipelines.place import place
 from stillhouse.pipelines.placement import Placement
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.several_nodes import ask_for_nodes, node_settings
 from stillhouse.pipelines.shared_pod import launcher_of
-from stillhouse.pipelines.task_component import task_component
+from stillhouse.pipelines.stage_component import stage_component
 from stillhouse.pipelines.watched import watch
-from stillhouse.remote.address import refuse_secret
-from stillhouse.setting_kinds import form_type
 from stillhouse.steps.sharding import DIVIDED, SHARDS
-from stillhouse.workflow.recipes import Recipe
-from stillhouse.workflow.tasks import Task
-from stillhouse.workflow.uses import Use
+from stillhouse.workflow.uses import Stage, Use, used
 
 SHORT_PAUSE_SECONDS = 10
 """Pause before the retry of a task that should report soon."""
@@ -40,15 +31,13 @@ class Pods:
     """Where the tasks of one pipeline run. Without a table, they run on this machine in the local runner.
 
     `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `shards` is the number of
-    parts in which the task's pod and nodes encode and count a corpus. `pipeline` is its name. `recipe` holds the
-    sections as the user wrote them, since DVC's run cache depends on their wording.
+    parts in which the task's pod and nodes encode and count a corpus. `pipeline` is its name.
     """
 
     table: PlacementTable | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     shards: int = 1
     pipeline: str = ""
-    recipe: Recipe = field(default_factory=dict)
     look: PipelineTask | None = None
     """The task that checks the run before all others; it waits for nothing that may be missing."""
     asked: dict[str, Placement] = field(default_factory=dict)
@@ -65,8 +54,8 @@ class Pods:
         `retries` limits the retries, with a short pause, of a task whose failure is usually its result and would only
         repeat itself, so that the user sees it soon.
 
-        Kubeflow's own cache is off: it identifies an input by its name and an image by its text, so it would not notice
-        a changed corpus or program.
+        Kubeflow's own cache is off: it identifies an input by its name, so it would not notice a changed corpus. A
+        stage has the digests of what it reads among its arguments, so it may be on there (`add_stages`).
         """
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
@@ -149,21 +138,17 @@ class Pods:
     def _put_with_nodes(
         self, made: PipelineTask, placement: Placement, label: str, several: Mapping[str, Placement]
     ) -> PipelineTask:
-        refuse_secret(placement.environment.get(RUN_CACHE, ""), RUN_CACHE)
         self.asked[label] = placement
         self.asked.update({f"{label}: {step}": of for step, of in several.items()})
         made.set_display_name(label).set_caching_options(False)
         self._put(made, placement, label, label, None)
         if several:
             ask_for_nodes(made, {step: node_settings(of, step, label) for step, of in several.items()}, self.chosen)
-        if placement.run_cache:
-            hand_down(made, (RUN_CACHE_PARAMETER,), self.chosen)
         return made
 
-    def place_task(self, made: PipelineTask, task: Task) -> PipelineTask:
-        """The same for a task that runs steps: it also gets its nodes and the address of the run cache."""
+    def place_task(self, made: PipelineTask, task: Stage) -> PipelineTask:
+        """The same for a task that runs a stage: it also gets its nodes."""
         if not self.table:
-            refuse_secret(os.environ.get(RUN_CACHE, ""), RUN_CACHE)
             if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
                 made.set_env_variable(SHARDS, str(self.shards))
             return self.place(made, task.name, task.name)
@@ -181,31 +166,32 @@ def _retried_soon(placement: Placement, retries: int) -> Placement:
     )
 
 
-HERE = Pods()
+def as_json(value: Any) -> str:
+    """Compact JSON text for a Kubeflow parameter."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def add_task(
-    task: Task, settings: Mapping[str, Any], chosen: Mapping[Pair, str], made: dict[str, Any], pods: Pods = HERE
-) -> PipelineTask:
-    """The Kubeflow task of `task`, which reads earlier outputs in `made` (`use/output` -> output) and adds its own.
+def plan_output(stage: str) -> str:
+    """The output of a run's first task with the digest of what a stage computes."""
+    return f"plan_{stage}"
 
-    `settings` has the settings of each use, and `chosen` the pipeline parameters that override them, by use and
-    setting.
-    """
-    given: dict[str, Any] = {RUN: dsl.PIPELINE_JOB_ID_PLACEHOLDER}
-    kinds: dict[str, type] = {}
-    steps: dict[str, Any] = {}
-    for use in task.uses:
-        types = field_types(use.step.config)
-        own = {name: chosen[use.name, name] for name in types if (use.name, name) in chosen}
-        described = describe_use(use, pods.recipe.get(use.section, {}), settings[use.name])
-        steps[use.name] = described | ({"chosen": own} if own else {})
-        kinds |= {parameter: form_type(types[name]) for name, parameter in own.items()}
-        given |= {parameter: pods.chosen[parameter] for parameter in own.values()}
-    if SETTINGS in pods.chosen:
-        given[SETTINGS], kinds[SETTINGS] = pods.chosen[SETTINGS], str
-    given[STEPS] = as_json(steps)
-    given |= {port_name(source): made[source] for source in task.inputs}
-    there = task_component(task, kinds)(**given)
-    made |= {source: there.outputs[port_name(source)] for source in task.outputs}
-    return pods.place_task(there, task)
+
+def add_stages(
+    stages: Sequence[Stage], first: PipelineTask, pods: Pods, module: str, call: str = "run_stage"
+) -> dict[str, PipelineTask]:
+    """The tasks of stages, by name. `first` checked the run and wrote its recipe; `call` of `module` runs a stage."""
+    made: dict[str, PipelineTask] = {}
+    for stage in stages:
+        reads = [other for other in stages if {used(source) for source in stage.sources} & {u.name for u in other.uses}]
+        digests = [first.outputs[plan_output(stage.name)], *(made[other.name].outputs["Output"] for other in reads)]
+        component = stage_component(stage, reads, module, call)
+        task = component(
+            **{
+                RECIPE: first.outputs[RECIPE],
+                # Kubeflow starts no pod for a task with the same program and arguments as an earlier one.
+                MADE_OF: " ".join(map(str, digests)),
+                **{other.name: made[other.name].outputs[FOLDER] for other in reads},
+            }
+        )
+        made[stage.name] = pods.place_task(task, stage).set_caching_options(True)
+    return made

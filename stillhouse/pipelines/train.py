@@ -1,13 +1,12 @@
-"""The whole run as a Kubeflow pipeline: one task for each of its stages, with the settings of a recipe.
+"""A whole run as a Kubeflow pipeline: one task for each stage of a recipe.
 
-A recipe, including its `stages`, is fixed when the pipeline is compiled, and every setting is visible on its task. The
-few settings that users change when they start a run from the user interface are parameters of the pipeline.
+A recipe, including its `stages`, is fixed when the pipeline is compiled. The few settings that users change when they
+start a run from the user interface are parameters of the pipeline; all others have one field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
@@ -16,22 +15,18 @@ from kfp.dsl.pipeline_task import PipelineTask
 from stillhouse.kubernetes.pods.run_parameters import (
     SETTINGS,
     SETTINGS_HELP,
-    TRAIN,
     RunParameter,
-    filled,
     train_parameters,
     value_of,
 )
-from stillhouse.kubernetes.pods.task import as_json
-from stillhouse.pipelines.control import check_train
+from stillhouse.pipelines.control import check_run
 from stillhouse.pipelines.interface import PipelineInput, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
-from stillhouse.pipelines.tasks import Pods, add_task
-from stillhouse.releases.refresh.graph import released_of
+from stillhouse.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.setting_kinds import as_form
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
-from stillhouse.workflow.tasks import tasks_of
+from stillhouse.workflow.uses import stages_of
 
 NAME = "train"
 DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."
@@ -46,26 +41,16 @@ def build_pipeline(
     is encoded; it overrides the table.
     """
     settings, uses = configs(recipe, where), graph_of(recipe, where)
-    tasks = tasks_of(uses, wanted=released_of(uses).values())
-    parameters = train_parameters(uses)
-    pairs = filled(parameters, settings)
-    # The check covers every parameter of a whole run; the ones that this run does not use keep their defaults.
-    unasked = {name: parameter.default for name, parameter in TRAIN.items() if name not in parameters}
+    stages, parameters = stages_of(uses), train_parameters(uses)
+    inputs = [*pipeline_inputs(parameters, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
 
     def check(given: dict[str, Any]) -> PipelineTask:
-        fields = {name: given[name] for name in [*parameters, SETTINGS]}
-        return check_train(wanted="", recipe=as_json(recipe), **unasked, **fields)
+        return check_run(NAME, as_json(recipe), {entry.name: entry.kind for entry in inputs}, given, stages)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        pods = replace(pods, recipe=recipe)
-        chosen = {pair: name for name, members in pairs.items() for pair in members}
-        made: dict[str, Any] = {}
-        for task in tasks:
-            there = add_task(task, settings, chosen, made, pods)
-            if not task.inputs:
-                there.after(pods.look)
+        assert pods.look
+        add_stages(stages, pods.look, pods, "stillhouse.kubernetes.pods.stage")
 
-    inputs = [*pipeline_inputs(parameters, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards, check)
 
 

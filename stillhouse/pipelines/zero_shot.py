@@ -7,9 +7,9 @@ from kfp import dsl
 from kfp.dsl import HTML, Dataset, Markdown, Metrics, Output
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.components.image import image
 from stillhouse.config import field_types
 from stillhouse.kubernetes.pods.zero_shot import Config
+from stillhouse.pipelines.image import image
 from stillhouse.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods

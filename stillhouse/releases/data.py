@@ -162,7 +162,5 @@ def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, 
     found = {}
     for name, path in paths.items():
         carried = lineage(folder / path)
-        found[name] = {"path": path} | {
-            key: carried[key] for key in ("digest", "dvc", "code", "revision", "parameters")
-        }
+        found[name] = {"path": path} | {key: carried[key] for key in ("digest", "dvc", "revision", "parameters")}
     return found

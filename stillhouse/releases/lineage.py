@@ -1,7 +1,7 @@
 """The lineage that every artifact carries, so that it can be traced back to git and DVC.
 
-`digest` is Stillhouse's own (its manifest covers all files), `dvc` is DVC's name for the folder, `code` is the digest
-of Stillhouse's code, `revision` is the git commit of the code if known, and `parameters` is the digest of the settings.
+`digest` is Stillhouse's own (its manifest covers all files), `dvc` is DVC's name for the folder, `revision` is the git
+commit of the code if known, and `parameters` is the digest of the settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from stillhouse.artifacts import digest_json, read_manifest
 from stillhouse.monitoring.settings import PIPELINE, RUN
-from stillhouse.steps.execute import code_digest
 
 REVISION = "STILLHOUSE_REVISION"
 """Environment variable with the git commit of the code; an image sets it."""
@@ -28,7 +27,6 @@ def lineage(folder: Path) -> dict[str, str]:
     return {
         "digest": manifest.digest,
         "dvc": dvc_digest(folder),
-        "code": code_digest(),
         "revision": os.environ.get(REVISION, ""),
         "parameters": digest_json([manifest.step, manifest.config]),
         "made_from": json.dumps(manifest.inputs, sort_keys=True),

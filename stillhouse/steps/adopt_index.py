@@ -99,7 +99,6 @@ def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) 
     from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, write_mixed
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import check_index, check_width
-    from stillhouse.steps.execute import code_digest
 
     corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
     old = VectorIndex(inputs["old_index"])
@@ -111,7 +110,7 @@ def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) 
             "only roughly; adopt it whole, or run `stillhouse index` with the new retriever"
         )
     count = int(np.ceil(config.share * len(old)))
-    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), rows=np.arange(count))
+    encoded = encode_corpus(encoder, corpus, context, config, rows=np.arange(count))
     new = CutVectors(encoded.embeddings, old.width, encoder.settings.normalize)
     write_mixed(folder, old, new)
     return count

@@ -46,7 +46,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.models.tokenizer_files import copy_tokenizers
-    from stillhouse.steps.execute import code_digest
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.
     torch.manual_seed(config.seed)
@@ -59,7 +58,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # A model's own tensors change with every average that is loaded into it.
     trained = {name: value.clone() for name, value in encoder.state_dict().items()}
     ends = start.state_dict(), trained
-    figures = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config, code_digest())
+    figures = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config)
     main = RANKINGS[config.metric_for_best_model]
     best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
     encoder.load_state_dict(averaged(*ends, best))

@@ -21,12 +21,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.index.corpus_encoding import encode_corpus, model_key
     from stillhouse.retrieval.index.shards import shard_rows, write_shard
     from stillhouse.retrieval.models.encoder import BiEncoder
-    from stillhouse.steps.execute import code_digest
 
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
     rows = shard_rows(corpus.passage_count, config.shard, config.shards)
-    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), rows=rows)
+    encoded = encode_corpus(encoder, corpus, context, config, rows=rows)
     if rank() > 0:
         return Report("encoded its share")
     first = int(rows[0]) if len(rows) else 0

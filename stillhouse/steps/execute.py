@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from stillhouse import context as run_context
 from stillhouse.artifacts import (
     MANIFEST,
     Manifest,
-    digest_file,
     digest_json,
     foreign_manifest,
     read_manifest,
@@ -34,11 +32,13 @@ from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.old_work import DAYS, remove_old_work
+from stillhouse.steps.places import read_outside
 from stillhouse.steps.spec import Report, Step
 
 VERDICT = "validation"
-ORDER = "order"
-"""The fact of an output with the order of the folders that were given to ports that take many."""
+ORDER, READ = "order", "read"
+"""Facts of an output: the order of the folders that were given to ports that take many, and the digests of what the
+step read outside the run."""
 
 
 def execute(
@@ -54,12 +54,12 @@ def execute(
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
     be written. Raises `ValidationFailed` after the outputs were written if the step reports the fact `passed` as false.
 
-    Progress that survives a kill is kept in a work folder, which is named by the digest of code, libraries, settings,
-    inputs and the device. It is removed after success, or by a run of the step `DAYS` days later. If another process
-    does the same work, this one waits; if another one writes to one of the outputs, it raises `InputError`. Metrics go
-    to Prometheus if the environment asks for that. The log is never silent for ten seconds. `note_seconds` is called
-    with the seconds that the step took, unless an earlier run had done part of the work. `shares` is passed to the step
-    as `Context.shares`.
+    Progress that survives a kill is kept in a work folder, which is named by the digest of the step's version, the
+    libraries, settings, inputs and the device. It is removed after success, or by a run of the step `DAYS` days later.
+    If another process does the same work, this one waits; if another one writes to one of the outputs, it raises
+    `InputError`. Metrics go to Prometheus if the environment asks for that. The log is never silent for ten seconds.
+    `note_seconds` is called with the seconds that the step took, unless an earlier run had done part of the work.
+    `shares` is passed to the step as `Context.shares`.
     """
     quiet = run_context.quiet() or run_context.rank() > 0
     with watch_step(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
@@ -106,15 +106,17 @@ def _execute(
         if old:
             context.log(f"[{step.name}] removed unfinished work that is more than {DAYS} days old: {', '.join(old)}")
         names = [port.name for port in step.outputs]
+        with doing("computing the digests of what it reads"):
+            read = read_outside(step, config)
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
-            facts = report.facts | ({ORDER: order} if order else {})
+            facts = report.facts | ({ORDER: order} if order else {}) | ({READ: read} if read else {})
             with doing("computing the digests of what it wrote"):
                 for port, folder in zip(step.outputs, folders):
                     beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
-                    write_manifest(folder, step.name, recorded(config), digests | beside, facts)
+                    write_manifest(folder, step.name, recorded(config), digests | beside, facts, step.version)
         shutil.rmtree(context.work, ignore_errors=True)
     seconds = time.monotonic() - started
     if not resumed:
@@ -128,12 +130,12 @@ def _execute(
 
 
 def work_name(step: Step, config: Any, digests: Mapping[str, str], machine: Sequence[str] = ()) -> str:
-    """The name of a step's work folder, the same for the same code, libraries, settings and inputs.
+    """The name of a step's work folder, the same for the same version, libraries, settings and inputs.
 
     `digests` are those of the inputs, and `machine` is what `computed_on` returns. The name also depends on settings
     that are places, since nothing else distinguishes two sources before they are read.
     """
-    made_of = [step.name, asdict(config), digests, code_digest(), software(), list(machine)]
+    made_of = [step.name, step.version, asdict(config), digests, software(), list(machine)]
     return f"{step.name}-{digest_json(made_of)[:20]}"
 
 
@@ -216,17 +218,6 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
             one, two = path.resolve(), Path(place).resolve()
             if one == two or one in two.parents or two in one.parents:
                 raise InputError(f"--{name} {path} and {as_flag(other)} {place} overlap; give each a folder of its own")
-
-
-@cache
-def code_digest() -> str:
-    """The digest of Stillhouse's own code, so that work begun by other code is not resumed.
-
-    Computed once per process: it describes the code that was loaded, even if the files change later.
-    """
-    package = Path(__file__).resolve().parent.parent
-    sources = {path.relative_to(package).as_posix(): digest_file(path) for path in sorted(package.rglob("*.py"))}
-    return digest_json(sources)
 
 
 def write_report(path: Path, report: Report) -> None:

@@ -32,7 +32,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import held_out_vectors
-    from stillhouse.steps.execute import code_digest
 
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
@@ -43,7 +42,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if given:
         made_from = read_manifest(inputs["corpus"], verify=False).digest
         shards = find_shards(given, made_from, model_key(encoder, config, context))
-    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), shards)
+    encoded = encode_corpus(encoder, corpus, context, config, shards)
     if rank() > 0:
         return Report("encoded its share")
     vectors = CutVectors(encoded.embeddings, width, normalize)

@@ -89,6 +89,9 @@ class Step:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     run: Callable[[Any, Paths, Paths, Context], Report]
+    version: int = 1
+    """Raise it when the same settings and inputs give other results; then what earlier versions wrote is made again.
+    `tests/steps/test_versions.py` notices."""
     parallel: bool = False
     """Whether several processes, started by torchrun, may work on it."""
     divided: bool = False

@@ -15,9 +15,10 @@ from stillhouse.experiments.comparison.graph import below
 from stillhouse.experiments.comparison.plan import merged
 from stillhouse.setting_kinds import plain
 from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.places import location_fields
 from stillhouse.tuning.space import Settings, Space
 from stillhouse.workflow.graph import CORPUS, Use, graph_of, needed
-from stillhouse.workflow.recipes import Recipe, configs, location_fields
+from stillhouse.workflow.recipes import Recipe, configs
 from stillhouse.workflow.run_progress import made_of
 
 

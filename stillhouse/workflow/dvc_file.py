@@ -1,9 +1,11 @@
-"""Renders dvc.yaml from the graph, with one stage per use of a step.
+"""Renders dvc.yaml from the graph: its stages are the graph's.
 
     python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml
 
 The stages come from the recipe's graph. Its settings only decide which locations are paths on this machine, because DVC
-can watch no others. Such a path is written as `${use.field}`, so that DVC follows a change in params.yaml.
+can watch no others. Such a path is written as `${step.field}`, so that DVC follows a change in params.yaml. The first
+stage writes what the others compute (`plan_files`): it is quick and always runs, and DVC runs another stage only if its
+own file or something that it reads has changed. Outputs persist, so that a stage keeps what is up to date.
 """
 
 from __future__ import annotations
@@ -16,22 +18,17 @@ import yaml
 
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.evaluation.systems import about_training
-from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
-from stillhouse.workflow.recipes import Recipe, load_recipe, location_fields
-from stillhouse.workflow.step_command import command_of
+from stillhouse.steps.places import location_fields
+from stillhouse.workflow.graph import ARTIFACTS, graph_of
+from stillhouse.workflow.plan_files import PLAN, plan_file
+from stillhouse.workflow.recipes import Recipe, load_recipe
+from stillhouse.workflow.uses import Stage, Use, stages_of
 
 HEADER = """\
 # Rendered from stillhouse/workflow/graph.py; a test holds it to that. To render it again:
 #     python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml
 """
-
-
-ENVIRONMENT = f"{ARTIFACTS}/environment.json"
-"""What every stage depends on besides its folders: the code and the libraries."""
-ENVIRONMENT_STAGE = {
-    # It is quick, and DVC reruns other stages only if this file's content changed.
-    "environment": {"cmd": f"stillhouse environment {ENVIRONMENT}", "always_changed": True, "outs": [ENVIRONMENT]}
-}
+PLAN_STAGE = {"plan": {"cmd": "stillhouse plan", "always_changed": True, "outs": [PLAN.as_posix()]}}
 
 
 def render(recipe: Recipe, folder: Path) -> str:
@@ -40,39 +37,33 @@ def render(recipe: Recipe, folder: Path) -> str:
     evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
     figures = ["metrics", "dev_metrics"] + ["teachers"] * any("teacher" in use.inputs for use in uses)
     content = {
-        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in uses},
+        "stages": PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(uses)},
+        "params": ["params.yaml"],
         "metrics": [f"{path}/{name}.json" for path in evaluations for name in figures],
         "plots": [_plot(use.name) for use in uses if "curves" in use.output_paths()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
 
-def report_path(use: Use) -> Path:
-    """Where a stage writes the step's report, which a Kubeflow component shows when it restores the stage."""
-    return ARTIFACTS / use.name / "report.json"
+def stage(of: Stage, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """One stage of dvc.yaml, whose output is a folder for each of its steps."""
+    sources = [source for use in of.uses for source in _sources(use, recipe, folder)]
+    read = [(ARTIFACTS / source).as_posix() for source in of.sources]
+    outs: list[Any] = [{(ARTIFACTS / use.name).as_posix(): {"persist": True}} for use in of.uses]
+    deps = [plan_file(of.name).as_posix(), *dict.fromkeys(sources), *read]
+    return {"cmd": f"stillhouse run {of.name}", "deps": deps, "outs": outs}
 
 
-def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> dict[str, Any]:
-    """One stage; if `reported`, the step's report is an additional output.
-
-    All outputs are cached, since DVC restores a stage elsewhere only if every output is in the cache. DVC never
-    restores a stage without dependencies, so all depend on `ENVIRONMENT`.
-    """
+def _sources(use: Use, recipe: Recipe, folder: Path) -> list[str]:
+    """The paths on this machine that a step reads outside the run."""
     settings = recipe.get(use.section, {})
     elsewhere = {"repo", "revision", "source"} if settings.get("repo") else set()  # `source` is then a path in it
-    sources = [
+    return [
         f"${{{use.section}.{field}}}"
         for field in location_fields(use.step)
         if field not in elsewhere
         if (value := settings.get(field)) and value != SAMPLE and (folder / value).exists()
     ]
-    folders = [path.as_posix() for path in use.input_paths().values()]
-    words, outs = command_of(use), [path.as_posix() for path in use.output_paths().values()]
-    if reported:
-        words.append(f"--report {report_path(use).as_posix()}")
-        outs.append(report_path(use).as_posix())
-    deps = [ENVIRONMENT, *sources, *dict.fromkeys(folders)]
-    return {"cmd": " ".join(words), "deps": deps, "params": [use.section], "outs": outs}
 
 
 def _plot(training: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.setting_kinds import from_text, plain
-from stillhouse.workflow.graph import REFRESHED, known_uses
-from stillhouse.workflow.recipes import Recipe, configs, sections
+from stillhouse.workflow.graph import known_uses
+from stillhouse.workflow.recipes import Recipe, configs, copied
 
 EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as in params.yaml'
 
@@ -35,10 +35,9 @@ def add_set_flag(parser: ArgumentParser) -> None:
 def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:
     """The recipe with the settings in `words`, each `STAGE.SETTING=VALUE`; `where` names the recipe in messages.
 
-    Raises `InputError` with the nearest use, setting or value, for a stage that the recipe leaves out, and for settings
-    that do not go together.
+    Raises `InputError` with the nearest step, setting or value, and for settings that do not go together.
     """
-    changed = {name: dict(values) for name, values in recipe.items()}
+    changed = copied(recipe)
     uses = known_uses(recipe, where)
     given: set[str] = set()
     for word in words:
@@ -49,7 +48,6 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         given.add(place)
         if name not in uses:
             raise InputError(f"--set {word}: {where} has no stage {name!r}; {nearest(name, uses)}")
-        _refuse_left_out(uses[name].section, name, recipe, f"--set {word}: {where}")
         kinds = field_types(uses[name].step.config)
         if setting not in kinds:
             raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")
@@ -64,8 +62,7 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
     """The sections and settings in the field of a run form; empty for an empty field.
 
     Raises `InputError` for anything but JSON with sections, with the nearest section, setting or value for an unknown
-    one, for a stage that `recipe` leaves out, and for settings that do not go together with it. `where` names it in
-    messages.
+    one, and for settings that do not go together with the recipe. `where` names it in messages.
     """
     if not text.strip():
         return {}
@@ -79,7 +76,6 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
     for section, values in found.items():
         if section not in known:
             raise InputError(f"settings: {where} has no section {section!r}; {nearest(section, known)}")
-        _refuse_left_out(section, section, recipe, f"settings: {where}")
         for setting, value in values.items():
             _refuse_measures(setting, value)
     configs(with_sections(recipe, found), "settings")
@@ -88,14 +84,7 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
 
 def with_sections(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The recipe with these settings in place of its own."""
-    names = [*recipe, *(name for name in sections if name not in recipe)]
-    return {name: {**recipe.get(name, {}), **sections.get(name, {})} for name in names}
-
-
-def _refuse_left_out(section: str, name: str, recipe: Recipe, where: str) -> None:
-    """Raises `InputError` for a section that no stage of the recipe reads, nor of its refresh."""
-    if section not in {*sections(recipe), *(use.section for use in REFRESHED)}:
-        raise InputError(f"{where} leaves {name!r} out; choose a recipe that has it")
+    return copied(recipe) | {name: {**recipe.get(name, {}), **values} for name, values in sections.items()}
 
 
 def _refuse_measures(setting: str, value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 from stillhouse.config import build, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.errors import InputError
-from stillhouse.steps.spec import Step
-from stillhouse.workflow.graph import STAGES, graph_of, known_uses
+from stillhouse.steps.places import location_fields
+from stillhouse.workflow.graph import GRAPH, STAGES, graph_of, known_uses
 
-Recipe = Mapping[str, Mapping[str, Any]]
+Recipe = Mapping[str, Any]
+"""The settings of each section, and under `graph` the name of the graph."""
 
 SHIPPED = Path(__file__).resolve().parent.parent / "recipes"
 
@@ -42,26 +42,30 @@ def find_recipe(name: str) -> Path:
     return find_file(name, SHIPPED, "recipe")
 
 
-def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
+def load_recipe(path: Path) -> dict[str, Any]:
     """Reads the recipe of a whole run. Raises `InputError` for a section that names no use, and for invalid
     `stages`."""
     recipe = read_recipe(path)
-    refuse_unknown_sections(recipe, [*known_uses(recipe, str(path)), STAGES], str(path))
+    refuse_unknown_sections(recipe, [GRAPH, *known_uses(recipe, str(path)), STAGES], str(path))
     return recipe
 
 
 def configs(recipe: Recipe, where: str) -> dict[str, Any]:
     """The checked settings of every use; a use without a section has its defaults.
 
-    Includes the uses of the papers' run that the recipe's `stages` leave out; its `graph_of` says which ones run.
     Raises `InputError` with the nearest section, setting or value. `where` names the recipe in messages.
     """
     uses = known_uses(recipe, where)
-    refuse_unknown_sections(recipe, [*uses, STAGES], where)
+    refuse_unknown_sections(recipe, [GRAPH, *uses, STAGES], where)
     return {
         name: build(use.step.config, recipe.get(use.section, {}), f"{where}: {use.section}")
         for name, use in uses.items()
     }
+
+
+def copied(recipe: Recipe) -> dict[str, Any]:
+    """A recipe whose sections may be changed."""
+    return {name: values if name == GRAPH else dict(values) for name, values in recipe.items()}
 
 
 def sections(recipe: Recipe) -> list[str]:
@@ -69,20 +73,16 @@ def sections(recipe: Recipe) -> list[str]:
     return list(dict.fromkeys(use.section for use in graph_of(recipe)))
 
 
-def location_fields(step: Step) -> list[str]:
-    """The settings of a step that name a location."""
-    return [field.name for field in dataclasses.fields(step.config) if field.metadata.get("location")]
-
-
-def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]]:
+def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, Any]:
     """The recipe with its relative locations changed from folder `start` to folder `target`.
 
     A location that is not an existing path, such as the name of a model on a hub, stays unchanged.
     """
-    result = {name: dict(values) for name, values in recipe.items()}
+    result = copied(recipe)
     uses = known_uses(recipe)
-    for name, values in result.items():
-        for key in location_fields(uses[name].step) if name in uses else ():
+    for name in result.keys() & uses.keys():
+        values = result[name]
+        for key in location_fields(uses[name].step):
             value = values.get(key)
             if value and value != SAMPLE and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()

@@ -1,24 +1,20 @@
-"""A recipe's section `stages`: which uses of the papers' run are left out or read something else, and which are new.
+"""A recipe's section `stages`: which steps of its graph read something else, and which are new.
 
-    stages:
-      lm_head: none                                  # left out
-      retriever_2: {encoder: retriever_1/retriever}  # other inputs; `none` removes an optional one
-      distilled_2:                                   # a new use: its step, its inputs, the use with its settings
-        step: train-retriever
-        settings_of: distilled
-        corpus: ingest/corpus
-        encoder: distilled/retriever
-        negatives: mine_2/negatives
-        system: distilled_2/retriever                # with its index, its run and its place in the evaluation
-
-Readers of a use that is left out read its stand-in (`Use.stands_in`). Without a stand-in, an optional input is dropped,
-and a use with a required one is left out too. So are uses that only such uses read, unless `stages` names them.
+stages:
+  retriever_2: {encoder: retriever_1/retriever}  # other inputs
+  distilled_2:                                   # a new step: its name, its step, its inputs, its settings
+    step: train-retriever
+    settings_of: distilled
+    corpus: ingest/corpus
+    encoder: distilled/retriever
+    negatives: mine_2/negatives
+    system: distilled_2/retriever                # with its index, its run and its place in the evaluation
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,17 +22,16 @@ from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import find_step, steps
 from stillhouse.steps.spec import NAME, Port, Step
-from stillhouse.workflow.uses import Use, dense, used
+from stillhouse.workflow.uses import Use, dense, used, with_stages
 from stillhouse.yaml_file import shown
 
 STAGES = "stages"
 """The section; no use may have this name."""
-NONE = "none"
 STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
 EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
 SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
-RESERVED = (STAGES, "environment", "champion")
-"""Names that a use may not have: the section itself, and stages of dvc.yaml that are not uses."""
+RESERVED = (STAGES, "graph", "plan", "champion")
+"""Names that a use may not have: keys of a recipe, and stages of dvc.yaml that are not uses."""
 USE_NAME = re.compile("[a-z][a-z0-9_]*")
 
 
@@ -49,13 +44,12 @@ def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[st
     if not rows:
         return tuple(table)
     if not isinstance(rows, Mapping):
-        raise InputError(f"{where}: {STAGES} must map stages to `none` or to their inputs, not {shown(rows)}")
+        raise InputError(f"{where}: {STAGES} must map steps to their inputs, not {shown(rows)}")
     graph = _Graph(table, where, frozenset(sections))
     for name, row in rows.items():
         graph.read(str(name), row)
     graph.check_inputs()
-    graph.leave_out()
-    return graph.in_order()
+    return with_stages(graph.in_order())
 
 
 @dataclass
@@ -66,8 +60,6 @@ class _Graph:
     where: str
     sections: Collection[str]
     uses: dict[str, Use] = field(init=False)
-    out: dict[str, Use] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
     given: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -79,14 +71,9 @@ class _Graph:
     def read(self, name: str, row: Any) -> None:
         """Applies one row."""
         known = next((use for use in self.table if use.name == name), None)
-        self.named.add(name)
-        if row == NONE:
-            if known is None:
-                raise self.refuse(name, f"there is no such stage to leave out; {nearest(name, self.uses)}")
-            self.out[name] = self.uses[name]
-        elif not isinstance(row, Mapping) or not row:
-            raise self.refuse(name, f"write `{NONE}` or its inputs, not {shown(row)}")
-        elif known is not None:
+        if not isinstance(row, Mapping) or not row:
+            raise self.refuse(name, f"write its inputs, as in `encoder: retriever_1/retriever`, not {shown(row)}")
+        if known is not None:
             self._change(known, row)
         else:
             self._add(name, row)
@@ -96,9 +83,8 @@ class _Graph:
             if key in row:
                 raise self.refuse(use.name, f"`{key}` is for new stages, but this is a {use.step_name} of every run")
         settings = self._settings_of(use.name, use.step, row) or use.settings_of
-        needs = tuple(key for key in use.needs if row.get(key) != NONE)
         inputs = self._inputs(use.name, use.step, row, use.inputs)
-        self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings, needs=needs)
+        self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings)
 
     def _add(self, name: str, row: Mapping[Any, Any]) -> None:
         if STEP not in row and SYSTEM not in row:
@@ -189,12 +175,10 @@ class _Graph:
                 known = [f"{port.name}/NAME" if port.many else port.name for port in step.inputs]
                 raise self.refuse(name, f"{step.name} has no input {shown(key)}; {nearest(str(key), known)}")
             self.given.add((name, str(key)))
-            if source == NONE:
-                found.pop(str(key), None)
-            elif isinstance(source, str):
+            if isinstance(source, str):
                 found[str(key)] = source
             else:
-                raise self.refuse(name, f"{key} must be `use/output` or `{NONE}`, not {shown(source)}")
+                raise self.refuse(name, f"{key} must be `step/output`, not {shown(source)}")
         return found
 
     def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:
@@ -211,56 +195,11 @@ class _Graph:
                 outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
                 if source not in outputs:
                     raise self.refuse(use.name, f"{key} cannot be {source!r}; {nearest(source, outputs)}")
-            if use.name not in self.out:
-                for port in _lacking(use):
-                    raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
-
-    def leave_out(self) -> None:
-        """Removes what is left out, what cannot do without it, and what nothing reads any more."""
-        for name in self.out:
-            del self.uses[name]
-        before = None
-        while before != self.uses:
-            before = dict(self.uses)
-            for use in before.values():
-                self._read_instead(_paired(use))
-            for use in self._unread():
-                self.out[use.name] = self.uses.pop(use.name)
-
-    def _read_instead(self, use: Use) -> None:
-        inputs = dict(use.inputs)
-        for key, source in use.inputs.items():
-            instead: str | None = source
-            while instead is not None and used(instead) in self.out:
-                instead = self.out[used(instead)].stands_in.get(instead.partition("/")[2])
-            if instead is not None:
-                inputs[key] = instead
-                continue
-            if (use.name, key) in self.given:
-                raise self.refuse(use.name, f"{key} is {source}, which is left out; give it another input")
-            del inputs[key]
-        read = replace(use, inputs=inputs)
-        if not _lacking(read):
-            self.uses[use.name] = read
-        elif use.name in self.named:
-            [port, *_] = _lacking(read)
-            lost = next(source for key, source in use.inputs.items() if port.keys([key]))
-            raise self.refuse(use.name, f"its {port.name} is {lost}, which is left out; give it another, or `{NONE}`")
-        else:
-            self.out[use.name] = self.uses.pop(use.name)
-
-    def _unread(self) -> list[Use]:
-        """Uses of the table that others read there but none reads now; loss curves alone are no reason to train."""
-        # If the recipe leaves the evaluation out, what only it reads stays: a run has other readers.
-        evaluations = [use for use in self.table if use.step_name == EVALUATE and use.name not in self.uses]
-        once, now = _read(self.table), _read([*self.uses.values(), *evaluations])
-        own = {use.name for use in self.table} - self.named
-        return [use for name, use in self.uses.items() if name in own and name in once and name not in now]
+            for port in _lacking(use):
+                raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
 
     def in_order(self) -> tuple[Use, ...]:
         """The uses in the listed order, but each after those that it reads. Raises `InputError` for a cycle."""
-        if not self.uses:
-            raise InputError(f"{self.where}: {STAGES} leave nothing to run; keep a stage")
         left, found = dict(self.uses), list[Use]()
         while left:
             ready = next((use for use in left.values() if not set(use.read_from) & left.keys()), None)
@@ -275,29 +214,9 @@ def _by_port(use: Use) -> Use:
     return replace(use, inputs={key: use.inputs[key] for port in use.step.inputs for key in port.keys(use.inputs)})
 
 
-def _paired(use: Use) -> Use:
-    """A choice without candidates whose index is left out, and without indexes of such candidates."""
-    if use.step_name != SELECT:
-        return use
-    other = {CANDIDATES: INDEXES, INDEXES: CANDIDATES}
-    kept = {
-        key: source
-        for key, source in use.inputs.items()
-        if (port := key.partition("/")[0]) not in other or f"{other[port]}/{key.partition('/')[2]}" in use.inputs
-    }
-    return replace(use, inputs=kept)
-
-
 def _lacking(use: Use) -> list[Port]:
     """The inputs that a use needs but lacks."""
-    return [
-        port for port in use.step.inputs if (not port.optional or port.name in use.needs) and not port.keys(use.inputs)
-    ]
-
-
-def _read(uses: Iterable[Use]) -> set[str]:
-    """The uses that others read for more than their loss curves."""
-    return {used(source) for use in uses for source in use.inputs.values() if not source.endswith(f"/{CURVES}")}
+    return [port for port in use.step.inputs if not port.optional and not port.keys(use.inputs)]
 
 
 def _circle(uses: Mapping[str, Use]) -> str:

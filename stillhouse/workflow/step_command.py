@@ -8,7 +8,6 @@ import inspect
 import os
 from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,14 @@ from stillhouse import context
 from stillhouse.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import watched
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Report, Step
-from stillhouse.workflow.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
+from stillhouse.workflow.graph import APART, GRAPH, STAGES, USES, Use, known_uses
 from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.parser import Parser, output_file, output_folder
-from stillhouse.workflow.run_progress import dvc_stage, position_in_dvc
-from stillhouse.workflow.run_times import note_seconds
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "engine", "quiet", "help")
@@ -60,20 +56,12 @@ def main(step: Step, argv: Sequence[str]) -> int:
 def _run(
     step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], arguments: argparse.Namespace
 ) -> Report:
-    """Runs a step, as a use of its recipe if it is a stage of `dvc repro`."""
+    """Runs a step; its errors name the keys of its recipe, if it has one."""
     if not arguments.params:
         return execute(step, config, inputs, outputs)
     params, section = split_section(arguments.params, step.identifier)
-    stage = dvc_stage(params)
-    use = stage if stage and stage.step_name == step.name else None
-    if use and not context.quiet() and context.rank() == 0:
-        with watched(step.name):
-            line = position_in_dvc(use, params)
-        if line:
-            context.say(line)
-    note = partial(note_seconds, use, config, ARTIFACTS) if use else lambda seconds: None
-    with keys_in_errors(step, params, section, given_settings(arguments, step.config), use.name if use else None):
-        return execute(step, config, inputs, outputs, note)
+    with keys_in_errors(step, params, section, given_settings(arguments, step.config), None):
+        return execute(step, config, inputs, outputs)
 
 
 def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
@@ -256,7 +244,7 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
         raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
     if known[section].name != step.name:
         raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
-    refuse_unknown_sections(recipe, [*known, STAGES], str(path))
+    refuse_unknown_sections(recipe, [GRAPH, *known, STAGES], str(path))
     return recipe.get(section, {})
 
 

@@ -59,16 +59,14 @@ def make_workspace(
     settings = moved(settings, Path(), folder)
     configs(settings, str(path))
 
-    # The recipe's own text is edited, to keep its comments. DVC needs every section that a stage names.
+    # The recipe's own text is edited, to keep its comments.
     round_trip = YAML()
     round_trip.preserve_quotes = True
     text = round_trip.load(path.read_text(encoding="utf-8")) or {}
     for name in sections(settings):
-        text.setdefault(name, {})
-        if text[name] is None:
-            text[name] = {}
         for key, value in settings.get(name, {}).items():
             if original.get(name, {}).get(key) != value:
+                text[name] = text.get(name) or {}
                 text[name][key] = value
 
     make_folder(folder)

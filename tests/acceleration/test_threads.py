@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.acceleration.threads import FEW, POLICY, SPINS, THREADS, divide_threads, prepare_threads
-from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.in_pod import one_line_errors
 
 NAMES = (THREADS, POLICY, SPINS)
 

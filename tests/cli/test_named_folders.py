@@ -1,25 +1,21 @@
-"""Ports with many named folders: on the command line, in one folder for Kubeflow, and in the given order."""
+"""Ports with many named folders: on the command line, in their names and in the given order."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.artifacts import write_manifest
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.component import given_folders
-from stillhouse.kubernetes.pods.held_folders import held_folders, hold_folders
 from stillhouse.kubernetes.pods.several_processes import step_words
-from stillhouse.kubernetes.pods.task import as_json, describe_use, works_of
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.workflow.graph import Use, find_uses
+from stillhouse.workflow.graph import Use, known_uses
 from stillhouse.workflow.in_process import up_to_date
 from stillhouse.workflow.step_command import command_of, given_inputs, step_parser
 
@@ -70,51 +66,11 @@ def test_a_folder_that_is_missing_is_refused_and_so_is_a_step_without_any(tmp_pa
 
 @pytest.mark.parametrize("words", [lambda use: " ".join(command_of(use)[2:]).split(), None])
 def test_command_lines_of_a_step_parse_to_their_folders(words: Any) -> None:
-    """This covers the words in dvc.yaml and those for other processes."""
-    use = find_uses()["evaluate"]
+    """This covers the words of examples and those for other processes."""
+    use = known_uses({})["evaluate"]
     inputs, outputs = use.input_paths(), use.output_paths()
     flags = words(use) if words else step_words(use.step, use.step.config(), inputs, outputs)[1:]
     assert list(parsed(*flags).items()) == list(inputs.items())
-
-
-def test_a_folder_of_folders_keeps_their_order(tmp_path: Path) -> None:
-    folders = {name: made(tmp_path / "from" / f"{place}", name) for place, name in enumerate(("z", "a-b", "m"))}
-    hold_folders(folders, tmp_path / "runs")
-    held = held_folders(tmp_path / "runs")
-    assert list(held) == ["z", "a-b", "m"]
-    for name, folder in folders.items():
-        assert read_manifest(held[name]).digest == read_manifest(folder).digest
-
-
-def test_a_folder_filled_by_hand_is_read_alphabetically(tmp_path: Path) -> None:
-    for name in ("b", "a", "c"):
-        made(tmp_path / "runs" / name)
-    assert list(held_folders(tmp_path / "runs")) == ["a", "b", "c"]
-    made(tmp_path / "runs" / "two words")
-    with pytest.raises(InputError, match="two words"):
-        held_folders(tmp_path / "runs")
-    with pytest.raises(InputError, match="holds no folder"):
-        held_folders(made(tmp_path / "empty"))
-
-
-@dataclasses.dataclass
-class Artifact:
-    path: str
-
-
-def test_a_component_gets_the_same_folders_as_the_command_line(tmp_path: Path) -> None:
-    runs = {name: made(tmp_path / "run" / name, name) for name in ("start", "our-own")}
-    curves = {"our-own": made(tmp_path / "curves" / "0", "curves")}
-    values = {name: Artifact(str(tmp_path / "gathered" / name)) for name in ("runs", "curves")}
-    hold_folders(runs, Path(values["runs"].path))
-    hold_folders(curves, Path(values["curves"].path))
-    corpus = Artifact(str(made(tmp_path / "corpus")))
-    found = given_folders(EVALUATE, {"corpus": corpus, "runs": values["runs"], "curves": values["curves"]})
-    assert list(found) == ["corpus", "run/start", "run/our-own", "curves/our-own"]
-    expected = {f"run/{name}": folder for name, folder in runs.items()} | {"curves/our-own": curves["our-own"]}
-    for key, folder in expected.items():
-        assert read_manifest(found[key]).digest == read_manifest(folder).digest
-    assert "curves" not in " ".join(given_folders(EVALUATE, {"corpus": corpus, "runs": values["runs"], "curves": None}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,13 +105,3 @@ def test_another_order_of_folders_is_other_work(tmp_path: Path, monkeypatch: pyt
     assert seen == [["run/b", "run/a"]]
     assert up_to_date(use("ba"), Config(), tmp_path)
     assert not up_to_date(use("ab"), Config(), tmp_path)
-
-
-def test_a_task_gets_the_runs_of_its_stage_in_their_order() -> None:
-    """They are in the stage's command, which is part of the key of the run cache."""
-    use = dataclasses.replace(
-        find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}
-    )
-    [work] = works_of(json.loads(as_json({use.name: describe_use(use, {}, use.step.config())})), {})
-    logged = work.use
-    assert list(logged.inputs) == ["corpus", "run/z", "run/a"] and command_of(logged) == command_of(use)

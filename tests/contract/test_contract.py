@@ -1,4 +1,4 @@
-"""One contract for all interfaces: command line, dvc.yaml and Kubeflow use the names of the steps and the graph."""
+"""One contract for all interfaces: command line, dvc.yaml and Kubeflow have the steps and stages of the graph."""
 
 from __future__ import annotations
 
@@ -8,44 +8,38 @@ import re
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
-from kfp import compiler
+from kfp import compiler, components
 
-from stillhouse.components.catalog import find_component
-from stillhouse.components.render import rendered
 from stillhouse.config import field_types
-from stillhouse.kubernetes.pods.component_views import views_of
-from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TRAIN, filled, value_of
-from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TRAIN, value_of
+from stillhouse.pipelines.components import FOLDER_OF_ALL, rendered, stages_of_graphs
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.setting_kinds import kind_of, plain
+from stillhouse.setting_kinds import kind_of
+from stillhouse.steps.places import location_fields
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
-from stillhouse.workflow.dvc_file import ENVIRONMENT, render
-from stillhouse.workflow.graph import USES, Use, find_uses
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, location_fields
-from stillhouse.workflow.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
+from stillhouse.workflow.dvc_file import render
+from stillhouse.workflow.graph import USES, Use
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.step_command import COMMON_FLAGS, command_of, flag_of, given_inputs, step_parser
+from stillhouse.workflow.uses import Stage, stages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"
 """A recipe with every use of the graph."""
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
+STAGES = [pytest.param(stage, id=stage.name) for stage in stages_of(USES)]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
 
 
 @cache
 def recipe() -> dict[str, Any]:
     return load_recipe(find_recipe(WHOLE))
-
-
-@cache
-def component_ir(step: Step) -> dict[str, Any]:
-    """Return the compiled interface of a step's component, with its container."""
-    return _compiled(find_component(step))
 
 
 def _compiled(component: Any) -> dict[str, Any]:
@@ -77,7 +71,7 @@ def dvc_stages() -> dict[str, Any]:
 def test_names_of_a_step_fit_every_surface(step: Step) -> None:
     names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config))
     assert len(set(names)) == len(names), "Kubeflow and the flags have one space of names"
-    assert not set(names) & {*COMMON_FLAGS, "html", "summary", "roc", "question"}
+    assert not set(names) & {*COMMON_FLAGS}
     assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
     assert all(kind_of(hint) for hint in field_types(step.config).values())
     assert all(field.metadata["help"] for field in dataclasses.fields(step.config))
@@ -92,61 +86,23 @@ def test_command_line_has_the_flags_of_the_step(step: Step) -> None:
     assert flags == set(expected)
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_component_has_the_interface_of_the_step(step: Step) -> None:
-    interface = component_ir(step)["root"]
-    inputs = interface.get("inputDefinitions", {})
-    artifacts = {
-        name: (entry["artifactType"]["schemaTitle"], entry.get("isOptional", False))
-        for name, entry in inputs.get("artifacts", {}).items()
-    }
-    assert artifacts == {port.component_input: (f"system.{port.holds}", port.optional) for port in step.inputs}
-    parameters = {
-        name: (entry["parameterType"], entry.get("defaultValue"), entry.get("isOptional"))
-        for name, entry in inputs.get("parameters", {}).items()
-    }
-    kinds = field_types(step.config)
-    assert parameters == {
-        field.name: (*of_component(kinds[field.name], field.default), True) for field in dataclasses.fields(step.config)
-    }
-
-
-def of_component(hint: Any, default: Any) -> tuple[str, Any]:
-    """Return the Kubeflow type and default of a setting. A nullable number with a default is passed as JSON."""
-    base, *_ = (part for part in get_args(hint) or (hint,) if part is not type(None))
-    if "tuple" in str(hint) or "Mapping" in str(hint):
-        return "LIST" if "tuple" in str(hint) else "STRUCT", plain(default)
-    if base is not hint and base is not str and default is not None:
-        return "STRING", json.dumps(default)
-    return IR_TYPES[base], default
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_component_has_the_outputs_of_the_step(step: Step) -> None:
-    [component] = component_ir(step)["components"].values()
-    outputs = {
-        name: entry["artifactType"]["schemaTitle"]
-        for name, entry in component["outputDefinitions"]["artifacts"].items()
-    }
-    expected = {port.name: f"system.{port.holds}" for port in step.outputs} | {"metrics": "system.Metrics"}
-    assert outputs == expected | {view.name: f"system.{view.kind}" for view in views_of(step.name)}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_component_runs_the_project_image_and_installs_nothing(step: Step) -> None:
-    [executor] = component_ir(step)["deploymentSpec"]["executors"].values()
-    assert executor["container"]["image"] == "stillhouse:0.1.0"
-    assert "pip" not in " ".join(executor["container"]["command"])
-    assert len(" ".join(executor["container"]["command"])) < 128 * 1024, "the longest word that Linux takes"
-
-
 def test_rendered_components_are_up_to_date() -> None:
-    stale = [
-        str(path.relative_to(ROOT)) for path, text in rendered().items() if path.read_text(encoding="utf-8") != text
-    ]
-    assert not stale, "run `python -m stillhouse.components.render`"
-    folders = {path.parent for path in (ROOT / "stillhouse" / "components").glob("*/component.py")}
-    assert folders == {path.parent for path in rendered()}, "a component without a step"
+    found = {path: path.read_text(encoding="utf-8") for path in FOLDER_OF_ALL.glob("*/*")}
+    assert found == rendered(), "run `python -m stillhouse.pipelines.components`"
+
+
+@pytest.mark.parametrize("name", stages_of_graphs())
+def test_a_component_can_be_loaded_and_runs_its_stage(name: str) -> None:
+    component = components.load_component_from_file(str(FOLDER_OF_ALL / name / "component.yaml"))
+    inputs = component.component_spec.inputs
+    always = set.intersection(*({other.name for other in reads} for _, reads in stages_of_graphs()[name]))
+    assert {key for key, value in inputs.items() if not value.optional} == {"recipe", "made_of", *always}
+    assert set(component.component_spec.outputs) == {"folder", "metrics", "page", "Output"}
+    container = component.component_spec.implementation.container
+    words = " ".join(container.command)
+    assert container.image == "stillhouse:0.1.0" and "pip" not in words
+    source = words[words.index(f"def {name}(") :]
+    assert len(source) < 1024 and f'run_stage("{name}", locals())' in source
 
 
 def test_dvc_file_is_up_to_date() -> None:
@@ -156,24 +112,22 @@ def test_dvc_file_is_up_to_date() -> None:
     )
 
 
-@pytest.mark.parametrize("use", USE_CASES)
-def test_stage_is_the_use_of_the_graph(use: Use) -> None:
-    stage = dvc_stages()[use.name]
-    sources = {f"${{{use.name}.{field}}}" for field in location_fields(use.step)}
-    inputs = {f"artifacts/{source}" for source in use.inputs.values()}
-    assert set(stage["deps"]) - sources == inputs | {ENVIRONMENT}
-    outputs = [*(port.name for port in use.step.outputs), "report.json"]
-    assert stage["outs"] == [f"artifacts/{use.name}/{name}" for name in outputs]
-    assert stage["params"] == [use.name]
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_of_dvc_is_that_of_the_graph(stage: Stage) -> None:
+    found = dvc_stages()[stage.name]
+    assert found["cmd"] == f"stillhouse run {stage.name}"
+    sources = {f"${{{use.name}.{field}}}" for use in stage.uses for field in location_fields(use.step)}
+    inputs = {f"artifacts/{source}" for source in stage.sources}
+    assert set(found["deps"]) - sources == inputs | {f"artifacts/plan/{stage.name}.json"}
+    assert found["outs"] == [{f"artifacts/{use.name}": {"persist": True}} for use in stage.uses]
 
 
 @pytest.mark.parametrize("use", USE_CASES)
-def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
-    program, step_name, *flags = dvc_stages()[use.name]["cmd"].split()
+def test_the_command_of_a_step_parses_to_its_folders(use: Use) -> None:
+    program, step_name, *flags = " ".join(command_of(use)).split()
     assert (program, step_name) == ("stillhouse", use.step_name)
     arguments = step_parser(use.step).parse(flags)
     assert arguments.params == f"params.yaml:{use.name}"
-    assert arguments.report == Path("artifacts", use.name, "report.json")
     folders = given_inputs(use.step, arguments)
     assert use.step.order_of(folders) == use.step.order_of(use.inputs), "runs are shown in the order given"
     folders |= {port.name: getattr(arguments, port.name) for port in use.step.outputs}
@@ -182,56 +136,32 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
     assert {name: folder for name, folder in folders.items() if folder} == expected
 
 
-def test_stages_and_tasks_are_the_uses() -> None:
-    assert list(dvc_stages()) == ["environment", *(use.name for use in USES)]
-    logged = [name for task in pipeline_tasks().values() for name in steps_of(task)]
-    assert sorted(logged) == sorted(find_uses())
+def test_the_tasks_of_a_run_are_the_stages_of_dvc() -> None:
+    stages = [stage.name for stage in stages_of(USES)]
+    assert list(dvc_stages()) == ["plan", *stages]
+    assert set(pipeline_tasks()) == {"check", *(name.replace("_", "-") for name in stages)}
 
 
-def steps_of(task: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of each use of a task by name, or an empty dict if the task runs no steps."""
-    logged = task.get("inputs", {}).get("parameters", {}).get("steps", {})
-    return dict(json.loads(logged["runtimeValue"]["constant"])) if logged else {}
-
-
-def task_of(use: Use) -> dict[str, Any]:
-    return next(task for task in pipeline_tasks().values() if use.name in steps_of(task))
-
-
-def test_tasks_wait_for_the_check_or_for_what_they_read() -> None:
-    """Tasks without inputs wait for the check, so no work starts with parameters out of range."""
-    for name, task in pipeline_tasks().items():
-        if steps_of(task):
-            reads = bool(task["inputs"].get("artifacts"))
-            assert ("check-train" in task.get("dependentTasks", [])) == (not reads), name
-
-
-@pytest.mark.parametrize("use", USE_CASES)
-def test_a_task_runs_the_use_with_the_settings_of_the_recipe(use: Use) -> None:
-    settings = configs(recipe(), WHOLE)
-    chosen = {pair: name for name, pairs in filled(TRAIN, settings).items() for pair in pairs}
-    logged = steps_of(task_of(use))[use.name]
-    assert logged.get("chosen", {}) == {
-        field: chosen[use.name, field] for field in field_types(use.step.config) if (use.name, field) in chosen
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_task_reads_the_recipe_and_the_folders_of_the_stages_before_it(stage: Stage) -> None:
+    stages = {use.name: of.name for of in stages_of(USES) for use in of.uses}
+    task = pipeline_tasks()[stage.name.replace("_", "-")]
+    given = {
+        name: (entry["taskOutputArtifact"]["producerTask"], entry["taskOutputArtifact"]["outputArtifactKey"])
+        for name, entry in task["inputs"]["artifacts"].items()
     }
-    parameters = {name: value_of(settings, TRAIN[name].fills[0]) for name in logged.get("chosen", {}).values()}
-    [work] = works_of({use.name: logged}, parameters)
-    assert work.use == use and work.config == settings[use.name]
-    given = task_of(use)["inputs"]["parameters"]
-    assert all(given[name] == {"componentInputParameter": f"pipelinechannel--{name}"} for name in parameters)
+    read = {stages[source.split("/")[0]] for source in stage.sources}
+    expected = {name: (name.replace("_", "-"), "folder") for name in read}
+    assert given == expected | {"recipe": ("check", "recipe")}
+    assert task["cachingOptions"] == {"enableCache": True}
+    # Kubeflow's cache knows inputs by their names only, so the digests of all that is read are in an argument.
+    made_of = str(task["inputs"]["parameters"])
+    assert f"plan_{stage.name}" in made_of and all(f"{name.replace('_', '-')}-Output" in made_of for name in read)
 
 
-@pytest.mark.parametrize("use", USE_CASES)
-def test_a_task_is_given_what_the_stage_reads(use: Use) -> None:
-    """Each input comes from the task that writes it, except those that the task itself writes."""
-    task = task_of(use)
-    given = task["inputs"].get("artifacts", {})
-    for source in use.inputs.values():
-        name, _, output = source.partition("/")
-        if name not in steps_of(task):
-            origin = given[f"{name}__{output}"]["taskOutputArtifact"]
-            assert origin["outputArtifactKey"] == f"{name}__{output}"
-            assert name in steps_of(pipeline_tasks()[origin["producerTask"]])
+def test_the_recipe_is_in_the_pipeline_once() -> None:
+    text = yaml.safe_dump(pipeline_ir(), width=10**9)
+    assert text.count("encoder_mlm_probability") == json.dumps(recipe()).count("encoder_mlm_probability") > 0
 
 
 def test_pipeline_parameters_default_to_the_recipe() -> None:

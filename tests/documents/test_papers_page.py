@@ -11,7 +11,7 @@ import yaml
 
 from stillhouse.config import build, field_types
 from stillhouse.experiments.comparison.sweeps import SWEEPS
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import shipped_files
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "papers.md"
@@ -26,7 +26,7 @@ def test_the_table_is_read() -> None:
 
 @pytest.mark.parametrize(("use", "setting", "value"), SETTINGS)
 def test_a_setting_exists_and_accepts_the_value(use: str, setting: str, value: str) -> None:
-    config: Any = find_uses()[use].step.config
+    config: Any = known_uses({})[use].step.config
     assert setting in field_types(config)
     if value:
         build(config, {setting: yaml.safe_load(value)}, "papers.md")

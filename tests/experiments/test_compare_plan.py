@@ -13,7 +13,7 @@ from stillhouse.experiments.comparison.dvc import queue
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
-from stillhouse.workflow.graph import USES, find_uses, graph_of, needed
+from stillhouse.workflow.graph import USES, graph_of, known_uses, needed
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
@@ -73,9 +73,9 @@ def test_every_training_after_the_shared_ones_has_the_seed() -> None:
 def test_without_pre_training_the_start_is_fine_tuned_by_the_same_settings() -> None:
     made = plan([NONE, MLM])
     by_name = {job.variant: {use.name: use for use in job.uses} for job in made.jobs}
-    unpretrained = find_uses()["retriever_1_unpretrained"]
+    unpretrained = known_uses({})["retriever_1_unpretrained"]
     assert by_name["none"]["retriever_1"].inputs == unpretrained.inputs
-    assert by_name["mlm"]["retriever_1"] == find_uses()["retriever_1"]
+    assert by_name["mlm"]["retriever_1"] == known_uses({})["retriever_1"]
     none, mlm = made.jobs
     assert none.configs["retriever_1"] == mlm.configs["retriever_1"]
 
@@ -84,7 +84,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     other = {"name": "pretrained", "inputs": {"reranker.init": "pretraining/encoder"}}
     made = plan([{"name": "start"}, other], retriever="reranked", seeds=[1])
     start, pretrained = ({use.name: use for use in job.uses} for job in made.jobs)
-    assert start["reranker"] == find_uses()["reranker"]
+    assert start["reranker"] == known_uses({})["reranker"]
     assert pretrained["reranker"].inputs == {**start["reranker"].inputs, "init": "pretraining/encoder"}
     assert pretrained["evaluate"].inputs["run/reranked"] == "reranked_run/run"
     found = places(made, "pretrained", 1)

@@ -19,8 +19,8 @@ from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.steps import registry
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import ARTIFACTS, Use, find_uses
-from stillhouse.workflow.in_process import run_graph
+from stillhouse.workflow.graph import ARTIFACTS, Use, known_uses
+from stillhouse.workflow.in_process import run_uses
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 from stillhouse.workflow.timed_step import StepClock, Timing, execute_timed, reason
 
@@ -125,7 +125,7 @@ def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     compare(tmp_path / "compared")
     seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
     recipe = RECIPE | seeds | {"pretraining": {"seed": 2, "objective": "bow"}}
-    run_graph(configs(recipe, "recipe"), tmp_path / "alone")
+    run_uses(USES, configs(recipe, "recipe"), tmp_path / "alone" / ARTIFACTS)
     alone = {
         name: data(tmp_path / "alone", ".", name, port)
         for name, port in (
@@ -220,8 +220,8 @@ def test_a_clock_counts_training_steps_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_timed_step_writes_what_the_plain_one_writes(tmp_path: Path) -> None:
     folder = tmp_path / "alone"
-    run_graph(configs({}, "recipe"), folder)
-    use, root = find_uses()["pretraining"], folder / ARTIFACTS
+    run_uses(USES, configs({}, "recipe"), folder / ARTIFACTS)
+    use, root = known_uses({})["pretraining"], folder / ARTIFACTS
     manifest = root / "pretraining/encoder/manifest.json"
     before = manifest.read_bytes()
     timing = execute_timed(use, configs({}, "recipe")["pretraining"], root)

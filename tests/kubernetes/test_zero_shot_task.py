@@ -33,15 +33,6 @@ def used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     return seen
 
 
-def test_changed_code_does_not_resume_a_failed_run(
-    used: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for number, code in enumerate(("old", "old", "new")):
-        monkeypatch.setattr(zero_shot, "code_digest", lambda code=code: code)
-        measure_corpus("corpus", Config(), tmp_path / f"handed-{number}")
-    assert used[0] == used[1] != used[2]
-
-
 def test_runs_of_the_same_settings_take_turns(used: list[Path], tmp_path: Path) -> None:
     errors: list[BaseException] = []
 

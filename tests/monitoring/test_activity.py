@@ -28,7 +28,7 @@ from stillhouse.monitoring.monitor import SILENT
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Port, Report, Step
 from stillhouse.workflow import first_run_times, in_process, recipe_run, workspace
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 
@@ -181,7 +181,7 @@ def test_a_run_is_not_silent_between_its_steps(
     for module, name in ((in_process, "up_to_date"), (recipe_run, "expected"), (recipe_run, "seen_at_once")):
         slow(module, name, monkeypatch)
     slow(ingestion, "ingest_source", monkeypatch)
-    recipe_run.run_recipe([find_uses()["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
+    recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
     said = capsys.readouterr().err
     for work in ("looking for what is done already", "estimating the time", "checking whether ingest is up to date"):
         assert f"[run] still {work} (" in said

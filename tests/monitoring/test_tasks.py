@@ -16,7 +16,7 @@ from stillhouse import cli
 from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods import run_control
-from stillhouse.kubernetes.pods.component import run_component
+from stillhouse.kubernetes.pods.in_pod import run_component
 from stillhouse.kubernetes.pods.refresh import run_check, run_release
 from stillhouse.kubernetes.pods.run_control import STATES
 from stillhouse.monitoring.watch import watch_step, watch_task

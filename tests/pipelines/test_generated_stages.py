@@ -11,17 +11,17 @@ import pytest
 import yaml
 from chat_server import ChatServer, serving
 from kfp import compiler
+from stillhouse.kubernetes.pods.task import works_of
 
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
-from stillhouse.kubernetes.pods.task import works_of
 from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.refresh.graph import Ladder, before
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.dvc_file import render, stage
-from stillhouse.workflow.graph import find_uses, graph_of
+from stillhouse.workflow.graph import graph_of, known_uses
 from stillhouse.workflow.recipes import configs
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
@@ -127,5 +127,5 @@ def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any
 def test_local_queries_beside_a_corpus_in_a_repository_are_watched(tmp_path: Path) -> None:
     (tmp_path / "clicks").mkdir()
     section = {"repo": "https://example.com/corpora.git", "source": "clicks", "train_queries": "clicks"}
-    deps = stage(find_uses()["ingest"], {"ingest": section}, tmp_path)["deps"]
+    deps = stage(known_uses({})["ingest"], {"ingest": section}, tmp_path)["deps"]
     assert "${ingest.train_queries}" in deps and "${ingest.source}" not in deps

@@ -157,7 +157,7 @@ def work(text: str) -> str:
     import os
     from pathlib import Path
 
-    from stillhouse.kubernetes.pods.component import one_line_errors
+    from stillhouse.kubernetes.pods.in_pod import one_line_errors
 
     with one_line_errors():
         with Path("tries").open("a+") as tries:

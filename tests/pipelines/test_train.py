@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 from kfp import compiler
+from stillhouse.kubernetes.pods.task import works_of
 
 from stillhouse import cli
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_parameters import TRAIN
-from stillhouse.kubernetes.pods.task import works_of
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.local import WORKSPACE, run_local
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
 
 def test_parameters_name_settings_of_one_type() -> None:
     for name, parameter in TRAIN.items():
-        types = {field_types(find_uses()[use].step.config)[field] for use, field in parameter.fills}
+        types = {field_types(known_uses({})[use].step.config)[field] for use, field in parameter.fills}
         assert types == {parameter.hint}, name
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, through_run_cache
 
 from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, through_run_cache
 from stillhouse.monitoring.settings import GATEWAY
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.train import build_pipeline
@@ -26,7 +26,7 @@ from stillhouse.remote.address import redact, refuse_secret
 from stillhouse.remote.dvc_source import look_up, reason
 from stillhouse.steps.ingest import Config
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 URL = "https://bob:hush@localhost:1/x.git"
@@ -174,7 +174,7 @@ def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(RUN_CACHE, "azure://box/cache?sv=2022&sig=hush")
     step = find_step("bm25")
     with pytest.raises(InputError, match=f"{RUN_CACHE} holds a password or token in the query") as error:
-        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (find_uses()["bm25"], {}))
+        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (known_uses({})["bm25"], {}))
     assert "hush" not in str(error.value)
 
 

@@ -236,7 +236,14 @@ def test_the_key_ignores_settings_that_change_no_vector(tiny_model: Path, encode
     larger = InferenceConfig(precision="fp32", batch_tokens=999)
     assert {model_key(encoder, FP32, context), model_key(other, larger, context)} == {before}
     assert model_key(encoder, BF16, context) != before
-    assert cache_folder(before, FP32, context, "code") != cache_folder(before, FP32, context, "other code")
+
+
+def test_another_version_of_the_encoding_caches_elsewhere(
+    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = cache_folder("model", FP32, context)
+    monkeypatch.setattr(corpus_encoding, "VERSION", corpus_encoding.VERSION + 1)
+    assert cache_folder("model", FP32, context) != before
 
 
 def test_a_nan_vector_names_its_passage(encoder: BiEncoder, context: Context) -> None:

@@ -256,7 +256,7 @@ def test_many_open_files_do_not_delay_the_end(tmp_path: Path) -> None:
 
 def run_task(log: Path, ready: Any) -> None:
     """Run a task of a Kubeflow pipeline, which `pipeline run-local` starts as a local process."""
-    from stillhouse.kubernetes.pods.component import watched_task
+    from stillhouse.kubernetes.pods.in_pod import watched_task
 
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)

@@ -91,7 +91,6 @@ def install(patch: pytest.MonkeyPatch) -> Steps:
 
     for name, step in list(registry.steps().items()):
         patch.setitem(registry.steps(), name, dataclasses.replace(step, run=steps.step(name)))
-    patch.setattr(execute, "code_digest", lambda: "code")
     patch.setattr(execute, "software", dict)
     patch.setattr(dev_figure, "measure_dev", measure)
     return steps

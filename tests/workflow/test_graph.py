@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
-from stillhouse.workflow.graph import APART, USES, Use, find_uses, graph_of
-from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.steps.spec import Port, named
+from stillhouse.workflow.graph import APART, GRAPHS, USES, graph_of, known_uses
+from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
+from stillhouse.workflow.uses import stages_of
 
 ROOT = Path(__file__).resolve().parents[2]
+SHIPPED_RECIPES = list(shipped_files(SHIPPED))
 
 
 def test_names_are_unique_and_fit_every_surface() -> None:
@@ -23,37 +27,69 @@ def test_every_step_is_used() -> None:
     assert {use.step_name for use in (*USES, *APART)} == set(steps())
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
-def test_inputs_come_from_outputs_of_earlier_uses(use: Use) -> None:
-    earlier = {}
-    for other in USES:
-        if other.name == use.name:
-            break
-        earlier |= {f"{other.name}/{port.name}": port for port in other.step.outputs}
-    assert all(port.optional or port.keys(use.inputs) for port in use.step.inputs)
-    for key, source in use.inputs.items():
-        assert source in earlier, f"{source} is written by no earlier use"
-        assert earlier[source].kind == use.step.port_of(key).kind
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_inputs_come_from_outputs_of_earlier_steps_and_stages(graph: str) -> None:
+    earlier: dict[str, Port] = {}
+    for use in graph_of({"graph": graph}):
+        assert all(port.optional or port.keys(use.inputs) for port in use.step.inputs)
+        for key, source in use.inputs.items():
+            assert source in earlier, f"{source} is written by no earlier use"
+            assert earlier[source].kind == use.step.port_of(key).kind
+        earlier |= {f"{use.name}/{port.name}": port for port in use.step.outputs}
 
 
-def test_evaluation_reads_every_run_and_training() -> None:
-    made = {f"{use.name}/{port}" for use in USES for port in use.output_paths() if port in ("run", "curves")}
-    assert sorted(find_uses()["evaluate"].inputs.values()) == sorted({"ingest/corpus", *made})
+@pytest.mark.parametrize("recipe", SHIPPED_RECIPES)
+def test_every_step_runs_once_in_a_stage_that_follows_those_it_reads(recipe: str) -> None:
+    uses = graph_of(load_recipe(find_recipe(recipe)))
+    stages = stages_of(uses)
+    assert [use for stage in stages for use in stage.uses] == list(uses), "DVC and `stillhouse run` have one order"
+    there: set[str] = set()
+    for stage in stages:
+        assert set(stage.sources) <= there, stage.name
+        there |= {f"{use.name}/{port.name}" for use in stage.uses for port in use.step.outputs}
+    assert len(stages) <= 8
+
+
+def test_the_stages_have_the_names_of_the_projects_card() -> None:
+    assert [stage.name for stage in stages_of(USES)] == [
+        "corpus",
+        "statistics",
+        "pretraining",
+        "retriever_1",
+        "retriever_2",
+        "distillation",
+        "index",
+        "evaluation",
+    ]
+    assert len(stages_of(graph_of({"graph": "labelled"}))) == 6
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_evaluation_compares_every_system_and_the_choice_every_retriever(graph: str) -> None:
+    uses = {use.name: use for use in graph_of({"graph": graph})}
+    runs = {f"{use.name}/run" for use in uses.values() if "run" in use.output_paths()}
+    curves = {f"{use.name}/curves" for use in uses.values() if "curves" in use.output_paths()}
+    assert set(uses["evaluate"].inputs.values()) == {"ingest/corpus"} | runs | curves
+    indexed = {use.inputs["retriever"] for use in uses.values() if use.step_name == "index"}
+    assert set(named(uses["best"].inputs, "candidates").values()) == indexed
+
+
+def test_an_unknown_graph_is_named() -> None:
+    with pytest.raises(InputError, match="there is no graph 'labeled'; did you mean 'labelled'"):
+        graph_of({"graph": "labeled"})
+    with pytest.raises(InputError, match="there is no graph"):
+        graph_of({"graph": {"a": 1}})
 
 
 def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
     """SimLM §3.2 and CDMAE §3.4: no stage continues from the one before."""
-    starts = {name: find_uses()[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
+    starts = {name: known_uses({})[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
     assert set(starts.values()) == {"pretraining/encoder"}
-    assert find_uses()["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"
+    assert known_uses({})["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"
 
 
 def test_the_repository_runs_the_shipped_recipe_of_the_sample() -> None:
-    """params.yaml equals stillhouse/recipes/labelled.yaml except for the path of the sample, which DVC tracks.
-
-    DVC needs every section that a stage names, even an empty one.
-    """
+    """params.yaml equals stillhouse/recipes/labelled.yaml except for the path of the sample, which DVC tracks."""
     own, shipped = (load_recipe(path) for path in (ROOT / "params.yaml", find_recipe("labelled")))
-    assert set(own) == {"stages", *(use.section for use in graph_of(own))}
     assert own["ingest"].pop("source") == "stillhouse/sample" and shipped["ingest"].pop("source") == "sample"
-    assert {name: section for name, section in own.items() if section} == shipped
+    assert own == shipped

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shlex
 import shutil
 import time
 from pathlib import Path
@@ -22,16 +21,18 @@ from stillhouse.monitoring.duration import in_words
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
 from stillhouse.workflow import first_run_times, run_forecast, seen_source
-from stillhouse.workflow.graph import ARTIFACTS, USES, find_uses
-from stillhouse.workflow.in_process import run_graph, run_uses
-from stillhouse.workflow.recipes import configs, load_recipe, location_fields
+from stillhouse.workflow.graph import ARTIFACTS, USES, known_uses
+from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.recipes import configs, load_recipe
 from stillhouse.workflow.run_times import estimate, expected_seconds, note_seconds
 from stillhouse.workflow.start_model import counted
-from stillhouse.workflow.step_command import command_of
+from stillhouse.workflow.uses import stages_of
 
 NUMBER = len(USES)
 NAMES = [use.name for use in USES]
-ENVIRONMENT = ARTIFACTS / "environment.json"
+STAGES = [stage.name for stage in stages_of(USES)]
+UNKNOWN = {"fetch_model", "fetch_generator", "fetch_reranker"}
+"""Uses whose model is on a hub, so that it may be another one now."""
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def corpus_of(passages: int, root: Path) -> Path:
 
 def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
     """By hand: the last time counts. Twice the passages take twice the time, but a fixed number of steps does not."""
-    root, uses = corpus_of(100, tmp_path / "one"), find_uses()
+    root, uses = corpus_of(100, tmp_path / "one"), known_uses({})
     own = settings(retriever_1={"max_steps": 50})
     assert expected_seconds(uses["retriever_1_index"], own["retriever_1_index"], root) is None
     for seconds in (500.0, 60.0):
@@ -94,18 +95,18 @@ def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
 
 
 def test_unknown_times_are_named(tmp_path: Path) -> None:
-    own, use = settings(), find_uses()["bm25"]
+    own, use = settings(), known_uses({})["bm25"]
     assert estimate([use], own, tmp_path).total() == "no estimate yet, because nothing like it has run here"
     assert estimate([use], own, tmp_path, lambda: "it rains").total().endswith("has run here and it rains")
     note_seconds(use, own["bm25"], tmp_path, 600)
-    found = estimate([use, find_uses()["ingest"]], own, tmp_path)
+    found = estimate([use, known_uses({})["ingest"]], own, tmp_path)
     assert found.total(" left") == "more than 10 min left (1 of 2 steps run here for the first time)"
     assert found.of("bm25") == "about 10 min" and found.of("ingest") == "" and not found.stages()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"bm25": {"x": 3}}', '{"bm25": [1]}', '{"bm25": {"x": ["a", 1]}}'])
 def test_damaged_times_are_ignored(content: str, tmp_path: Path) -> None:
-    use, own = find_uses()["bm25"], settings()["bm25"]
+    use, own = known_uses({})["bm25"], settings()["bm25"]
     path = tmp_path / "work" / "times" / "bm25.json"
     path.parent.mkdir(parents=True)
     path.write_text(content)
@@ -118,7 +119,7 @@ def test_damaged_times_are_ignored(content: str, tmp_path: Path) -> None:
 
 
 def test_few_settings_of_a_use_are_kept(tmp_path: Path) -> None:
-    use = find_uses()["bm25"]
+    use = known_uses({})["bm25"]
     for depth in range(1, 31):
         note_seconds(use, settings(bm25={"depth": depth})["bm25"], tmp_path, float(depth))
     [known] = json.loads((tmp_path / "work" / "times" / "bm25.json").read_text()).values()
@@ -140,16 +141,14 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     Path("params.yaml").write_text("evaluate: {bootstrap_samples: 300}\nmine_2: {negatives_depth: 3}\n")
     own = settings(evaluate={"bootstrap_samples": 300}, mine_2={"negatives_depth": 3})
     for name in ("evaluate", "mine_2"):
-        note_seconds(find_uses()[name], own[name], ARTIFACTS, 60.0)
-    outside = {use.name for use in USES if location_fields(use.step)}  # what they read may have changed
-    again = outside | descendants("evaluate", "mine_2")
-    assert len(outside) < len(again) < NUMBER
+        note_seconds(known_uses({})[name], own[name], ARTIFACTS, 60.0)
+    again = descendants("evaluate", "mine_2")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0] == f"{len(again)} of {NUMBER} steps to do: about {len(again)} min:"
-    assert said[-1].endswith(f", {NUMBER - len(again)} of them were up to date")
+    assert said[-1].endswith(f", {NUMBER - len(again | UNKNOWN)} of them were up to date")
     logged = [line.split()[4] for line in said[1:-1]]
-    assert logged == [name for name in NAMES if name in again]
+    assert logged == [name for name in NAMES if name in again | UNKNOWN]
     assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s"
 
 
@@ -200,47 +199,63 @@ def test_a_first_dvc_repro_starts_as_run_does(
     of_run = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
     shutil.rmtree("work")
 
-    monkeypatch.setenv("DVC_STAGE", "environment")
-    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
-    of_dvc = capsys.readouterr().err.splitlines() + stage("fetch_model", monkeypatch, capsys)
-    assert of_dvc == of_run[: len(of_dvc)] and "first look" in of_dvc[0] and "first look" in of_dvc[-1]
-    [said] = stage("ingest", monkeypatch, capsys)
-    assert "first look" in said and looks == ["sample", "sample"]
+    assert cli.main(["plan"]) == 0
+    of_dvc = capsys.readouterr().err.splitlines()
+    assert of_dvc == of_run[: len(of_dvc)] and "first look" in of_dvc[0]
+    said = stage("corpus", capsys)
+    assert said[0] == of_run[len(of_dvc)] and "first look" in said[-1] and looks == ["sample", "sample"]
 
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 86_400)
-    stage("ingest", monkeypatch, capsys)
+    shutil.rmtree(ARTIFACTS)
+    stage("corpus", capsys)
     assert looks == ["sample"] * 3
     Path("params.yaml").write_text(yaml.safe_dump(recipe | {"ingest": {"source": "sample", "max_articles": 5}}))
-    stage("ingest", monkeypatch, capsys)
+    stage("corpus", capsys)
     assert looks == ["sample"] * 4, "the settings are others"
     (Path("work") / "times" / "first-look.json").write_text("[]")
-    stage("ingest", monkeypatch, capsys)
+    shutil.rmtree(ARTIFACTS)
+    stage("corpus", capsys)
     assert looks == ["sample"] * 5
 
 
-def test_nothing_is_said_before_a_dvc_repro_that_has_nothing_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_said_before_a_dvc_repro_that_has_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     Path("params.yaml").write_text("")
-    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
-    assert capsys.readouterr().err == "", "DVC did not run it"
-    run_graph(settings(), Path())
-    lock(NAMES, ENVIRONMENT.read_text())
+    run_uses(USES, settings(), ARTIFACTS)
     capsys.readouterr()
-    monkeypatch.setenv("DVC_STAGE", "environment")
-    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    assert cli.main(["plan"]) == 0
     assert capsys.readouterr().err == ""
     Path("params.yaml").write_text("reranker: {batch_size: 3}\n")
-    assert cli.main(["environment", str(ENVIRONMENT)]) == 0
+    assert cli.main(["plan"]) == 0
     assert capsys.readouterr().err.startswith(f"{len(descendants('reranker'))} of {NUMBER} steps to do: ")
+
+
+def test_the_plan_of_a_stage_changes_with_what_it_computes_and_with_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def plans(text: str) -> dict[str, bytes]:
+        Path("params.yaml").write_text(text)
+        assert cli.main(["plan"]) == 0
+        return {path.stem: path.read_bytes() for path in (ARTIFACTS / "plan").iterdir()}
+
+    def differ(one: dict[str, bytes], two: dict[str, bytes]) -> set[str]:
+        return {name for name in one if one[name] != two[name]}
+
+    first = plans("")
+    assert sorted(first) == sorted(STAGES)
+    assert plans("# a comment\nretriever_2: {}\nevaluate: {}\n") == first
+    assert plans("retriever_2: {batch_size: 64}\n") == first, "its default"
+    assert differ(first, plans("retriever_2: {batch_size: 3}\n")) == {"retriever_2"}
+    step = registry.steps()["index"]
+    monkeypatch.setitem(registry.steps(), "index", dataclasses.replace(step, version=step.version + 1))
+    assert differ(first, plans("")) == {"retriever_1", "retriever_2", "distillation"}
 
 
 def test_a_look_that_ends_early_gives_a_lower_limit(looks: list[str], tiny_model: Path, tmp_path: Path) -> None:
     own = settings(fetch_model={"model": str(tiny_model)}, ingest={"source": "sample"})
     seen = seen_source.seen_at_once(own)
     assert not isinstance(seen, str)
-    found = estimate(find_uses().values(), own, tmp_path, lambda: (seen[0], False))
+    found = estimate(known_uses({}).values(), own, tmp_path, lambda: (seen[0], False))
     assert found.total().startswith("more than ") and "a first look" in found.total()
     assert found.of("ingest").startswith("more than ")
 
@@ -258,13 +273,9 @@ def test_a_source_that_cannot_be_seen_gives_no_estimate(
     assert looks in ([], ["absent"])
 
 
-def test_quiet_mode_does_not_look(looks: list[str], tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_mode_does_not_look(looks: list[str], tiny_model: Path) -> None:
     Path("params.yaml").write_text(yaml.safe_dump({"fetch_model": {"model": str(tiny_model)}}))
     assert cli.main(["run", "--quiet"]) == 0 and looks == []
-    monkeypatch.setenv("DVC_STAGE", "ingest")
-    words = shlex.split(" ".join(command_of(find_uses()["ingest"])))[1:]
-    shutil.rmtree(ARTIFACTS / "ingest")
-    assert cli.main([*words, "--quiet"]) == 0 and looks == []
 
 
 def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,55 +286,38 @@ def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_single_use_is_not_numbered(tmp_path: Path) -> None:
     lines: list[str] = []
-    run_uses([find_uses()["ingest"]], settings(), tmp_path / "artifacts", lines.append)
+    run_uses([known_uses({})["ingest"]], settings(), tmp_path / "artifacts", lines.append)
     assert lines == []
 
 
-def lock(done: list[str], code: str) -> None:
-    """Write the lock that DVC has after these stages ran with this code."""
-    md5 = hashlib.md5(code.encode(), usedforsecurity=False).hexdigest()
-    deps = [{"path": ENVIRONMENT.as_posix(), "hash": "md5", "md5": md5, "size": len(code)}]
-    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {name: {"deps": deps} for name in done}}))
-
-
-def stage(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefix: str = ""
-) -> list[str]:
+def stage(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Runs a stage as DVC does and returns what it says about its place."""
-    use = find_uses()[name]
-    monkeypatch.setenv("DVC_STAGE", prefix + name)
-    assert cli.main(shlex.split(" ".join(command_of(use)))[1:]) == 0
+    assert cli.main(["run", name]) == 0
     return [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
 
 
-def test_a_dvc_stage_shows_its_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A full run, a run of a changed stage, and a run with other code, in which everything runs again."""
+def test_a_stage_shows_the_numbers_of_its_steps_in_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A full run, and a run of a changed stage."""
     Path("params.yaml").write_text("")
-    ENVIRONMENT.parent.mkdir()
-    ENVIRONMENT.write_text("code 1")
-    order = sorted(NAMES, key=lambda name: (name != "ingest", NAMES.index(name)))  # DVC has an order of its own
-    for number, name in enumerate(order, start=1):
-        [said] = stage(name, monkeypatch, capsys)
-        assert said.startswith(f"step {number} of {NUMBER}: {name} ({find_uses()[name].step_name}), ")
-        lock(order[:number], "code 1")
-
+    said = [line for name in STAGES for line in stage(name, capsys)]
+    assert [line.split(",")[0] for line in said] == [
+        f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)
+    ]
     Path("params.yaml").write_text("reranker: {batch_size: 3}\n")
-    for number, name in enumerate(("reranker", "teacher", "distilled"), start=1):
-        [said] = stage(name, monkeypatch, capsys, "dvc.yaml:")
-        left = NUMBER - len(descendants("reranker"))
-        assert said.startswith(f"step {left + number} of {NUMBER}: {name} ")
-
-    ENVIRONMENT.write_text("code 2")
-    [said] = stage("ingest", monkeypatch, capsys)
-    assert said.startswith(f"step 1 of {NUMBER}: ingest ")
+    changed = [line.split()[4] for line in stage("distillation", capsys)]
+    assert changed == [name for name in NAMES if name in descendants("reranker") - {"best", "best_run", "evaluate"}]
+    assert stage("retriever_2", capsys) == []
 
 
-def test_a_step_run_by_itself_is_not_numbered(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_that_the_run_has_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("params.yaml").write_text("graph: unlabelled\n")
+    assert cli.main(["run", "distilation"]) == 2
+    assert "the run has no stage 'distilation'; did you mean 'distillation'?" in capsys.readouterr().err
+
+
+def test_a_step_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> None:
     Path("params.yaml").write_text("")
     assert cli.main(["ingest", "--corpus", "corpus"]) == 0
-    monkeypatch.setenv("DVC_STAGE", "somebody_elses")
     assert cli.main(["ingest", "--params", "params.yaml", "--corpus", "other"]) == 0
     assert "step " not in capsys.readouterr().err
 
@@ -335,9 +329,9 @@ def test_times_are_in_no_artifact(tmp_path: Path) -> None:
         files = (path for path in (folder / ARTIFACTS).rglob("*") if path.is_file())
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
-    run_graph(settings(), tmp_path / "one")
+    run_uses(USES, settings(), tmp_path / "one" / ARTIFACTS)
     time.sleep(0.2)
     for use in USES:
         note_seconds(use, settings()[use.name], tmp_path / "one" / ARTIFACTS, 1000.0)
-    run_graph(settings(), tmp_path / "two")
+    run_uses(USES, settings(), tmp_path / "two" / ARTIFACTS)
     assert content(tmp_path / "one") == content(tmp_path / "two")

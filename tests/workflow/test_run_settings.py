@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from stillhouse.kubernetes.pods.task import describe_use, works_of
 
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_control import refuse_run
 from stillhouse.kubernetes.pods.run_parameters import check_train
-from stillhouse.kubernetes.pods.task import describe_use, works_of
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipe_settings import with_sections
 
 RECIPE = {"retriever_1": {"learning_rate": "2e-5", "epochs": 3, "warmup_steps": 10}}
@@ -25,7 +25,7 @@ def works(settings: str, **values: Any) -> dict[str, Any]:
     """Return the settings of two uses as their task has them. The form sets the learning rate of both."""
     logged = {}
     for name in ("retriever_1", "retriever_2"):
-        use = find_uses()[name]
+        use = known_uses({})[name]
         section = RECIPE.get(name, {})
         logged[name] = describe_use(use, section, build(use.step.config, section, name))
         logged[name]["chosen"] = {"learning_rate": "learning_rate"}

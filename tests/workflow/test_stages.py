@@ -1,4 +1,4 @@
-"""A recipe's `stages` leave out, change and add stages; the tests check the resulting graph."""
+"""A recipe's `stages` change and add steps; the tests check the resulting graph."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from documented_stages import documented_re_ranker, documented_stages
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import make_plan
@@ -19,9 +17,10 @@ from stillhouse.experiments.comparison.sweeps import sweep_of_flags
 from stillhouse.kubernetes.pods.run_parameters import TRAIN, train_parameters
 from stillhouse.steps.spec import named
 from stillhouse.workflow.dvc_file import render
-from stillhouse.workflow.graph import USES, Use, find_uses, graph_of
+from stillhouse.workflow.graph import GRAPHS, USES, Use, graph_of, known_uses
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, sections
 from stillhouse.workflow.step_command import read_section
+from stillhouse.workflow.uses import stages_of, with_stages
 
 NEW = {
     "step": "train-retriever",
@@ -51,48 +50,13 @@ def test_without_stages_the_graph_is_the_papers() -> None:
     assert graph_of({}) == graph_of({"stages": {}}) == graph_of({"ingest": {}, "stages": None}) == USES
 
 
-def test_without_pre_training_its_readers_read_the_start() -> None:
-    found = graph(pretraining="none")
-    for name in ("retriever_1", "retriever_2", "distilled"):
-        assert found[name].inputs["encoder"] == "fetch_model/encoder"
-    gone = {"pretraining", "lm_head", "importance", "tokenize", "fetch_generator"}
-    assert set(NAMES) - set(found) == gone, "nothing else has a use for these"
-    assert found["evaluate"].inputs == {
-        key: source for key, source in find_uses()["evaluate"].inputs.items() if source.split("/")[0] not in gone
-    }
-    assert graph(lm_head="none")["pretraining"].inputs["init"] == "fetch_model/encoder"
-
-
-def test_stages_that_depend_on_a_removed_stage_are_removed() -> None:
-    found = graph(reranker="none")
-    assert set(NAMES) - set(found) == {"reranker", "teacher", "reranked_run", "fetch_reranker"}
-    assert "teacher" not in found["distilled"].inputs, "it can do without"
-    assert list(named(found["evaluate"].inputs, "run"))[-3:] == ["retriever_2", "distilled", "best"]
-    found = graph(retriever_2="none")
-    gone = {"retriever_2", "retriever_2_index", "retriever_2_run", "mine_2", "reranker", "teacher", "distilled"}
-    gone |= {"distilled_index", "distilled_run", "reranked_run", "mine_1", "fetch_reranker"}
-    assert set(NAMES) - set(found) == gone
-
-
-def test_a_stage_that_the_recipe_names_stays_though_nothing_reads_it() -> None:
-    found = graph(pretraining="none", tokenize={"tokenizer": "fetch_model/encoder"})
-    assert "tokenize" in found and "importance" not in found
-
-
-def test_without_an_evaluation_everything_else_is_run() -> None:
-    assert list(graph(evaluate="none")) == NAMES[:-1]
-
-
-def test_inputs_can_be_replaced_or_removed_and_uses_are_reordered() -> None:
+def test_inputs_can_be_replaced_and_uses_are_reordered() -> None:
     found = graph(
         retriever_1={"encoder": "retriever_1_unpretrained/retriever"},
         retriever_1_unpretrained={"settings_of": "retriever_2"},
-        mine_1={"others": "none"},
-        bm25={"validation": "none"},
     )
     assert found["retriever_1"].inputs["encoder"] == "retriever_1_unpretrained/retriever"
     assert found["retriever_1_unpretrained"].section == "retriever_2"
-    assert "others" not in found["mine_1"].inputs and "others" in found["mine_2"].inputs
     found = graph(retriever_1_unpretrained={"encoder": "distilled/retriever"})
     assert list(found).index("retriever_1_unpretrained") > list(found).index("distilled")
     well_formed(tuple(found.values()))
@@ -100,7 +64,7 @@ def test_inputs_can_be_replaced_or_removed_and_uses_are_reordered() -> None:
 
 def test_a_new_system_is_one_row() -> None:
     found = graph(distilled_2=NEW | {"system": "distilled_2/retriever"})
-    like = find_uses()
+    like = known_uses({})
     for part in ("index", "run"):
         made, known = found[f"distilled_2_{part}"], like[f"distilled_{part}"]
         expected = {key: source.replace("distilled", "distilled_2") for key, source in known.inputs.items()}
@@ -130,9 +94,9 @@ def test_existing_models_and_runs_may_be_systems_too() -> None:
 
 
 def test_the_evaluation_reads_what_the_recipe_says_by_its_names() -> None:
-    inputs = graph(evaluate={"run/my-own": "bm25/run", "run/bm25": "none"})["evaluate"].inputs
-    before = find_uses()["evaluate"].inputs
-    assert list(named(inputs, "run")) == [*list(named(before, "run"))[1:], "my-own"]
+    inputs = graph(evaluate={"run/my-own": "bm25/run"})["evaluate"].inputs
+    before = known_uses({})["evaluate"].inputs
+    assert list(named(inputs, "run")) == [*named(before, "run"), "my-own"]
     assert list(inputs)[-1] == "curves/distilled", "grouped by ports, as a command is read"
 
 
@@ -147,25 +111,21 @@ def test_a_section_of_its_own_goes_before_that_of_another() -> None:
 
 SYSTEM = {"system": "new/retriever"}
 WRONG = [
-    ({"lm_heads": "none"}, "stages.lm_heads: there is no such stage to leave out; did you mean 'lm_head'?"),
     (
         {"retriver_2": {"encoder": "x/y"}},
         "there is no such stage, and a new one needs `step`; did you mean 'retriever_2'?",
     ),
-    ({"lm_head": None}, "stages.lm_head: write `none`"),
-    ({"lm_head": "off"}, "stages.lm_head: write `none`"),
+    ({"lm_head": None}, "stages.lm_head: write its inputs"),
+    ({"lm_head": "none"}, "stages.lm_head: write its inputs"),
     ({"retriever_2": {"encodr": "fetch_model/encoder"}}, "no input 'encodr'; did you mean 'encoder'?"),
     ({"retriever_2": {"encoder": "retriever_1/retrever"}}, "did you mean 'retriever_1/retriever'?"),
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
-    ({"retriever_2": {"encoder": 3}}, "encoder must be `use/output` or `none`, not 3"),
-    ({"retriever_2": {"negatives": "none"}}, "stages.retriever_2: it needs `negatives`"),
+    ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output`, not 3"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for new stages"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
     ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),
     ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
-    ({"mine_1": "none", "retriever_2": {"negatives": "mine_1/negatives"}}, "mine_1/negatives, which is left out"),
-    ({"retriever_1": "none", "mine_1": {"others": "none"}}, "stages.mine_1: its retriever is retriever_1/retriever"),
     ({"new": {"step": "train-retriver"}}, "there is no step 'train-retriver'; did you mean 'train-retriever'?"),
     ({"new": {"step": "validate"}}, "stages.new: it needs `corpus`"),
     ({"New one": {"step": "validate", "corpus": "ingest/corpus"}}, "lowercase letters"),
@@ -174,9 +134,7 @@ WRONG = [
     ({"new": SYSTEM}, "system cannot be 'new/retriever'"),
     ({"distilled_2": NEW, "distilled": {"encoder": "distilled_2/retriever"}}, "form a cycle"),
     ({"retriever_1": {"encoder": "retriever_1/retriever"}}, "retriever_1 ← retriever_1 form a cycle"),
-    ({"distilled_run": "none", "a": {"system": "distilled_run/run"}}, "run/a is distilled_run/run, which is left out"),
-    ({"ingest": "none"}, "leave nothing to run"),
-    (["lm_head"], "stages must map stages"),
+    (["lm_head"], "stages must map steps"),
 ]
 
 
@@ -187,39 +145,65 @@ def test_an_impossible_graph_is_refused_and_the_recipe_is_named(stages: Any, mes
     assert str(raised.value).startswith("params.yaml: stages")
 
 
-@given(st.sets(st.sampled_from(NAMES[:-1]), max_size=6), st.booleans())
-def test_any_choice_of_left_out_stages_leaves_a_runnable_graph(names: set[str], added: bool) -> None:
-    """Or an error says what is missing, if the recipe itself asks for a stage that needs it."""
-    recipe = load_recipe(find_recipe("micro"))
-    stages: dict[str, Any] = dict.fromkeys(sorted(names), "none")
-    if added:
-        stages["distilled_2"] = NEW | {"system": "distilled_2/retriever"}
-    recipe["stages"] = stages
-    try:
-        uses = graph_of(recipe)
-    except InputError as error:
-        assert added or "leave nothing to run" in str(error)
-        return
+@pytest.mark.parametrize("name", GRAPHS)
+def test_an_added_system_runs_in_every_graph(name: str) -> None:
+    recipe = {"graph": name, "stages": {"distilled_2": NEW | {"system": "distilled_2/retriever"}}}
+    uses = graph_of(recipe)
     well_formed(uses)
-    left = {use.name for use in uses}
-    assert not names & left and ("distilled_2_run" in left) == added
-    assert [use.name for use in uses if use.name in NAMES] == [name for name in NAMES if name in left]
+    assert "distilled_2_run" in {use.name for use in uses}
     content = yaml.safe_load(render(recipe, Path()))
-    assert list(content["stages"])[1:] == [use.name for use in uses]
-    written = {out for stage in content["stages"].values() for out in stage["outs"]}
-    read = {dep for stage in content["stages"].values() for dep in stage.get("deps", ()) if "/" in dep}
-    assert read <= written
+    assert list(content["stages"])[1:] == [stage.name for stage in stages_of(uses)]
+    written = {next(iter(out)) for stage in list(content["stages"].values())[1:] for out in stage["outs"]}
+    assert written == {f"artifacts/{use.name}" for use in uses}
+    read = {dep for stage in content["stages"].values() for dep in stage.get("deps", ()) if "plan" not in dep}
+    assert {"/".join(dep.split("/")[:2]) for dep in read} <= written
     settings = configs(recipe, "recipe")
     assert all(use.name in settings for use in uses)
-    for name, parameter in train_parameters(uses).items():
-        assert set(parameter.uses) <= left and parameter.kind is TRAIN[name].kind
+
+
+def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() -> None:
+    stages = {
+        "round_2": NEW | {"system": "round_2/retriever"},
+        "own_hybrid": {
+            "step": "hybrid",
+            "corpus": "ingest/corpus",
+            "retriever": "fetch_model/encoder",
+            "index": "zero_shot_index/index",
+            "bm25": "bm25/bm25",
+        },
+        "more": {"step": "ingest"},
+    }
+    found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(graph_of({"stages": stages}))}
+    assert found["round_2"] == ["round_2", "round_2_index", "round_2_run"]
+    assert "own_hybrid" in found["retriever_1"] and "more" in found["corpus"]
+    assert list(found).index("distillation") < list(found).index("round_2") < list(found).index("index")
+
+
+def test_two_stages_never_wait_for_each_other() -> None:
+    """`c` belongs to a stage that it reads from another stage after: it begins one of its own."""
+    corpus = {"corpus": "ingest/corpus"}
+    uses = [
+        Use("ingest", "ingest", stage="first"),
+        Use("a", "bm25", corpus, stage="one"),
+        Use("b", "read-negatives", corpus | {"negatives": "a/negatives"}, stage="two"),
+        Use("c", "evaluate", corpus | {"run/b": "b/negatives"}, stage="one"),
+    ]
+    found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(with_stages(uses))}
+    assert found == {"first": ["ingest"], "one": ["a"], "two": ["b"], "c": ["c"]}
+
+
+@pytest.mark.parametrize("name", ["distillation", "evaluation", "corpus"])
+def test_a_training_may_be_named_like_a_stage(name: str) -> None:
+    stages = stages_of(graph_of({"stages": {name: NEW}}))
+    found = {stage.name: [use.name for use in stage.uses] for stage in stages}
+    assert found[f"{name}_2"] == [name], "its own stage, since there is one of that name"
 
 
 def test_run_parameters_apply_to_the_stages_present() -> None:
     assert {name: parameter.fills for name, parameter in train_parameters(USES).items()} == {
         name: parameter.fills for name, parameter in TRAIN.items()
     }
-    found = train_parameters(tuple(graph(evaluate="none", distilled_2=NEW).values()))
+    found = train_parameters(tuple(graph(distilled_2=NEW).values()))
     assert set(found) == set(TRAIN)
     assert found["learning_rate"].uses[0] == "retriever_1" and "distilled_2" in found["learning_rate"].uses
 
@@ -230,19 +214,21 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_recipe_file_may_have_sections_for_what_it_adds_and_for_what_it_leaves_out(tmp_path: Path) -> None:
+def test_a_recipe_file_may_have_sections_for_what_it_adds(tmp_path: Path) -> None:
     new = {key: value for key, value in NEW.items() if key != "settings_of"}
-    recipe = {"stages": {"pretraining": "none", "own": new}, "own": {"max_steps": 3}, "pretraining": {"max_steps": 2}}
+    recipe = {"stages": {"own": new}, "own": {"max_steps": 3}}
     path = write(tmp_path, recipe)
     assert load_recipe(path) == recipe
     assert configs(recipe, "r")["own"].max_steps == 3
-    assert "own" in sections(recipe) and "pretraining" not in sections(recipe) and "stages" not in sections(recipe)
-    assert read_section(find_uses()["distilled"].step, path, "own") == {"max_steps": 3}
+    assert "own" in sections(recipe) and "stages" not in sections(recipe)
+    assert read_section(known_uses({})["distilled"].step, path, "own") == {"max_steps": 3}
     for section, message in (("owns", "did you mean 'own'?"), ("stages", "no section 'stages'")):
         with pytest.raises(InputError, match=re.escape(message)):
-            read_section(find_uses()["distilled"].step, path, section)
+            read_section(known_uses({})["distilled"].step, path, section)
     with pytest.raises(InputError, match="unknown section 'owns'; did you mean 'own'"):
         load_recipe(write(tmp_path, recipe | {"owns": {}}))
+    with pytest.raises(InputError, match="unknown section 'pretraining'"):
+        load_recipe(write(tmp_path, {"graph": "labelled", "pretraining": {"max_steps": 2}}))
     with pytest.raises(InputError, match=r"own: unknown setting 'max_step'"):
         configs(recipe | {"own": {"max_step": 3}}, "r")
     with pytest.raises(InputError, match="both its own section and the settings of distilled"):
@@ -250,7 +236,7 @@ def test_a_recipe_file_may_have_sections_for_what_it_adds_and_for_what_it_leaves
 
 
 def test_a_comparison_is_of_the_recipes_graph() -> None:
-    recipe: dict[str, Any] = {"stages": {"importance": "none", "own": NEW | {"system": "own/retriever"}}}
+    recipe: dict[str, Any] = {"graph": "language-model", "stages": {"own": NEW | {"system": "own/retriever"}}}
     sweep = sweep_of_flags("none,bow", [], "o")
     plan = make_plan(sweep, recipe, "recipe")
     assert all("importance" not in {use.name for use in job.uses} for job in plan.jobs)
@@ -258,14 +244,14 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
     evaluation = job.uses[-1]
     assert evaluation.inputs["run/own"] == "own_run/run" and evaluation.inputs["curves/own"] == "own/curves"
     assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
-    with pytest.raises(InputError, match="leaves out pretraining"):
-        make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
+    with pytest.raises(InputError, match="has no pretraining"):
+        make_plan(sweep, {"graph": "labelled"}, "recipe")
 
 
 def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teacher() -> None:
     rows = documented_re_ranker()
     labelled = load_recipe(find_recipe("labelled"))
-    recipe = labelled | rows | {"stages": labelled["stages"] | rows["stages"]}
+    recipe = labelled | rows
     found = {use.name: use for use in graph_of(recipe)}
     well_formed(tuple(found.values()))
     added = set(found) - {use.name for use in graph_of(labelled)}
@@ -276,8 +262,6 @@ def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teache
     assert settings["reranker"].pooling == "cosine" and settings["teacher"].kind == "best"
     assert settings["reranker"].max_length is None and settings["reranker"].patience == 3
     assert found["reranker"].inputs["encoder"] == "fetch_model/encoder", "a pair is as long as this model reads"
-    recipe["stages"]["reranked_run"] = "none"
-    assert set(found) - {use.name for use in graph_of(recipe)} == {"reranked_run"}
 
 
 @pytest.mark.parametrize("name", ["labelled", "language-model", "micro"])
@@ -298,20 +282,11 @@ def test_the_documented_further_round_competes_with_all_others(name: str, tmp_pa
     assert named(found["evaluate"].inputs, "curves")["retriever_3"] == "retriever_3/curves"
     settings = configs(recipe, "recipe")
     assert settings["mine_3"] == settings["mine_2"] and settings["retriever_3"] == settings["retriever_2"]
-    assert "retriever_3_run" in yaml.safe_load(render(recipe, Path()))["stages"]
-
-
-def test_the_student_of_the_papers_teacher_is_left_out_with_its_retriever() -> None:
-    own = {"retriever": "retriever_1/retriever", "index": "retriever_1_index/index"}
-    found = graph(retriever_2="none", mine_2=own)
-    assert not {"retriever", "index"} & set(found["teacher"].inputs)
-    well_formed(tuple(found.values()))
+    assert "artifacts/retriever_3_run" in render(recipe, Path())
 
 
 def test_the_documented_example_is_a_recipe() -> None:
     _, example = documented_stages()
     uses = graph_of(example)
     well_formed(uses)
-    assert {"distilled_2", "distilled_2_run"} <= {use.name for use in uses} and "lm_head" not in {
-        use.name for use in uses
-    }
+    assert {"distilled_2", "distilled_2_run"} <= {use.name for use in uses}

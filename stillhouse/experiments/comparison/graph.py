@@ -12,7 +12,6 @@ from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.steps.spec import named
 from stillhouse.workflow.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
 from stillhouse.workflow.recipes import Recipe
-from stillhouse.workflow.stages import NONE
 
 ENCODER = PRETRAINED["encoder"]
 REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}
@@ -23,10 +22,9 @@ TRAININGS = ("train-retriever", "train-reranker")
 
 
 def with_stages(recipe: Recipe, stages: Mapping[str, Any]) -> Recipe:
-    """The recipe with rows added to its section `stages`. It keeps the evaluation, which names what can be compared."""
+    """The recipe with rows added to its section `stages`."""
     rows = {**(recipe.get(STAGES) or {}), **stages}
-    kept = {name: row for name, row in rows.items() if (name, row) != (EVALUATION, NONE)}
-    return {**recipe, STAGES: kept} if rows else recipe
+    return {**recipe, STAGES: rows} if rows else recipe
 
 
 def systems(graph: Iterable[Use]) -> dict[str, str]:
@@ -93,7 +91,8 @@ def evaluation(system: str, run: str, pretrained: bool, uses: Iterable[Use]) -> 
     """The evaluation of one system, with the loss curves of the trainings among `uses`, those that its run needs."""
     name = system if pretrained or system != "retriever_1" else UNPRETRAINED
     curves = {f"{CURVES}/{use.name}": f"{use.name}/{CURVES}" for use in uses if is_training(use)}
-    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", f"{RUN}/{name}": run} | curves)
+    inputs = {"corpus": "ingest/corpus", f"{RUN}/{name}": run} | curves
+    return Use(EVALUATION, EVALUATION, inputs, stage="evaluation")
 
 
 def is_training(use: Use) -> bool:

@@ -33,7 +33,7 @@ from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.sweep_fields import NAME
 from stillhouse.experiments.comparison.variants import Variant
 from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
-from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.recipes import Recipe, configs, copied
 from stillhouse.workflow.uses import used
 
 SHARED = "shared"
@@ -149,7 +149,7 @@ def _apart(plan: Plan, condition: Condition) -> Plan:
 
 def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The recipe with `use.field` values applied."""
-    result = {name: dict(values) for name, values in recipe.items()}
+    result = copied(recipe)
     for key, value in overrides.items():
         use, field = key.split(".")
         result.setdefault(use, {})[field] = value
@@ -159,7 +159,7 @@ def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, 
 def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) -> Variant:
     """The variant, without pre-training if nothing that its run needs is pre-trained and it changes no such setting.
 
-    Raises `InputError` for an unknown system, and for settings of a pre-training that the recipe leaves out.
+    Raises `InputError` for an unknown system, and for settings of a pre-training that the recipe has not.
     """
     who, runs = f"sweep {sweep.name}, variant {variant.name}", systems(graph)
     system = variant.retriever or sweep.retriever
@@ -171,7 +171,7 @@ def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) 
         [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
     )
     if variant.pretraining and (varied or own) and PRETRAINING not in {use.name for use in graph}:
-        raise InputError(f"{where} leaves out {PRETRAINING}, which sweep {sweep.name} varies; put it back in `stages`")
+        raise InputError(f"{where} has no {PRETRAINING}, which sweep {sweep.name} varies; choose a recipe of another graph")
     needs = {use.name for use in needed(rewired(graph, variant.inputs, who), [used(runs[system])])}
     return variant if own or PRETRAINING in needs else replace(variant, pretraining=False)
 
@@ -217,10 +217,10 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
     runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
     if not runs:
         raise InputError(
-            "a comparison needs BM25 or the initial model as a reference, but `stages` leaves out both: put one back"
+            "a comparison needs BM25 or the base model as a reference, but the recipe's graph has neither"
         )
     uses = needed(graph, [source.split("/")[0] for source in runs.values()])
-    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs))
+    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs, stage="evaluation"))
     return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
 
 

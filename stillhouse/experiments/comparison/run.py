@@ -16,9 +16,8 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.experiments.comparison.plan import Job, Plan
 from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
-from stillhouse.steps.execute import execute
 from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use
-from stillhouse.workflow.in_process import up_to_date
+from stillhouse.workflow.in_process import Run, execute_use, up_to_date
 from stillhouse.workflow.timed_step import Timing, reason, run_timed
 
 TIMINGS = "timings.json"
@@ -38,13 +37,15 @@ class Failure:
 class Runner:
     """Runs jobs in `folder` and checks each use only once per process.
 
-    `timed` runs a pre-training and measures it. The figures go to `folder`/timings.json by the place of the
-    pre-training, separate from the artifacts because they depend on the machine.
+    `run_use` runs a step. `timed` runs a pre-training and measures it, if it is given. The figures go to
+    `folder`/timings.json by the place of the pre-training, separate from the artifacts because they depend on the
+    machine. `done` are the places of uses that need no work.
     """
 
     folder: Path
     log: Callable[[str], None] = lambda line: None
-    timed: Timed = run_timed
+    timed: Timed | None = run_timed
+    run_use: Run = execute_use
     done: set[Path] = field(default_factory=set)
     failed: dict[Path, Failure] = field(default_factory=dict)
 
@@ -102,10 +103,10 @@ class Runner:
         if up_to_date(use, config, root):
             self.log(f"  {use.name}: up to date")
             return
-        if use.name == PRETRAINING:
+        if self.timed and use.name == PRETRAINING:
             keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
         else:
-            execute(use.step, config, use.input_paths(root), use.output_paths(root))
+            self.run_use(use, config, root)
 
     def _link(self, name: str, job: Job, root: Path) -> None:
         """Link `root`/name to the use's outputs, so that every artifacts folder is complete."""

@@ -18,7 +18,6 @@ CHANNEL = "pipelinechannel--"
 """The prefix that kfp gives a pipeline's parameter among a task's inputs."""
 COUNT = "accelerator_count"
 TYPE = "accelerator_type"
-RUN_CACHE_PARAMETER = "run_cache"
 
 
 def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:

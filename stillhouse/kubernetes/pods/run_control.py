@@ -25,7 +25,7 @@ from stillhouse.kubernetes.cluster.admission import check
 from stillhouse.kubernetes.cluster.api import Api, Unseen, connect
 from stillhouse.kubernetes.cluster.readings import take_readings
 from stillhouse.kubernetes.cluster.wanted import read_wanted
-from stillhouse.kubernetes.pods.component import watched_task
+from stillhouse.kubernetes.pods.in_pod import watched_task
 from stillhouse.kubernetes.pods.pipeline_parameters import pipeline_parameters
 from stillhouse.kubernetes.trainjob.run_end import is_terminated
 from stillhouse.kubernetes.trainjob.settings import POD_NAMESPACE
@@ -34,6 +34,9 @@ from stillhouse.monitoring.settings import label, monitoring_settings
 from stillhouse.remote.address import redact
 from stillhouse.steps.execute import write_metrics
 from stillhouse.terminal import show
+
+TEXT = "recipe_text"
+"""The argument of a run's first task with its recipe, as JSON: the only place in a pipeline that holds it."""
 
 
 class RunEnd(Enum):
@@ -144,28 +147,32 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
         return False
 
 
-def refuse_parameters(pipeline: str, values: Mapping[str, Any], recipe: str = "") -> None:
-    """Ends the process with the exit code of bad input if a parameter of a run is out of range.
+def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
+    """Checks a run of `train` or `compare-objectives` before anything long, and writes what its tasks read.
 
-    `recipe` is the recipe of a whole run as JSON, which its parameters must fit; "" = any.
+    `values` has the task's arguments: the parameters, the recipe as JSON, and under `wanted` the requests of the run's
+    pods, empty for a run on this machine. Ends the process with the exit code of bad input for a parameter out of
+    range, or as in `refuse_missing`.
     """
-    from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES, check_parameters, check_train
+    from stillhouse.kubernetes.pods.compare import shared_stages, write_comparison_plan
+    from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES, recipe_of_run
+    from stillhouse.kubernetes.pods.stage import RECIPE, plan_digest, write_recipe
+    from stillhouse.workflow.graph import graph_of
+    from stillhouse.workflow.recipes import configs
+    from stillhouse.workflow.uses import stages_of
 
     with watched_task("check"):
         known = {name: value for name, value in values.items() if name in (*TABLES[pipeline], SETTINGS)}
-        if recipe:
-            check_train(json.loads(recipe), "the recipe", known)
+        recipe = recipe_of_run(pipeline, json.loads(values[TEXT]), "the recipe", known)
+        folder = Path(values[RECIPE].path)
+        write_recipe(recipe, folder)
+        if pipeline == "train":
+            settings = configs(recipe, "the recipe")
+            planned = [(stage, settings) for stage in stages_of(graph_of(recipe))]
         else:
-            check_parameters(pipeline, known)
-
-
-def refuse_run(pipeline: str, values: Mapping[str, Any]) -> None:
-    """Ends the process with the exit code of bad input for a parameter out of range, or as in `refuse_missing`.
-
-    `values` has the task's arguments: the parameters, and under `wanted` the requests of the run's pods, which are
-    empty for a run on this machine.
-    """
-    refuse_parameters(pipeline, values, str(values.get("recipe", "")))
+            planned = shared_stages(write_comparison_plan(values["sweep"], recipe, folder))
+        for stage, of in planned:
+            Path(values[f"plan_{stage.name}"]).write_text(plan_digest(stage, of, values["run_id"]), encoding="utf-8")
     if values["wanted"]:
         refuse_missing(values["wanted"])
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.setting_kinds import as_form, form_type, from_form
+from stillhouse.setting_kinds import as_form, form_type, from_form, plain
 from stillhouse.steps.registry import find_step
 from stillhouse.workflow.graph import USES, Use, graph_of, known_uses
 from stillhouse.workflow.recipe_settings import read_settings, with_sections
@@ -168,21 +168,26 @@ def check_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
         table[name].read(value, f"pipeline {pipeline}: {name}")
 
 
-def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks the parameters of a whole run of `recipe`, including `settings`, and returns the settings of every use.
+def recipe_of_run(pipeline: str, recipe: Recipe, where: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe of a run with these parameters, including `settings`, all of which it checks.
 
     Raises `InputError` for a value of the wrong type, outside its choices or range, or incompatible with others.
     """
     fields = {name: value for name, value in values.items() if name != SETTINGS}
-    check_parameters("train", fields)
+    check_parameters(pipeline, fields)
     sections = read_settings(str(values.get(SETTINGS, "")), recipe, where)
-    pairs = filled(train_parameters(graph_of(recipe, where)), configs(recipe, where))
-    uses = known_uses(recipe, where)
-    open_pairs = {
+    table = train_parameters(graph_of(recipe, where)) if pipeline == "train" else TABLES[pipeline]
+    settings, uses = configs(recipe, where), known_uses(recipe, where)
+    pairs = {
         name: [(use, field) for use, field in filling if field not in sections.get(uses[use].section, {})]
-        for name, filling in pairs.items()
+        for name, filling in filled(table, settings).items()
     }
-    return with_parameters(open_pairs, configs(with_sections(recipe, sections), where), fields)
+    chosen = with_parameters(pairs, configs(with_sections(recipe, sections), where), fields)
+    changed: dict[str, dict[str, Any]] = {}
+    for name in pairs.keys() & fields.keys():
+        for use, field in pairs[name]:
+            changed.setdefault(uses[use].section, {})[field] = plain(getattr(chosen[use], field))
+    return with_sections(with_sections(recipe, changed), sections)
 
 
 def with_parameters(

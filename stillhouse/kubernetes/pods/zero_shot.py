@@ -24,16 +24,15 @@ from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
-from stillhouse.kubernetes.pods.component import one_line_errors
-from stillhouse.kubernetes.pods.held_folders import link_or_copy
+from stillhouse.kubernetes.pods.in_pod import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
-from stillhouse.kubernetes.pods.task import FOLDER
 from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.lock import only_process
 from stillhouse.markdown import as_text
+from stillhouse.own_files import link_or_copy
 from stillhouse.remote.address import redact
-from stillhouse.steps.execute import code_digest, write_metrics
+from stillhouse.steps.execute import write_metrics
 from stillhouse.terminal import show
 from stillhouse.workflow.step_command import flag_of
 
@@ -144,7 +143,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
         check_pod()
         config = config_of(values)
         asked = digest_json([str(values["run_id"]), asdict(config)])[:20]
-        root = work_root().absolute() / FOLDER / f"zero_shot-{asked}"
+        root = work_root().absolute() / f"zero-shot-run-{asked}"
         parts = {source: root / f"{number:04}" for number, source in enumerate(config.corpus_list, start=1)}
         nodes = read_node_settings(os.environ, NODES_OF, sys.argv)
         if nodes:
@@ -176,7 +175,7 @@ def measure_corpus(source: str, config: Config, folder: Path) -> None:
     """Runs every retriever on one corpus and writes the corpus and its runs, or why it failed, to `folder`."""
     plan, _ = checked_plan(arguments_of(config, [source]))
     models = [config.retriever_list, config.hybrid_list]
-    asked = digest_json([source, models, recorded(config), code_digest(), software()])[:20]
+    asked = digest_json([source, models, recorded(config), software()])[:20]
     work = work_root() / f"zero-shot-{asked}"
     with only_process(work, wait=show):  # another run may measure the same
         _measure_in(work, plan, config, folder)

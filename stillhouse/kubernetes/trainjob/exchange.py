@@ -18,7 +18,7 @@ from typing import Protocol
 from stillhouse.artifacts import read_manifest, whole_folder, whole_folders
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.held_folders import link_or_copy
+from stillhouse.own_files import link_or_copy
 from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report, Step
 

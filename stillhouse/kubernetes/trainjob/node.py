@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from stillhouse.errors import CRASH
-from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.in_pod import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.several_processes import torchrun_words
 from stillhouse.kubernetes.pods.torchrun import torchrun

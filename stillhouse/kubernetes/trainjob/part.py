@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stillhouse.errors import CRASH
-from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.in_pod import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.trainjob.last_words import ENDED
 from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES, do_parts

@@ -45,7 +45,6 @@ def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
         "tag": release.tag,
         "rung": record.get("rung", ""),
         "previous": record.get("previous", ""),
-        "code": retriever.get("code", ""),
         "image revision": retriever.get("revision", ""),
     }
     for name, artifact in record["artifacts"].items():

@@ -15,7 +15,7 @@ from typing import Any
 from stillhouse.corpus.text_lengths import whole_words
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import CORPUS, GATE, Use
-from stillhouse.workflow.uses import needed, used
+from stillhouse.workflow.uses import Stage, needed, stages_of, used
 
 CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"
@@ -33,31 +33,35 @@ NEEDED = {
 QUERY_TOWER = "query_tower"
 """The use that trains only the query tower."""
 
-TASKS = {
+STAGES = {
     "tokenize": "pretraining",
     "importance": "pretraining",
     "refreshed_pretraining": "pretraining",
     "bm25": CHAMPION,
     f"{CHAMPION}_index": CHAMPION,
     f"{CHAMPION}_best": CHAMPION,
+    f"{CHAMPION}_run": CHAMPION,
     "refreshed_negatives": CHAMPION,
     "refreshed_teacher": CHAMPION,
-    "refreshed_retriever": "challenger",
-    "challenger": "challenger",
-    "challenger_index": "challenger",
-    "challenger_best": "challenger",
 }
-"""The Kubeflow task of each use of a rung, as `stillhouse.workflow.tasks` has them for a whole run."""
+"""The stage of each use of a rung; that of the others is `CHALLENGER`."""
+CHALLENGER, TRIAL = "challenger", "query_trial"
+"""`TRIAL` is the only stage of the rung `query_only`, which decides how far to go while it runs."""
 
 
-def tasks_of_rung(rung: Rung) -> dict[str, str]:
-    """The rows for a rung. If nothing is mined or trained, BM25 is indexed in the challenger's own task."""
-    return TASKS | ({"bm25": "challenger"} if rung == Rung.INDEX else {})
+def stages_of_rung(ladder: Ladder, rung: Rung) -> tuple[Stage, ...]:
+    """The stages of a rung. If nothing is mined or trained, BM25 is indexed in the challenger's own."""
+    uses = ladder.climbed_from(rung)
+    if rung == Rung.QUERY_ONLY:
+        return (Stage(TRIAL, uses),)
+    if rung == Rung.INDEX:
+        return (Stage(CHALLENGER, uses),)
+    return stages_of([replace(use, stage=STAGES.get(use.name, CHALLENGER)) for use in uses])
 
 
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
     """The uses that run before the rung is known: a whole run's `ingest`, its inputs, and the validation."""
-    return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
+    return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS, stage="corpus"))
 
 
 def with_words(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,10 +25,10 @@ from stillhouse.releases.refresh.graph import CHAMPION, Ladder
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters
 from stillhouse.releases.refresh.plan import Plan, Rung
 from stillhouse.releases.refresh.run import Decision, decide, release
-from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
+from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
 from stillhouse.workflow.graph import ARTIFACTS, graph_of
-from stillhouse.workflow.recipes import load_recipe
+from stillhouse.workflow.recipes import copied, load_recipe
 from stillhouse.yaml_file import parse_yaml
 
 RECORD, PAGE = "refresh.json", "refresh.md"
@@ -63,8 +63,8 @@ def look(parameters: Parameters) -> str:
     return champion.name
 
 
-def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Mapping[str, Path]) -> Planned:
-    """Decides how far a refresh goes, and copies the champion's artifacts that the rung starts from to `outputs`.
+def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Path) -> Planned:
+    """Decides how far a refresh goes, and copies the champion's artifacts that the rung starts from into `released`.
 
     If the challenger was refused before, the rung is `nothing`, unless it is to be tried again. Raises `InputError` if
     a promotion would overwrite what people changed since the last release.
@@ -89,7 +89,7 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
         if names:
             bring_champion(git, champion, names)
         for name in names:
-            shutil.copytree(git.folder / ARTIFACTS / CHAMPION / name, outputs[name], dirs_exist_ok=True)
+            shutil.copytree(git.folder / ARTIFACTS / CHAMPION / name, released / name, dirs_exist_ok=True)
         return Planned(rung, champion.name, decision.plan.reason)
 
 
@@ -108,7 +108,6 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
         champion = read_history(git).find(planned.champion)
-        drop_stale(git.folder)
         bring_champion(git, champion)
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
@@ -163,7 +162,7 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
     """The settings in a params.yaml, without the location of the corpus; empty for a file that is not a recipe."""
     try:
         content = parse_yaml(text, PARAMS) or {}
-        found = {name: dict(section) for name, section in content.items() if section}
+        found = copied({name: section for name, section in content.items() if section})
     except (InputError, AttributeError, TypeError, ValueError):
         return {}
     found["ingest"] = {name: value for name, value in found.get("ingest", {}).items() if name not in SOURCE}

@@ -16,8 +16,8 @@ from stillhouse.errors import InputError
 from stillhouse.releases.refresh.plan import Thresholds
 from stillhouse.remote.address import refuse_secret
 from stillhouse.steps.compare_release import Config as Rules
-from stillhouse.workflow.graph import STAGES, known_uses
-from stillhouse.workflow.recipes import Recipe
+from stillhouse.workflow.graph import GRAPH, STAGES, known_uses
+from stillhouse.workflow.recipes import Recipe, copied
 
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""
@@ -80,17 +80,12 @@ def read_parameters(values: Mapping[str, Any]) -> Parameters:
 
 
 def carried_recipe(recipe: Recipe) -> str:
-    """A recipe as the pipeline carries it, for `write_recipe` to complete.
-
-    Sections without settings are left out: Argo repeats the text some ten times in the object of a run.
-    """
-    return yaml.safe_dump({name: dict(section) for name, section in recipe.items() if section}, sort_keys=False)
+    """A recipe as the pipeline carries it; sections without settings are left out."""
+    return yaml.safe_dump({name: content for name, content in copied(recipe).items() if content}, sort_keys=False)
 
 
 def write_recipe(recipe: Recipe) -> str:
-    """A recipe as a release holds it. Every use has a section, since DVC looks up the parameters of each stage."""
-    names = [
-        *([STAGES] if STAGES in recipe else []),
-        *dict.fromkeys(use.section for use in known_uses(recipe).values()),
-    ]
-    return yaml.safe_dump({name: dict(recipe.get(name, {})) for name in names}, sort_keys=False)
+    """A recipe as a release holds it. Every step has a section, since DVC looks up the parameters of each stage."""
+    kept = {name: recipe[name] for name in (GRAPH, STAGES) if name in recipe}
+    names = dict.fromkeys(use.section for use in known_uses(recipe).values())
+    return yaml.safe_dump(kept | {name: dict(recipe.get(name, {})) for name in names}, sort_keys=False)

@@ -20,7 +20,6 @@ from stillhouse.releases.refresh.plan import BUMPS, Plan, Rung, Thresholds, afte
 from stillhouse.releases.refresh.workspace import (
     PARAMS,
     bring_champion,
-    drop_stale,
     open_clone,
     write_settings,
     write_stages,
@@ -103,7 +102,6 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
     settings = with_words(configs(recipe, f"{request.folder / PARAMS}"))
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
-    drop_stale(request.folder)
     bring_champion(git, champion)
     run_uses(before(graph_of(recipe)), settings, root, log)
 
@@ -187,7 +185,7 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     recipe = load_recipe(folder / PARAMS)
     whole = graph_of(recipe)
     ladder = Ladder(whole, champion.paths)
-    write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion, recipe)
+    write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion)
     outcome = promote(
         replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
         lambda against: _compare(folder / ARTIFACTS, rung, rules, champion, against),

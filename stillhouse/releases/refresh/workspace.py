@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import read_manifest, write_whole_json
-from stillhouse.environment import describe_environment
+from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.releases.data import fetch_release
@@ -21,9 +19,9 @@ from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.refresh.graph import CHAMPION
 from stillhouse.releases.tags import Release, branch_of
 from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.workflow.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, Indented, stage
+from stillhouse.workflow.dvc_file import HEADER, Indented
 from stillhouse.workflow.graph import ARTIFACTS, Use
-from stillhouse.workflow.recipes import Recipe
+from stillhouse.workflow.step_command import command_of
 
 PARAMS = "params.yaml"
 OWN = ("dvc.yaml", "dvc.lock", PARAMS, "release.json")
@@ -139,22 +137,6 @@ def _begin(text: str) -> str:
     return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
-@doing("looking for outdated artifacts")
-def drop_stale(folder: Path) -> None:
-    """Removes artifacts that other code or other libraries made in this folder, and records the current versions."""
-    now, path = describe_environment(), folder / ENVIRONMENT
-    if (folder / ARTIFACTS).is_dir() and _noted(path) != now:
-        shutil.rmtree(folder / ARTIFACTS)
-    write_whole_json(path, now)
-
-
-def _noted(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # the stage of `dvc repro` that writes it may have been killed
-        return None
-
-
 @doing("bringing the artifacts of the champion")
 def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:
     """Puts the champion's artifacts, or only `names`, into `artifacts/champion`.
@@ -182,7 +164,7 @@ def _digest(folder: Path) -> str:
         return ""
 
 
-def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
+def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release) -> None:
     """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as it ran here."""
     (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
     write_settings(folder, {use.section: {} for use in uses})  # DVC needs every section that a stage names
@@ -191,9 +173,20 @@ def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe:
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
         "outs": list(held.values()),
     }
-    stages = ENVIRONMENT_STAGE | {CHAMPION: fetched} | {use.name: stage(use, recipe, folder) for use in uses}
+    stages = {CHAMPION: fetched} | {use.name: _stage(use) for use in uses}
     text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)
     (folder / "dvc.yaml").write_text(text, encoding="utf-8")
+
+
+def _stage(use: Use) -> dict[str, Any]:
+    """A stage of dvc.yaml with the command of one step, which needs no graph of this refresh."""
+    inputs, outputs = ([path.as_posix() for path in of().values()] for of in (use.input_paths, use.output_paths))
+    return {
+        "cmd": " ".join(command_of(use)),
+        "params": [use.section],
+        "deps": list(dict.fromkeys(inputs)),
+        "outs": outputs,
+    }
 
 
 def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -203,7 +196,7 @@ def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> No
     editor = YAML()
     editor.preserve_quotes = True
     content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
-    before = {name: dict(values or {}) for name, values in content.items()}
+    before = {name: dict(content[name] or {}) for name in changes if name in content}
     if all(name in before and {**before[name], **values} == before[name] for name, values in changes.items()):
         return
     for name, values in changes.items():

@@ -53,19 +53,18 @@ def rank_averages(
     corpus: Corpus,
     context: Context,
     config: EncodingConfig,
-    code: str,
 ) -> dict[float, Mapping[str, float]]:
     """How each average ranks dev queries: `DevCandidates.measured` by alpha. `encoder` keeps the last average.
 
     Passages' vectors go through the cache that `index` uses. It mostly holds the vectors of both ends already, and the
-    chosen average need not be encoded again. `code` is as in `encode_corpus`.
+    chosen average need not be encoded again.
     """
     figures = {}
     for alpha in alphas:
         encoder.load_state_dict(averaged(start, trained, alpha))
         what = f"alpha {alpha:g}, queries"
         queries_QD = encode(encoder, encoder.texts(list(candidates.texts), "query"), context, what, config)
-        found = encode_corpus(encoder, corpus, context, config, code, rows=candidates.passages.astype(np.int64))
+        found = encode_corpus(encoder, corpus, context, config, rows=candidates.passages.astype(np.int64))
         passages_RD = found.embeddings.rows(np.arange(len(found.embeddings)))
         figures[alpha] = candidates.measured(retriever_scores(candidates, queries_QD, passages_RD))
     return figures

@@ -55,6 +55,10 @@ Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
 """Gives the texts of distinct, ascending corpus rows, a part at a time."""
 
 
+VERSION = 1
+"""Raise it, with the versions of the steps that encode, when the same model gives the same text another vector."""
+
+
 @doing("computing the model's digest")
 def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
     """The digest of everything that turns a text into a passage vector, 20 hexadecimal digits.
@@ -73,18 +77,18 @@ def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> 
     return digest_json(made_of)[:20]
 
 
-def cache_folder(model: str, config: InferenceConfig, context: Context, code: str) -> Path:
+def cache_folder(model: str, config: InferenceConfig, context: Context) -> Path:
     """The folder that caches a model's passage vectors for later runs.
 
     Its name is the digest of `model_key` and of everything else that can change a vector's last bits: the libraries,
-    the processor or GPU, the batch size on a GPU, and `code`, the digest of Stillhouse's own code.
+    the processor or GPU, the batch size on a GPU, and `VERSION`.
     """
     device = context.torch_device()
     on_gpu = device.type == "cuda"
     hardware = torch.cuda.get_device_name(device) if on_gpu else torch.backends.cpu.get_cpu_capability()
     libraries = [torch.__version__, transformers.__version__, tokenizers.__version__]
     machine = [device.type, hardware, config.batch_tokens if on_gpu else 0]
-    return embeddings_root() / digest_json([model, libraries, machine, code])[:20]
+    return embeddings_root() / digest_json([model, libraries, machine, VERSION])[:20]
 
 
 @dataclass(frozen=True)
@@ -138,14 +142,12 @@ def encode_corpus(
     corpus: Corpus,
     context: Context,
     config: EncodingConfig,
-    code: str,
     shards: Sequence[Path] = (),
     rows: NDArray[np.int64] | None = None,
 ) -> Encoded:
     """The embeddings of a corpus's passages, or of ascending `rows`: from `shards`, from the cache, or computed now.
 
-    Computed vectors are cached for later runs as far as `config.cache_gib` allows. `code` is the digest of
-    Stillhouse's own code. Raises as `encode_passages` does.
+    Computed vectors are cached for later runs as far as `config.cache_gib` allows. Raises as `encode_passages` does.
     """
     trained = encoder.settings.titles
     if trained not in ("", corpus.titles):
@@ -155,7 +157,7 @@ def encode_corpus(
         )
     rows = np.arange(corpus.passage_count) if rows is None else rows
     keep = config.cache_gib > 0
-    kept = cache_folder(model_key(encoder, config, context), config, context, code)
+    kept = cache_folder(model_key(encoder, config, context), config, context)
     known = [*shards, *([kept] if keep and not shards else [])]
     # The work folder uses the same name, so a run that is resumed on other hardware starts over.
     new = context.work / kept.name

@@ -18,7 +18,7 @@ from test_two_nodes import SETTINGS, LocalNodes, nodes  # noqa: F401
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.errors import CrashElsewhere, InputError
-from stillhouse.kubernetes.pods.component import run_step as in_a_pod
+from stillhouse.kubernetes.pods.in_pod import run_step as in_a_pod
 from stillhouse.kubernetes.trainjob.cluster import Cluster
 from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
 from stillhouse.kubernetes.trainjob.parts import Part, Parts

@@ -14,8 +14,8 @@ from stillhouse.corpus import difference
 from stillhouse.errors import InputError
 from stillhouse.releases.git import Git
 from stillhouse.releases.refresh import run, workspace
+from stillhouse.steps.places import location_fields
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.recipes import location_fields
 from stillhouse.workflow.step_command import flag_of
 
 

@@ -1,0 +1,34 @@
+"""`stillhouse plan`: writes what each stage computes; the first stage of dvc.yaml runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.context import quiet, say
+from stillhouse.monitoring.activity import watched
+from stillhouse.workflow.graph import ARTIFACTS, graph_of
+from stillhouse.workflow.in_process import still_to_do
+from stillhouse.workflow.parser import Parser
+from stillhouse.workflow.plan_files import write_plan
+from stillhouse.workflow.recipes import configs, load_recipe
+from stillhouse.workflow.run_progress import outlook
+from stillhouse.workflow.seen_source import seen_lately
+
+
+def main(argv: Sequence[str]) -> int:
+    Parser(
+        "plan",
+        "Writes the settings of every stage of params.yaml, and the versions of its steps, to artifacts/plan.\nDVC's "
+        "stages depend on these files, so that DVC notices a changed setting, and a release of Stillhouse that "
+        "computes something else. Says how long the run will take.",
+    ).parse(argv)
+    params = Path("params.yaml")
+    recipe = load_recipe(params)
+    settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
+    with watched("plan", quiet()):
+        write_plan(uses, settings, Path())
+        left = still_to_do(uses, settings, ARTIFACTS)
+        if left and not quiet():
+            say(outlook(left, len(uses), settings, ARTIFACTS, lambda: seen_lately(settings)))
+    return 0

@@ -1,1 +1,0 @@
-"""Kubeflow components: one folder per step, rendered from the step's declaration by `stillhouse.components.render`."""

@@ -1,0 +1,58 @@
+"""The results of a comparison that has run: one table and one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.schemas import SOURCE
+from stillhouse.experiments.comparison.files import write_files
+from stillhouse.experiments.comparison.graph import EVALUATION
+from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
+from stillhouse.experiments.comparison.page import variant_examples, write_page
+from stillhouse.experiments.comparison.plan import Plan
+from stillhouse.experiments.comparison.run import Failure, read_timings
+from stillhouse.experiments.comparison.table import Settings, Table, make_table
+from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING
+
+
+def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:
+    """Reads the results of the jobs in `folder`, writes the table and the page to `target` and returns the table.
+
+    Raises `InputError` if no job has a result.
+    """
+    timings, outcomes = read_timings(folder), []
+    for job in plan.jobs:
+        if failure := failures.get((job.variant, job.seed)):
+            outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.use}: {failure.reason}"))
+            continue
+        curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
+        assert evaluation is not None
+        timing = timings.get(job.places[PRETRAINING].as_posix()) if curves else None
+        losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
+        outcomes.append(
+            read_outcome(
+                job.variant,
+                job.seed,
+                folder / evaluation,
+                folder / curves if curves else None,
+                timing,
+                {name: folder / place for name, place in losses.items() if place},
+            )
+        )
+    reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
+    references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
+    config = plan.reference.configs[EVALUATION]
+    settings = Settings(config.bootstrap_samples, config.randomisation_samples, config.seed)
+    synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
+    table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
+    write_files(table, target)
+    runs = {
+        job.variant: folder / job.run
+        for job in reversed(plan.jobs)  # so that the first seed stays
+        if (job.variant, job.seed) not in failures
+    }
+    corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
+    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    return table

@@ -1,0 +1,107 @@
+"""What every task of a Kubeflow run does: errors in one line, and steps on the pod's processes or nodes.
+
+This module does not import kfp.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from stillhouse import interrupt
+from stillhouse.acceleration.threads import prepare_threads
+from stillhouse.context import say
+from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.kubernetes.pods.several_processes import execute_together, processes_for
+from stillhouse.kubernetes.trainjob.settings import read_node_settings
+from stillhouse.monitoring.watch import Watched, watch_task
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.sharding import DIVIDED, SHARDS
+from stillhouse.steps.spec import Paths, Report, Step
+from stillhouse.terminal import warn
+
+METRICS = "metrics"
+SHARED_BY_HAND = ("vectors", "counts")
+"""Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Ends the process like the command line: bad input with its message and exit code, without a stack trace.
+
+    The same holds for a full disk or a volume at its quota, which the pod's placement can fix. Every pod starts with
+    this, before it imports PyTorch, so its threads are set here too.
+    """
+    prepare_threads()
+    try:
+        with interrupt.ends_soon(), access_errors():
+            yield
+    except KeyboardInterrupt:  # in a run on this machine
+        raise SystemExit(interrupt.exit_code()) from None
+    except (InputError, ValidationFailed, CrashElsewhere) as error:
+        warn(f"stillhouse: {error}")
+        raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        if not is_full_disk(error):
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are unchanged"
+        warn(f"stillhouse: {error.strerror}{where}; {remedy}")
+        raise SystemExit(CRASH) from None
+
+
+@contextmanager
+def watched_task(name: str) -> Iterator[Watched]:
+    """`one_line_errors`, and reports how the task ended to Prometheus if the environment asks for it."""
+    with one_line_errors(), watch_task(name, say) as watched, access_errors():
+        yield watched
+
+
+def _part_of(step: Step, inputs: Paths) -> str:
+    """The step that does one shard of this step's work; empty if the work should not be divided."""
+    part = DIVIDED.get(step.name, "")
+    if not part or set(SHARED_BY_HAND) & inputs.keys():
+        return ""
+    # A fused teacher may have no cross-encoder, and then no work that needs a node.
+    needed = {port.name for port in find_step(part).inputs if not port.optional}
+    return part if needed <= inputs.keys() else ""
+
+
+def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, task: str = "") -> Report:
+    """Runs a step in a pod, on the pod's number of processes or nodes.
+
+    `task` is the name of the use if the pod runs several.
+    """
+    watched.reported = True  # by this process or a node; not if the pod failed its preflight
+    watched.report = _computed(step, config, inputs, outputs, task)
+    return watched.report
+
+
+def _computed(step: Step, config: Any, inputs: Paths, outputs: Paths, task: str) -> Report:
+    part = _part_of(step, inputs)
+    shared = read_node_settings(os.environ, part, sys.argv) if part else None
+    if shared:
+        from stillhouse.kubernetes.trainjob.shares import shared_work
+
+        with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
+            return execute(step, config, inputs, outputs, shares=shares)
+    shards = int(os.environ.get(SHARDS) or 1) if part else 1
+    if shards > 1:
+        from stillhouse.kubernetes.trainjob.shares import shared_here
+
+        with shared_here(step, config, inputs, shards) as shares:
+            return execute(step, config, inputs, outputs, shares=shares)
+    nodes = read_node_settings(os.environ, step.name, sys.argv)
+    if nodes:
+        from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
+
+        return execute_on_nodes(step, config, inputs, outputs, replace(nodes, task=task or nodes.task))
+    number = processes_for(step)
+    if number > 1:
+        return execute_together(step, config, inputs, outputs, number)
+    return execute(step, config, inputs, outputs)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kfp import compiler
 
-from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, METRICS, PAGE, RECIPE
+from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE
 from stillhouse.pipelines.stage_component import kind_of, stage_component
 from stillhouse.workflow.graph import GRAPHS, graph_of
 from stillhouse.workflow.uses import Stage, stages_of, used
@@ -70,7 +70,7 @@ def readme(name: str, versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
         f"Its steps, of which a graph may have some: {', '.join(steps)}.",
         "",
         f"- `{RECIPE}`: a folder with the recipe, `params.yaml`.",
-        f"- `{MADE_OF}`: anything from which Kubeflow's cache sees that the work is another; may be empty.",
+        f"- `{PLAN}`, `…_digest`: digests of what it computes and reads, for Kubeflow's cache; may be empty.",
         *(f"- `{other}`: the folder of the stage `{other}`." for other in read),
         f"- `{FOLDER}` (output): a folder for each step, with its outputs.",
         f"- `{METRICS}`, `{PAGE}` (outputs): the figures of its steps, and a page about them.",

@@ -28,7 +28,7 @@ from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
 from stillhouse.pipelines.placement import Placement
 from stillhouse.pipelines.shared_pod import launcher_of, shared_pod
-from stillhouse.releases.refresh.graph import CHALLENGER, CHAMPION, TRIAL
+from stillhouse.releases.refresh.graph import CHALLENGER
 from stillhouse.steps.registry import steps
 from stillhouse.workflow.graph import GRAPHS
 from stillhouse.yaml_file import read_yaml, shown
@@ -41,7 +41,7 @@ OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
 """The steps that may run on several nodes. Other steps run in one process or, if in `DIVIDED`, in shards."""
-KNOWN_TASKS = tuple(dict.fromkeys([*(name for of in GRAPHS.values() for name in of), CHAMPION, CHALLENGER, TRIAL]))
+KNOWN_TASKS = tuple(dict.fromkeys([*(name for of in GRAPHS.values() for name in of), CHALLENGER]))
 """The tasks that a table may have rows for: the tasks of shipped pipelines."""
 
 

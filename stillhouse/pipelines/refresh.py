@@ -1,8 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the signatures' types directly.
 """The refresh as a Kubeflow pipeline: it reads the corpus again, and the change decides which rung to climb.
 
-All tasks of the other rungs are skipped, and if nothing changed, those of every rung. The rung `query_only` is one
-task: it trains the query tower, and goes on with the steps of `fine_tune` if the dev queries show no gain.
+One task runs the steps of the rung, whichever it is. If nothing changed, that task and the promotion are skipped.
 """
 
 from collections.abc import Sequence
@@ -15,12 +14,12 @@ from kfp.dsl.pipeline_task import PipelineTask
 from stillhouse.config import field_types
 from stillhouse.kubernetes.pods.refresh import PLANNED, REFRESHED, SUMMARY
 from stillhouse.kubernetes.pods.run_control import TEXT
-from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, METRICS, RECIPE
+from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PLAN, RECIPE, digest_argument
 from stillhouse.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.stage_component import kind_of, stage_component, written
 from stillhouse.pipelines.tasks import Pods
-from stillhouse.releases.refresh.graph import CHAMPION, TRIAL, Ladder, before, stages_of_rung
+from stillhouse.releases.refresh.graph import CHALLENGER, Ladder, before
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import graph_of
@@ -29,8 +28,6 @@ from stillhouse.workflow.uses import Stage, stages_of, used
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
-CLIMBED = tuple(rung for rung in Rung if rung != Rung.NOTHING)
-"""Rungs that have tasks."""
 MODULE = "stillhouse.kubernetes.pods.refresh"
 RELEASED = "released"
 """The output of the plan with the champion's artifacts that the rung starts from."""
@@ -53,28 +50,19 @@ def build_refresh(
         # Retried once, since it asks repositories, which may not answer at the moment.
         check = check_component(kinds)(**{TEXT: carried_recipe(recipe)}, **asked)
         check = pods.place_first(check, "check-refresh", "check_parameters", retries=1)
-        recipe_of_run = check.outputs[RECIPE]
         made: dict[str, PipelineTask] = {}
         for stage in first:
-            made[stage.name] = _add(stage, first, made, recipe_of_run, pods, "run_first_stage")
+            made[stage.name] = _add(stage, first, made, check, pods, "run_first_stage")
         corpus = {stage.name: made[stage.name].outputs[FOLDER] for stage in first}
-        planned = plan_component(first)(**{RECIPE: recipe_of_run}, **corpus)
+        planned = plan_component(first)(**{RECIPE: check.outputs[RECIPE]}, **corpus)
         pods.place(planned, "plan-refresh", "plan")
-        known = {PLANNED: planned.outputs[PLANNED], RELEASED: planned.outputs[RELEASED]}
-        for rung in CLIMBED:
-            # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
-            with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
-                of_rung, stages = dict(made), stages_of_rung(ladder, rung)
-                for stage in stages:
-                    # The champion's retriever only encodes new passages, which are few; a challenger encodes all.
-                    few = rung == Rung.INDEX or stage.name == CHAMPION
-                    own = pods.unsharded if few else pods
-                    call, every = "run_refresh_stage", [*first, *stages]
-                    of_rung[stage.name] = _add(stage, every, of_rung, recipe_of_run, own, call, known)
-                folders = {stage.name: of_rung[stage.name].outputs[FOLDER] for stage in [*first, *stages]}
-                last = of_rung[TRIAL].outputs[REFRESHED] if TRIAL in of_rung else planned.outputs[PLANNED]
-                done = release_component([*first, *stages])(**{RECIPE: recipe_of_run, PLANNED: last}, **folders)
-                pods.place(done, "release-refresh", "promote")
+        # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
+        with dsl.If(planned.outputs["Output"] != str(Rung.NOTHING), name="change"):
+            known = {PLANNED: planned.outputs[REFRESHED], RELEASED: planned.outputs[RELEASED]}
+            there = _add(ladder.every_stage(), first, made, check, pods, "run_refresh_stage", known)
+            outputs = {PLANNED: there.outputs[REFRESHED], CHALLENGER: there.outputs[FOLDER]}
+            done = release_component(first)(**{RECIPE: check.outputs[RECIPE]}, **outputs, **corpus)
+            pods.place(done, "release-refresh", "promote")
 
     inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) or "" for name in SOURCE})
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
@@ -82,20 +70,20 @@ def build_refresh(
 
 def _add(
     stage: Stage,
-    stages: Sequence[Stage],
+    first: Sequence[Stage],
     made: dict[str, PipelineTask],
-    recipe: Any,
+    check: PipelineTask,
     pods: Pods,
     call: str,
     known: dict[str, Any] | None = None,
 ) -> PipelineTask:
-    """Adds the task of a stage, which reads those of `stages` that are `made`, and what the plan left as `known`."""
+    """Adds the task of a stage, which reads those of `first` that are `made`, and what the plan left as `known`."""
     read = {used(source) for source in stage.sources}
-    reads = [other for other in stages if other.name in made and read & {use.name for use in other.uses}]
-    more = [f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]"] if known else []
-    more += [f"{REFRESHED}: Output[Dataset]"] if stage.name == TRIAL else []
+    reads = [other for other in first if other.name in made and read & {use.name for use in other.uses}]
+    more = [f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]"] if known else []
     task = stage_component(stage, reads, MODULE, call, *more)(
-        **{RECIPE: recipe, MADE_OF: ""},
+        **{RECIPE: check.outputs[RECIPE], PLAN: ""},
+        **{digest_argument(other.name): "" for other in reads},
         **(known or {}),
         **{other.name: made[other.name].outputs[FOLDER] for other in reads},
     )
@@ -111,13 +99,13 @@ def check_component(kinds: dict[str, Any]) -> BaseComponent:
 def plan_component(first: Sequence[Stage]) -> BaseComponent:
     """Compares the corpus with the released one, and returns the rung: how far the refresh goes."""
     declared = [f"{RECIPE}: Input[Dataset]", *(f"{stage.name}: Input[{kind_of(stage)}]" for stage in first)]
-    declared += [f"{RELEASED}: Output[Model]", f"{PLANNED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]"]
+    declared += [f"{RELEASED}: Output[Model]", f"{REFRESHED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]"]
     return written("plan_refresh", declared, MODULE, "run_plan", returns="str")
 
 
-def release_component(stages: Sequence[Stage]) -> BaseComponent:
+def release_component(first: Sequence[Stage]) -> BaseComponent:
     """Releases the challenger, unless it is worse than the release in use: pushes data, commits, tags."""
-    declared = [f"{RECIPE}: Input[Dataset]", f"{PLANNED}: Input[Dataset]"]
-    declared += [f"{stage.name}: Input[{kind_of(stage)}]" for stage in stages]
+    declared = [f"{RECIPE}: Input[Dataset]", f"{PLANNED}: Input[Dataset]", f"{CHALLENGER}: Input[Model]"]
+    declared += [f"{stage.name}: Input[{kind_of(stage)}]" for stage in first]
     declared += [f"{REFRESHED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]", f"{METRICS}: Output[Metrics]"]
     return written("release_refresh", declared, MODULE, "run_release")

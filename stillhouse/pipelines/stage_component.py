@@ -1,8 +1,8 @@
 """The Kubeflow component of a stage: it is written as source, because kfp reads a component's interface from there.
 
 Its body is one call of the function that runs the stage. It reads the recipe of the run and the folders of earlier
-stages, and hands on one folder, its figures and a page. What a run is made of is an argument, which Kubeflow's cache
-compares: inputs themselves it identifies by their names alone.
+stages, and hands on one folder, its figures and a page. The digests of what it computes and of what it reads are
+arguments, which Kubeflow's cache compares: inputs themselves it identifies by their names alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, METRICS, PAGE, RECIPE
+from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE, digest_argument
 from stillhouse.pipelines.image import image
 from stillhouse.workflow.uses import Stage
 
@@ -36,7 +36,8 @@ def stage_component(
     the stage's name and its arguments; `more` declares further inputs, and `after` optional ones."""
     declared = (
         f"{RECIPE}: Input[Dataset]",
-        f"{MADE_OF}: str",
+        f"{PLAN}: str",
+        *(f"{digest_argument(other.name)}: str" for other in reads),
         *more,
         *(f"{other.name}: Input[{kind_of(other)}]" for other in reads),
         f"{FOLDER}: Output[{kind_of(stage)}]",

@@ -9,7 +9,7 @@ from typing import Any
 
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.kubernetes.pods.stage import FOLDER, MADE_OF, RECIPE
+from stillhouse.kubernetes.pods.stage import FOLDER, PLAN, RECIPE, digest_argument
 from stillhouse.kubernetes.trainjob.settings import OWN
 from stillhouse.pipelines.admission import bare
 from stillhouse.pipelines.place import place
@@ -183,13 +183,13 @@ def add_stages(
     made: dict[str, PipelineTask] = {}
     for stage in stages:
         reads = [other for other in stages if {used(source) for source in stage.sources} & {u.name for u in other.uses}]
-        digests = [first.outputs[plan_output(stage.name)], *(made[other.name].outputs["Output"] for other in reads)]
         component = stage_component(stage, reads, module, call)
         task = component(
             **{
                 RECIPE: first.outputs[RECIPE],
                 # Kubeflow starts no pod for a task with the same program and arguments as an earlier one.
-                MADE_OF: " ".join(map(str, digests)),
+                PLAN: first.outputs[plan_output(stage.name)],
+                **{digest_argument(other.name): made[other.name].outputs["Output"] for other in reads},
                 **{other.name: made[other.name].outputs[FOLDER] for other in reads},
             }
         )

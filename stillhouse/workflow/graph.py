@@ -81,19 +81,19 @@ def _base_with_bm25() -> tuple[Use, Use]:
 
 
 def _last(candidates: Mapping[str, str], runs: Iterable[str], trainings: Iterable[str]) -> dict[str, tuple[Use, ...]]:
-    """The last two stages: the choice among retrievers, by the names of their systems, and the evaluation of all runs,
-    by system name, with the loss curves of the trainings."""
+    """The last stage: the choice among retrievers, by the names of their systems, and the evaluation of all runs, by
+    system name, with the loss curves of the trainings."""
     of_best = {f"candidates/{system}": retriever for system, retriever in candidates.items()}
     of_best |= {f"indexes/{system}": f"{system}_index/index" for system in candidates}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
     measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in runs}
     curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
     return {
-        "index": (
+        "evaluation": (
             Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | of_best),
             Use("best_run", "retrieve", CORPUS | found),
-        ),
-        "evaluation": (Use("evaluate", "evaluate", CORPUS | measured | curves),),
+            Use("evaluate", "evaluate", CORPUS | measured | curves),
+        )
     }
 
 
@@ -111,9 +111,9 @@ SIMLM = {
         INGEST,
         Use("validate", "validate", CORPUS),
         TOKENS,
+        Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": START}),
         LEXICAL,
     ),
-    "statistics": (Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": START}),),
     PRETRAINING: (
         LM_HEAD,
         Use(

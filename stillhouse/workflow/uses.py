@@ -103,10 +103,9 @@ def stages_of(uses: Sequence[Use]) -> tuple[Stage, ...]:
     return tuple(Stage(name, tuple(members[name])) for name in _in_order(members, of))
 
 
-STAGE_OF_STEP: Mapping[str, str] = {
-    **dict.fromkeys(("fetch-model", "ingest", "validate", "tokenize", "bm25"), "corpus"),
-    **dict.fromkeys(("count", "importance"), "statistics"),
-}
+STAGE_OF_STEP: Mapping[str, str] = dict.fromkeys(
+    ("fetch-model", "ingest", "validate", "tokenize", "count", "importance", "bm25"), "corpus"
+)
 """The stage of steps that a recipe adds. Others join the last stage that they read from, and a training begins one."""
 TRAININGS = frozenset({"pretrain", "train-retriever", "train-reranker"})
 

@@ -19,7 +19,7 @@ from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.steps import registry
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import ARTIFACTS, Use, known_uses
+from stillhouse.workflow.graph import ARTIFACTS, USES, Use, known_uses
 from stillhouse.workflow.in_process import run_uses
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 from stillhouse.workflow.timed_step import StepClock, Timing, execute_timed, reason

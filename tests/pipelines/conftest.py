@@ -19,7 +19,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def run_here(folder: Path) -> dict[str, Any]:
-    from stillhouse.workflow.in_process import run_graph
+    from stillhouse.workflow.graph import ARTIFACTS, USES
+    from stillhouse.workflow.in_process import run_uses
     from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
     recipe = find_recipe("micro")
@@ -27,5 +28,5 @@ def run_here(folder: Path) -> dict[str, Any]:
         patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
         patch.setenv("STILLHOUSE_QUIET", "1")
         patch.chdir(ROOT)
-        run_graph(configs(load_recipe(recipe), str(recipe)), folder)
+        run_uses(USES, configs(load_recipe(recipe), str(recipe)), folder / ARTIFACTS)
     return json.loads((folder / EVALUATION / "metrics.json").read_text())

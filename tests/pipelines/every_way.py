@@ -39,7 +39,7 @@ def the_same_everywhere(recipe: dict[str, Any], folder: Path) -> list[str]:
         assert read_manifest(there).digest == read_manifest(made).digest, made
 
     run_pipeline(Request("train", str(path)).build(None), {}, folder / "local")
-    [found] = (folder / "local").glob("outputs/*/evaluation/evaluate__evaluation")
+    [found] = (folder / "local").glob("outputs/*/evaluation/folder/evaluate/evaluation")
     assert read_manifest(found).digest == evaluation.digest
     systems: list[str] = evaluation.facts["systems"]
     return systems

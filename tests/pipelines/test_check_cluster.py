@@ -43,8 +43,8 @@ def group_of(pipeline: Compiled) -> Plain:
 
 
 def _known(name: str) -> str:
-    """Return the name of a task. `check-train` and `check-compare-objectives` also count as the look at the cluster."""
-    return LOOK if name in ("check-train", "check-compare-objectives") else name
+    """Return the name of a task. The check of a run's parameters also counts as the look at the cluster."""
+    return LOOK if name == "check" else name
 
 
 def _renamed(task: Plain) -> Plain:
@@ -183,7 +183,7 @@ def test_a_training_is_checked_as_the_nodes_that_it_runs_on() -> None:
     made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(5)))
     wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
     several = [kind for kind in wanted.pods if kind.nodes == 5]
-    retrievers = ("first_retriever", "second_retriever", "distillation")
+    retrievers = ("retriever_1", "retriever_2", "distillation")
     assert {task for kind in several for task in kind.tasks} == {
         "pretraining: pretrain",
         *(f"{task}: train-retriever" for task in retrievers),
@@ -191,11 +191,11 @@ def test_a_training_is_checked_as_the_nodes_that_it_runs_on() -> None:
     assert all(kind.accelerator and kind.memory == "64Gi" for kind in several)
     sharing = {task: kind for kind in wanted.pods for task in kind.tasks if kind.nodes in (3, 4)}
     assert {task: kind.nodes for task, kind in sharing.items()} == {
-        "prepare: count": 3,
+        "corpus: count": 3,
         **{f"{task}: index": 4 for task in retrievers},
         "distillation: score-pairs": 4,
     }
-    assert [task for task, kind in sharing.items() if not kind.accelerator] == ["prepare: count"]
+    assert [task for task, kind in sharing.items() if not kind.accelerator] == ["corpus: count"]
     assert not [kind for kind in wanted.pods if kind.accelerator and set(retrievers) & set(kind.tasks)], "none waits"
 
 

@@ -69,12 +69,6 @@ def test_every_pod_that_checks_gpus_gets_the_run_s_accelerator_count(on_gpus: li
     }
 
 
-def test_exactly_the_tasks_that_run_steps_get_the_run_cache(on_gpus: list[Task]) -> None:
-    of_steps = [task for task in on_gpus if task.inputs & {"steps", "items"} or task.name == "query_trial"]
-    assert len(of_steps) > 3
-    assert [task.name for task in on_gpus if "run_cache" in task.inputs] == [task.name for task in of_steps]
-
-
 KEYS = {
     "stillhouse-ssh": "/scratch/.ssh",
     "stillhouse-gcs": "/etc/stillhouse-gcs",
@@ -91,25 +85,12 @@ DATA = {"stillhouse-data": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT
 def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
     made = list(tasks(compile_small(Request("refresh", "simlm").build(find_table(name)))))
     with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]
-    assert sorted(with_keys) == ["check_parameters", "plan", "prepare", *["promote"] * 4]
+    assert sorted(with_keys) == ["check_parameters", "corpus", "plan", "promote"]
     bare = {"check_cluster", "report_end"}
     for task in made:
         if task.name not in bare:
-            own = (KEYS if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
-            assert task.secrets() == DATA | own, task.name
-
-
-@pytest.mark.parametrize("name", shipped_tables())
-def test_one_line_in_a_custom_table_gives_every_pod_the_ssh_key(name: str, tmp_path: Path) -> None:
-    """docs/releases.md describes this change."""
-    shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
-    own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
-    chat = "      - {parameter: chat_secret"  # a kind that has its own list
-    assert rest.count(chat) == 1
-    rest = rest.replace(chat, f"      {own}\n{chat}")
-    (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
-    for kind, placement in read_table(tmp_path / "mine.yaml").kinds.items():
-        assert KEYS["stillhouse-ssh"] in {secret.path for secret in placement.secrets}, kind
+            own = (KEYS | DATA if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
+            assert task.secrets() == own, task.name
 
 
 def test_google_credentials_are_mounted_where_its_library_looks() -> None:
@@ -126,7 +107,7 @@ def test_google_credentials_are_mounted_where_its_library_looks() -> None:
 
 def with_own_image(folder: Path, image: str) -> Path:
     path = folder / "mine.yaml"
-    path.write_text(f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\ntasks:\n  prepare: corpus\n")
+    path.write_text(f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\ntasks:\n  corpus: corpus\n")
     return path
 
 
@@ -136,9 +117,9 @@ def test_a_kind_s_own_image_has_its_own_parameter(tmp_path: Path) -> None:
     assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
     made = list(tasks(compiled))
     for task in made:
-        name = "corpus_image" if task.name == "prepare" else "image"
+        name = "corpus_image" if task.name == "corpus" else "image"
         assert task.container["image"] == f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
-    assert [task.name for task in made if "corpus_image" in task.inputs] == ["prepare"]
+    assert [task.name for task in made if "corpus_image" in task.inputs] == ["corpus"]
 
 
 BAD_IMAGES = {
@@ -158,9 +139,6 @@ def test_an_invalid_image_of_a_kind_is_refused(case: str, tmp_path: Path) -> Non
 
 CHOSEN: dict[str, tuple[dict[str, str], str]] = {
     "image by tag": ({"corpus_image": "registry.example/corpus:2"}, "not named by its digest"),
-    "relative": ({"run_cache": "run-cache"}, "give a folder like /volume/run-cache, or s3://bucket/path"),
-    "no remote": ({"run_cache": "bucket:path"}, "give a folder"),
-    "secret": ({"run_cache": "https://bob:hush@host/x"}, "password or token"),
 }
 
 
@@ -168,9 +146,4 @@ CHOSEN: dict[str, tuple[dict[str, str], str]] = {
 def test_a_wrong_choice_is_refused_before_anything_is_sent(case: str) -> None:
     values, message = CHOSEN[case]
     with pytest.raises(InputError, match=message):
-        check_pod_parameters(values, {"corpus_image": OWN_IMAGE, "run_cache": "/volume/run-cache"})
-
-
-@pytest.mark.parametrize("address", ["", "/store/search", "s3://bucket/search", "ssh://me@host/x", "gs://bucket"])
-def test_a_run_cache_may_be_a_folder_a_remote_or_nowhere(address: str) -> None:
-    check_pod_parameters({"run_cache": address}, {"run_cache": "/volume/run-cache"})
+        check_pod_parameters(values, {"corpus_image": OWN_IMAGE})

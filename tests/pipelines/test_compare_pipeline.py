@@ -1,4 +1,4 @@
-"""The comparison's pipeline: shared work is done once, each run of a variant is an item, and one task runs them all."""
+"""The comparison's pipeline: shared stages run once, and one task runs all variants with the plan of one machine."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import yaml
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import find_sweep
-from stillhouse.kubernetes.pods.compare import gather
-from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.kubernetes.pods.compare import shared_stages, shared_uses, write_comparison_plan
+from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
+from stillhouse.kubernetes.pods.stage import write_recipe
 from stillhouse.pipelines.catalog import Request
-from stillhouse.pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
+from stillhouse.pipelines.compare import compile_comparison, varied_uses
 from stillhouse.pipelines.ir import compile_small
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
@@ -51,27 +50,38 @@ def tasks_of(compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {task["taskInfo"]["name"]: task for task in handler["dag"]["tasks"].values()}
 
 
-def logged(task: dict[str, Any], argument: str) -> Any:
-    """Return the value of a task's JSON argument, or None if the task does not have it."""
-    given = task["inputs"]["parameters"].get(argument)
-    return json.loads(given["runtimeValue"]["constant"]) if given else None
-
-
-def test_shared_uses_run_once_before_the_variants(compiled: dict[str, Any]) -> None:
+def test_shared_stages_run_once_before_the_variants(compiled: dict[str, Any]) -> None:
     tasks = tasks_of(compiled)
-    before = [use for task in tasks.values() for use in logged(task, "steps") or ()]
-    shared = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "bm25"}
-    assert shared | {"zero_shot_index", "zero_shot_run", "evaluate"} <= set(before)
-    assert len(before) == len(set(before)) and not {"pretraining", "retriever_1"} & set(before)
-    uses = {group: set(of) for group, of in logged(tasks["comparison"], "uses").items()}
-    after = {"evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"}
-    assert uses == {"none": after, "m15": after | {"pretraining"}}
-    verdict = tasks["comparison"]["inputs"]["artifacts"]["validate__validation"]
-    assert verdict["taskOutputArtifact"]["producerTask"] == "prepare"
+    shared = [stage.name for stage, _ in shared_stages(plan())]
+    assert set(tasks) == {"check", "comparison", *shared}
+    before = {use.name for use in shared_uses(plan())}
+    assert before >= {"fetch_model", "ingest", "tokenize", "importance", "lm_head", "bm25", "zero_shot_run", "evaluate"}
+    assert not {"pretraining", "retriever_1"} & before
+    given = tasks["comparison"]["inputs"]["artifacts"]
+    assert set(given) == {"recipe", *shared}
 
 
-def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, Any]) -> None:
-    has_every_run(compiled, plan())
+def same_plan(made: Plan, tmp_path: Path) -> None:
+    """The plan that the pods read has the runs of a comparison on one machine, and shares what they share."""
+    recipe = recipe_of_run("compare-objectives", made.recipe, "recipe", {})
+    write_recipe(recipe, tmp_path)
+    found = write_comparison_plan(json.dumps({"name": made.sweep.name} | made.sweep.plain()), recipe, tmp_path)
+    for one, other in zip((made.reference, *made.jobs), (found.reference, *found.jobs), strict=True):
+        assert (one.name, one.uses, one.places) == (other.name, other.uses, other.places)
+        for use in one.uses:
+            assert one.configs[use.name] == other.configs[use.name], (one.name, use.name)
+    shared = {use.name: use for use in shared_uses(found)}
+    for job in found.jobs:
+        for use in job.uses:
+            if job.places[use.name] == Path("shared"):
+                assert shared[use.name].inputs == use.inputs
+    stages = shared_stages(found)
+    assert sorted(use.name for stage, _ in stages for use in stage.uses) == sorted(shared), "each runs once"
+
+
+@pytest.mark.parametrize("content", [{}, {"title": "T & U", "seeds": [3]}], ids=str)
+def test_every_run_has_the_settings_of_its_variant_and_seed(content: dict[str, Any], tmp_path: Path) -> None:
+    same_plan(plan(**content), tmp_path)
 
 
 @pytest.mark.parametrize("system", ["averaged", "best"])
@@ -81,10 +91,9 @@ def test_any_system_of_a_recipe_is_measured(system: str, tmp_path: Path) -> None
     sweep = make_sweep("trial", {"variants": variants, "seeds": [1, 2, 3], "retriever": system}, "trial")
     made = make_plan(sweep, recipe, "labelled")
     compile_comparison(made, tmp_path / "compare.yaml")
-    compiled = next(yaml.safe_load_all((tmp_path / "compare.yaml").read_text()))
-    has_every_run(compiled, made)
-    [uses] = logged(tasks_of(compiled)["comparison"], "uses").values()
-    assert f"{system}_run" in uses and ("best" in uses) == (system == "best")
+    same_plan(made, tmp_path)
+    own = {use.name for use in varied_uses(made)}
+    assert f"{system}_run" in own and ("best" in own) == (system == "best")
 
 
 LOSS = {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}
@@ -113,84 +122,22 @@ OTHER_GRAPHS: dict[str, dict[str, Any]] = {
 def test_variants_may_have_graphs_of_their_own(content: dict[str, Any], tmp_path: Path) -> None:
     made = plan(**content)
     compile_comparison(made, tmp_path / "compare.yaml")
-    compiled = next(yaml.safe_load_all((tmp_path / "compare.yaml").read_text()))
-    has_every_run(compiled, made)
-    task = tasks_of(compiled)["comparison"]
-    graphs = {frozenset((use.name, *use.inputs.items()) for use in job.uses) for job in made.jobs}
-    assert len(logged(task, "uses")) == len(graphs) > 1, "as many groups as graphs"
-    before = [use for other in tasks_of(compiled).values() for use in logged(other, "steps") or ()]
-    assert len(before) == len(set(before)), "what several graphs share runs once"
+    same_plan(made, tmp_path)
 
 
-def has_every_run(compiled: dict[str, Any], made: Plan) -> None:
-    """The settings that the pod combines equal those of a comparison on one machine, and it has what they read."""
-    task = tasks_of(compiled)["comparison"]
-    uses, items = logged(task, "uses"), logged(task, "items")
-    jobs = {job.name: job for job in made.jobs}
-    assert len(items) == len(jobs) and {item["run"] for item in items} == jobs.keys()
-    for item in items:
-        job = jobs[item["run"]]
-        for work in works_of(uses[item["group"]], item):
-            assert work.config == job.configs[work.use.name], (item["run"], work.use.name)
-            [use] = [use for use in job.uses if use.name == work.use.name]
-            assert work.use == use
-        own = {name for name, place in job.places.items() if place != Path("shared")}
-        assert own <= uses[item["group"]].keys()
-        losses = {name: f"{use}/curves" for name, use in made.sweep.losses.items() if use in job.places}
-        assert item.get("losses", {}) == losses
-        read = {source for use in job.uses for source in use.inputs.values() if use.name in uses[item["group"]]}
-        for source in read | set(losses.values()):
-            if source.split("/")[0] not in uses[item["group"]]:
-                assert source.replace("/", "__") in task["inputs"]["artifacts"], (item["run"], source)
-
-
-def test_loop_items_hold_the_settings_that_differ(compiled: dict[str, Any]) -> None:
-    items = [item for item in logged(tasks_of(compiled)["comparison"], "items") if item["group"] == "m15"]
-    assert [(item["pretraining__encoder_mlm_probability"], item["pretraining__seed"]) for item in items] == [
-        (0.15, 1),
-        (0.3, 1),
-        (0.15, 2),
-        (0.3, 2),
-    ]
-    assert not [name for item in items for name in item if name == "pretraining__batch_size"]
-
-
-def test_loop_items_have_the_types_of_their_settings() -> None:
-    pretrained = [job for job in plan().jobs if job.variant != "none"]
-    first = loop_items(pretrained)[0]
-    assert (
-        first["pretraining__decoder_mlm_probability"] == 1.0
-        and type(first["pretraining__decoder_mlm_probability"]) is float
-    )
-    assert type(first["retriever_1__batch_size"]) is int and first["run"] == "m15, seed 1"
-
-
-def test_plans_of_one_variant_compile(tmp_path: Path) -> None:
-    for variants in (VARIANTS[:1], VARIANTS[1:2]):
-        compile_comparison(plan(variants), tmp_path / "one.yaml")
-        compiled = next(yaml.safe_load_all((tmp_path / "one.yaml").read_text()))
-        assert len(logged(tasks_of(compiled)["comparison"], "uses")) == 1
-
-
-WITHOUT = {"labelled": "leaves out pretraining", "unlabelled": "retriever 'retriever_1'"}
+WITHOUT = {"labelled": "has no pretraining", "unlabelled": "retriever 'retriever_1'"}
 """The recipes that cannot compare pre-trainings, with what they lack."""
 
 
 @pytest.mark.parametrize("recipe", shipped_files(SHIPPED))
-def test_every_recipe_that_pre_trains_compiles_with_the_default_sweep(recipe: str) -> None:
+def test_every_recipe_that_pre_trains_compiles_with_the_default_sweep(recipe: str, tmp_path: Path) -> None:
     request = Request("compare-objectives", recipe)
     if recipe in WITHOUT:
         with pytest.raises(InputError, match=WITHOUT[recipe]):
             request.build(find_table("cpu"))
         return
-    compiled = compile_small(request.build(find_table("cpu")))
-    made = make_plan(find_sweep(request.sweep), load_recipe(find_recipe(recipe)), recipe)
-    has_every_run(compiled.spec, made)
-
-
-def test_more_runs_than_a_pipeline_holds_are_refused() -> None:
-    with pytest.raises(InputError, match="use fewer seeds"):
-        build_comparison(plan(VARIANTS[1:2], seeds=list(range(ITEM_LIMIT + 1))))
+    compile_small(request.build(find_table("cpu")))
+    same_plan(make_plan(find_sweep(request.sweep), load_recipe(find_recipe(recipe)), recipe), tmp_path)
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,49 +145,3 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     words = ["compare", "--recipe", "micro", "--sweep", "simlm-table8", "--kubeflow", str(path)]
     assert cli.main(words) == 0 and str(path) in capsys.readouterr().out
     assert next(yaml.safe_load_all(path.read_text()))["pipelineInfo"]["name"] == "compare-objectives"
-
-
-def evaluation(folder: Path, system: str, value: float, title: str, curves: Path | None = None) -> Path:
-    with whole_folder(folder) as staging:
-        rows = [
-            {"split": split, "system": system, "query_id": f"{split}{i}", "origin": "source", "RR@10": value}
-            for split in ("dev", "test")
-            for i in range(5)
-        ]
-        pd.DataFrame(rows).to_parquet(staging / "per_query.parquet")
-        inputs = {"curves/pretraining": read_manifest(curves).digest} if curves else {}
-        config = {"title": title, "bootstrap_samples": 100, "randomisation_samples": 100, "seed": 1}
-        write_manifest(staging, "evaluate", config, inputs, {"labels": "source"})
-    return folder
-
-
-def test_the_last_task_matches_evaluations_to_their_variants(tmp_path: Path) -> None:
-    """Evaluations and curves arrive in no particular order, and m15 with seed 2 is missing."""
-    made = plan(title="T & U")
-    evaluations, curves = [], []
-    for number, job in enumerate(made.jobs):
-        if (job.variant, job.seed) == ("m15", 2):
-            continue
-        own = None
-        if job.variant != "none":
-            own = tmp_path / f"curves-{number}"
-            with whole_folder(own) as staging:
-                (staging / "curves.csv").write_text(f"step,train_loss,heldout_loss\n0,9,9\n5,1,{number}.5\n")
-                write_manifest(staging, "pretrain", {"number": number}, {}, {})
-            curves.append(own)
-        title = job.configs["evaluate"].title
-        evaluations.append(evaluation(tmp_path / f"evaluation-{number}", "retriever_1", 0.1 * number, title, own))
-    reference = evaluation(tmp_path / "reference", "bm25", 0.25, "reference")
-    sweep = json.dumps({"name": made.sweep.name} | made.sweep.plain())
-    out = tmp_path / "out"
-    means = gather(sweep, evaluations[::-1], curves[1:] + curves[:1], reference, out, tmp_path / "html/page")
-    expected = {
-        name: [0.1 * i for i, job in enumerate(made.jobs) if job.variant == name and (name, job.seed) != ("m15", 2)]
-        for name in ("none", "m15", "bow")
-    }
-    assert means == pytest.approx({f"{name}/RR@10": sum(v) / len(v) for name, v in expected.items()})
-    content = json.loads((out / "comparison.json").read_text())
-    places = [number for number, job in enumerate(made.jobs) if job.variant == "bow"]
-    assert content["variants"]["bow"]["heldout_loss"] == sum(number + 0.5 for number in places) / 2
-    assert content["variants"]["m15"]["failures"] == {"2": "its evaluation is missing"}
-    assert (tmp_path / "html/page").read_text() == (out / "comparison.html").read_text()

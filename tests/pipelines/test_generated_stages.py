@@ -11,18 +11,19 @@ import pytest
 import yaml
 from chat_server import ChatServer, serving
 from kfp import compiler
-from stillhouse.kubernetes.pods.task import works_of
 
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
+from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.refresh.graph import Ladder, before
 from stillhouse.releases.refresh.plan import Rung
-from stillhouse.workflow.dvc_file import render, stage
-from stillhouse.workflow.graph import graph_of, known_uses
+from stillhouse.workflow.dvc_file import render
+from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.uses import stages_of
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
 
@@ -73,45 +74,19 @@ def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server
     ] * 2
 
 
-def test_dvc_runs_it_in_order(recipe: dict[str, Any], here: Path) -> None:
-    stages = yaml.safe_load(render(recipe, here))["stages"]
-    for use in ("passages", "ingest"):
-        assert "${ingest.source}" in stages[use]["deps"] and stages[use]["params"] == ["ingest"]
-    assert "artifacts/generated/queries" in stages["ingest"]["deps"]
-    assert stages["generated"]["outs"][0] == "artifacts/generated/queries"
-    assert "--generated artifacts/generated/queries" in stages["ingest"]["cmd"]
-    assert not [word for word in stages["generated"]["deps"] if "http" in word], "an address is no file"
+def test_dvc_runs_it_with_the_corpus(recipe: dict[str, Any], here: Path) -> None:
+    corpus = yaml.safe_load(render(recipe, here))["stages"]["corpus"]
+    assert "${ingest.source}" in corpus["deps"] and not [word for word in corpus["deps"] if "http" in word]
+    [stage] = [stage for stage in stages_of(graph_of(recipe)) if stage.name == "corpus"]
+    names = [use.name for use in stage.uses]
+    assert [name for name in names if name in PATH] == PATH
 
 
-def compiled(pipeline: Any) -> dict[str, dict[str, Any]]:
-    """The tasks inside the exit handler, by label."""
-    compiler.Compiler().compile(pipeline, "pipeline.yaml")
-    content = yaml.safe_load(Path("pipeline.yaml").read_text())
-    [handler] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
-    return {task["taskInfo"]["name"]: task for task in handler["dag"]["tasks"].values()}
-
-
-@pytest.mark.parametrize("pipeline", ["train", "refresh"])
-def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, Any]) -> None:
-    # An index of passages that are not validated yet, in two shards.
-    recipe["stages"]["passages_index"] = {
-        "step": "index",
-        "corpus": "passages/corpus",
-        "retriever": "fetch_model/encoder",
-    }
-    recipe["stages"]["generated"] |= {"retriever": "fetch_model/encoder", "index": "passages_index/index"}
-    tasks = compiled((build_pipeline if pipeline == "train" else build_refresh)(recipe, shards=2))
-    prepare = tasks["prepare"]["inputs"]["parameters"]
-    assert prepare["source"] == {"componentInputParameter": "pipelinechannel--source"}
-    assert tasks["prepare"]["dependentTasks"] == [f"check-{pipeline}"]
-    logged = json.loads(prepare["steps"]["runtimeValue"]["constant"])
-    assert [use for use in logged if use in PATH] == PATH and "passages_index" in logged
-    # As the pod reads them: both have the run's own source, and the later one has the generated queries.
-    values = dict.fromkeys(prepare, "") | {"source": "new.jsonl", "queries": "auto", "seed": 7, "model": "m"}
-    works = {work.use.name: work for work in works_of(logged, values)}
-    assert [works[use].config.source for use in ("passages", "ingest")] == ["new.jsonl"] * 2
-    assert works["ingest"].use.inputs == {"generated": "generated/queries"} and not works["passages"].use.inputs
-    assert works["generated"].use.inputs["index"] == "passages_index/index"
+@pytest.mark.parametrize("build", [build_pipeline, build_refresh])
+def test_a_pipeline_makes_the_questions_with_the_corpus(build: Any, recipe: dict[str, Any]) -> None:
+    compiler.Compiler().compile(build(recipe), "pipeline.yaml")
+    found = configs(recipe_of_run("train", recipe, "recipe", {"source": "new.jsonl", "queries": "auto"}), "recipe")
+    assert [found[name].source for name in ("passages", "ingest")] == ["new.jsonl"] * 2
 
 
 def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any]) -> None:
@@ -127,5 +102,5 @@ def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any
 def test_local_queries_beside_a_corpus_in_a_repository_are_watched(tmp_path: Path) -> None:
     (tmp_path / "clicks").mkdir()
     section = {"repo": "https://example.com/corpora.git", "source": "clicks", "train_queries": "clicks"}
-    deps = stage(known_uses({})["ingest"], {"ingest": section}, tmp_path)["deps"]
+    deps = yaml.safe_load(render({"ingest": section}, tmp_path))["stages"]["corpus"]["deps"]
     assert "${ingest.train_queries}" in deps and "${ingest.source}" not in deps

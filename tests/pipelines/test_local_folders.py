@@ -17,7 +17,6 @@ from stillhouse.context import QUIET
 from stillhouse.corpus.chat_api import Reply
 from stillhouse.corpus.query_generation import KeptAnswers
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.task import port_name
 from stillhouse.lock import only_process
 from stillhouse.pipelines import local
 from stillhouse.pipelines.catalog import RESULTS, Request
@@ -43,7 +42,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         folder.mkdir(parents=True)
         (folder / result.page).write_text(f"run {len(found)}")
         for source in Request(pipeline).kept():
-            folder = workspace / "outputs" / "run" / "some-task" / port_name(source)
+            folder = workspace / "outputs" / "run" / "some-task" / "folder" / source
             folder.mkdir(parents=True)
             (folder / "content").write_text(f"run {len(found)}")
             write_manifest(folder, "stand-in", {}, {}, {})
@@ -119,7 +118,7 @@ def test_the_winner_appears_with_its_evaluation_or_not_at_all(
 
     def lose_one(pipeline: Any, values: Any, workspace: Path) -> None:
         working(pipeline, values, workspace)
-        [lost] = workspace.glob(f"outputs/run/*/{port_name('best/hybrid')}")
+        [lost] = workspace.glob("outputs/run/*/folder/best/hybrid")
         shutil.rmtree(lost)
 
     monkeypatch.setattr(local, "run_pipeline", lose_one)
@@ -146,13 +145,6 @@ def test_a_whole_run_is_forecast_with_its_parameters(
     assert totals[0].endswith((" s", " min")) and totals[1].endswith(" h")
     run_local(Request("zero-shot"), {}, tmp_path)
     assert "steps to do" not in capsys.readouterr().err
-
-
-def test_a_recipe_without_a_choice_keeps_its_evaluation_only(ran: list[str], tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text("stages: {best: none}\n")
-    request = Request("train", str(tmp_path / "recipe.yaml"))
-    result = run_local(request, {}, tmp_path / "out")
-    assert result.is_dir() and not (tmp_path / "out" / "artifacts").exists()
 
 
 def test_artifacts_that_another_run_is_writing_are_refused(ran: list[str], tmp_path: Path) -> None:

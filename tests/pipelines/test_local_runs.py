@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import yaml
+from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
-from stillhouse.workflow.tasks import tasks_of
+from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.artifacts import digest_files, read_manifest
-from stillhouse.config import build
 from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.control import check_run
 from stillhouse.pipelines.interface import make_pipeline
 from stillhouse.pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
-from stillhouse.pipelines.tasks import Pods, add_task
-from stillhouse.workflow.graph import known_uses, needed
+from stillhouse.pipelines.tasks import Pods, add_stages, as_json
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.uses import stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -27,19 +29,18 @@ pytestmark = pytest.mark.slow
 BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
 
 
-def part_of_a_run(targets: list[str], settings: dict[str, dict[str, Any]], shards: int) -> BaseComponent:
-    """Return the pipeline of some uses of the graph and of everything that they need."""
-    uses = needed(known_uses({}).values(), targets)
+def part_of_a_run(names: list[str], recipe: dict[str, Any], shards: int = 1) -> BaseComponent:
+    """The pipeline of some stages of a recipe, which need no others."""
+    stages = [stage for stage in stages_of(graph_of(recipe)) if stage.name in names]
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        return check_run("train", as_json(recipe), {}, given, stages)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        configs: dict[str, Any] = {
-            use.name: build(use.step.config, settings.get(use.name, {}), use.name) for use in uses
-        }
-        made: dict[str, Any] = {}
-        for task in tasks_of(uses):
-            add_task(task, configs, {}, made, pods)
+        assert pods.look
+        add_stages(stages, pods.look, pods, "stillhouse.kubernetes.pods.stage")
 
-    return make_pipeline("part", "A part of a run.", [], None, body, shards)
+    return make_pipeline("part", "A part of a run.", [], None, body, shards, check)
 
 
 def outputs_of(workspace: Path) -> Callable[[str], Path]:
@@ -48,13 +49,13 @@ def outputs_of(workspace: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def settings(tiny_model: Path) -> dict[str, dict[str, Any]]:
-    lengths = {"query_length": 16, "passage_length": 16}
+def recipe(tiny_model: Path) -> dict[str, Any]:
+    """The first stages read a part of the sample."""
     return {
-        "fetch_model": {"model": str(tiny_model)} | lengths,
+        "fetch_model": {"model": str(tiny_model), "query_length": 16, "passage_length": 16},
+        "fetch_generator": {"model": "none"},
+        "fetch_reranker": {"model": "none"},
         "ingest": {"max_articles": 5},
-        "zero_shot_index": {"cache_gib": 0.0},
-        "validate": {},
     }
 
 
@@ -75,16 +76,43 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_shards_run_locally_too(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     made = []
     for shards in (1, 2):
-        run_pipeline(part_of_a_run(["importance"], settings, shards), {}, tmp_path / str(shards))
+        run_pipeline(part_of_a_run(["corpus"], recipe, shards), {}, tmp_path / str(shards))
         assert "".join(capfd.readouterr()).count("[count] read ") == (shards if shards > 1 else 0)
-        made.append(outputs_of(tmp_path / str(shards))("prepare/importance__importance"))
+        made.append(outputs_of(tmp_path / str(shards))("corpus/folder/importance/importance"))
     assert digest_files(made[0]) == digest_files(made[1])
     assert read_manifest(made[0]).digest == read_manifest(made[1]).digest
+
+
+def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
+    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With kfp's cache, which compares a task's program and arguments. The local one also compares the addresses of
+    inputs, so the first task is taken from it here too; on a cluster it always runs.
+    """
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    monkeypatch.setattr(dsl, "PIPELINE_JOB_ID_PLACEHOLDER", "one")
+    monkeypatch.setattr(Pods, "place_bare", lambda self, task, *names, **more: task.set_caching_options(True))
+
+    def ran(name: str) -> list[str]:
+        local.init(
+            runner=local.SubprocessRunner(use_venv=False),
+            pipeline_root=str(tmp_path / name),
+            cache_root=str(tmp_path / "cache"),
+            enable_caching=True,
+        )
+        part_of_a_run(["corpus"], recipe)()
+        said = "".join(capfd.readouterr())
+        return [step for step in ("ingest", "bm25", "importance") if f"[{step}] read " in said]
+
+    assert ran("first") == ["ingest", "bm25", "importance"]
+    assert ran("again") == []
+    recipe["importance"] = {"min_count": 2}
+    assert "importance" in ran("other settings")
 
 
 def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> None:
@@ -103,14 +131,13 @@ def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> Non
     assert (builtins.print, logger.level, logger.handlers) == before
 
 
-def test_a_corpus_that_does_not_pass_stops_after_its_page(settings: dict[str, Any], tmp_path: Path) -> None:
-    settings["validate"] = {"min_passages": 1_000_000}
-    run_pipeline(part_of_a_run(["bm25", "zero_shot_index"], settings, 1), {}, tmp_path)
+def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any], tmp_path: Path) -> None:
+    recipe["validate"] = {"min_passages": 1_000_000}
+    run_pipeline(part_of_a_run(["corpus", "pretraining"], recipe), {}, tmp_path)
     output = outputs_of(tmp_path)
-    page = output("prepare/validate__html").read_text()
+    page = output("corpus/page").read_text()
     assert "the number of passages is 29 and must be at least" in page, "the page is there although the run failed"
-    assert "not done: the corpus did not pass" in output("prepare/page").read_text()
-    assert not output("prepare/bm25__run").exists() and not output("first-retriever/page").exists()
+    assert not output("corpus/folder/bm25").exists() and not output("pretraining/page").exists()
     assert "part: failed" in (output("report-end/summary")).read_text()
 
 

@@ -15,10 +15,8 @@ import pytest
 import yaml
 
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES
 from stillhouse.pipelines.admission import END, LOOK
 from stillhouse.pipelines.catalog import RESULTS, Request
-from stillhouse.pipelines.control import check_compare_objectives, check_train
 from stillhouse.pipelines.interface import YAML_BOOLEANS
 from stillhouse.pipelines.ir import Compiled, compile_small, leave_out_former_fields
 from stillhouse.pipelines.manifests import SOURCES, compiled_files
@@ -27,7 +25,7 @@ from stillhouse.pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.steps.registry import steps
 from stillhouse.workflow.recipes import configs
 
-BARE = (LOOK, END, "check-train", "check-compare-objectives")
+BARE = (LOOK, END, "check")
 """The components whose pods mount no claim, so they cannot wait for one."""
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "manifests" / "pipelines"
@@ -237,16 +235,6 @@ def test_cpu_pipelines_request_no_accelerators(name: str) -> None:
     spec = version(name)["spec"]
     assert "accelerator" not in json.dumps(spec["pipelineSpec"]["deploymentSpec"])
     assert "nvidia" not in json.dumps(spec["platformSpec"])
-
-
-def test_the_first_task_takes_every_parameter() -> None:
-    checks = {"train": check_train, "compare-objectives": check_compare_objectives}
-    for name, table in TABLES.items():
-        taken = checks[name].python_func.__annotations__
-        of_run = {SETTINGS: str, "recipe": str} if name == "train" else {}
-        assert {parameter: kind for parameter, kind in taken.items() if parameter not in ("return", "wanted")} == {
-            parameter: entry.kind for parameter, entry in table.items()
-        } | of_run, name
 
 
 BAD = {

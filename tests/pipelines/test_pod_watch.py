@@ -85,14 +85,14 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
         unschedulable("p2", "encode"),
         unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
         waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
-        waiting("p4", "prepare", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
+        waiting("p4", "corpus", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
     ]
     assert wait(api) == 1
     gpu, secret, image = logged(capsys)
     assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
     assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
     assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
-    assert image.startswith(f"  prepare cannot start: image {IMAGE} is unavailable: it could not be pulled")
+    assert image.startswith(f"  corpus cannot start: image {IMAGE} is unavailable: it could not be pulled")
 
 
 def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes: Kubernetes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,21 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
-from stillhouse.config import field_types
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster import waiting
-from stillhouse.kubernetes.pods.refresh import MADE, NOT_MADE, TAKEN, run_check, run_plan, run_release
+from stillhouse.kubernetes.pods.refresh import run_check, run_plan, run_release
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.refresh import build_refresh
-from stillhouse.pipelines.refresh_tasks import check_refresh
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Ladder
 from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
-from stillhouse.releases.refresh.parameters import Parameters, write_recipe
+from stillhouse.releases.refresh.parameters import Parameters, carried_recipe, write_recipe
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import USES, known_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
@@ -54,140 +51,102 @@ def inside(compiled: dict[str, Any]) -> Tasks:
     return {task["taskInfo"]["name"]: task for task in tasks_of(compiled, handler).values()}
 
 
-def groups(compiled: dict[str, Any]) -> dict[str, Tasks]:
-    """The tasks of every rung, by the rung that its condition names."""
-    found = {}
-    for task in inside(compiled).values():
-        condition = task.get("triggerPolicy", {}).get("condition", "")
-        for rung in Rung:
-            if f"'{rung}'" in condition:
-                own = tasks_of(compiled, task["componentRef"]["name"])
-                found[str(rung)] = {task["taskInfo"]["name"]: task for task in own.values()}
-    return found
+def climbed(compiled: dict[str, Any]) -> Tasks:
+    """The tasks that run if the corpus changed, by label."""
+    [task] = [of for of in inside(compiled).values() if of.get("triggerPolicy", {}).get("condition")]
+    assert "!= 'nothing'" in task["triggerPolicy"]["condition"]
+    return {one["taskInfo"]["name"]: one for one in tasks_of(compiled, task["componentRef"]["name"]).values()}
 
 
-def steps_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what a task receives about the steps that it runs, or an empty dict if it runs none."""
-    given = task["inputs"]["parameters"].get("steps")
-    return json.loads(given["runtimeValue"]["constant"]) if given else {}
+def at(folder: Path, name: str) -> SimpleNamespace:
+    return SimpleNamespace(path=str(folder / name), metadata={}, log_metric=lambda name, value: None)
 
 
-def test_the_check_takes_every_parameter_of_the_run() -> None:
-    taken = check_refresh.python_func.__annotations__
-    assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
+def passed_corpus(folder: Path) -> None:
+    """The folder of a stage with a corpus that passed."""
+    with whole_folder(folder / "ingest" / "corpus") as staging:
+        write_manifest(staging, "ingest", {}, {}, {})
+    with whole_folder(folder / "validate" / "validation") as staging:
+        write_manifest(staging, "validate", {}, {}, {"passed": True})
 
 
 def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check passes the parameters to the plan, which passes them and the recipe to the promotion.
+    """The check writes the parameters and the recipe, which the plan and the promotion read.
 
-    An output that the run did not need is not promoted.
+    What a stage made is promoted by the names of its steps.
     """
     asked = Parameters(releases=REPOSITORY, source="corpus", alpha=0.01, least_queries=7, again=True)
-    recipe = write_recipe({"distilled": {"learning_rate": "2e-5"}})
     promoted: list[Any] = []
 
     def release(parameters: Parameters, text: str, planned: Planned, made: dict[str, Path]) -> Outcome:
-        promoted.append((parameters, text, planned, made))
+        promoted.append((parameters, yaml.safe_load(text), planned, made))
         return Outcome("released", None, "it is better", in_use=True)
 
     plan_made = Planned(Rung.INDEX, "v1.0.0", "one text is new")
     monkeypatch.setattr(on_cluster, "look", lambda parameters: "v1.0.0")
     monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: plan_made)
     monkeypatch.setattr(on_cluster, "release_refresh", release)
-    with whole_folder(tmp_path / "validation") as staging:
-        write_manifest(staging, "validate", {}, {}, {"passed": True})
-
-    def at(name: str) -> SimpleNamespace:
-        return SimpleNamespace(path=str(tmp_path / name), metadata={}, log_metric=lambda name, value: None)
-
-    run_check(vars(asked) | {"asked": at("asked")})
-    plan = {name: at(name) for name in ("corpus", "validation", "asked", *TAKEN, "refreshed", "summary")}
-    assert run_plan(plan | {"recipe": recipe}) == "index"
-    outputs = {"refreshed": at("released"), "summary": at("released.md"), "metrics": at("metrics")}
-    write_whole_json(tmp_path / "teacher" / NOT_MADE, {})
-    run_release(
-        {"planned": at("refreshed"), "corpus": at("corpus"), "teacher": at("teacher"), "bm25_run": None} | outputs
-    )
-    assert promoted == [(asked, recipe, plan_made, {"ingest/corpus": tmp_path / "corpus"})]
+    passed_corpus(tmp_path / "corpus")
+    text = carried_recipe({"distilled": {"learning_rate": "2e-5"}})
+    run_check(vars(asked) | {"recipe": at(tmp_path, "recipe"), "recipe_text": text})
+    given = {name: at(tmp_path, name) for name in ("recipe", "corpus", "released", "refreshed", "summary")}
+    assert run_plan(given) == "index"
+    outputs = {
+        "planned": given["refreshed"],
+        "refreshed": at(tmp_path, "end"),
+        "summary": at(tmp_path, "end.md"),
+        "metrics": at(tmp_path, "m"),
+    }
+    run_release({name: given[name] for name in ("recipe", "corpus")} | outputs)
+    [(parameters, recipe, planned, made)] = promoted
+    assert (parameters, planned) == (asked, plan_made) and recipe["distilled"] == {"learning_rate": "2e-5"}
+    folder = tmp_path / "corpus"
+    assert made == {of: folder / of for of in ("ingest/corpus", "validate/validation")}
 
 
 def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
     declared = compiled["root"]["inputDefinitions"]["parameters"]
     assert declared["source"]["defaultValue"] == load_recipe(find_recipe("micro"))["ingest"]["source"]
-    prepare = inside(compiled)["prepare"]
-    for name in ("source", "repo", "revision"):
-        parameter = steps_of(prepare)["ingest"]["chosen"][name]
-        given = prepare["inputs"]["parameters"][parameter]
-        assert given == {"componentInputParameter": f"pipelinechannel--{name}"}
 
 
-def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> None:
-    found = groups(compiled)
-    assert set(found) == {"index", "query_only", "fine_tune", "pretrain"}
-    assert set(found.pop("query_only")) == {"query_trial", "promote"}
-    for rung, tasks in found.items():
-        done = [use for task in tasks.values() for use in steps_of(task)]
-        assert sorted(done) == sorted(use.name for use in LADDER.uses_of(Rung(rung)))
-        assert [name for name, task in tasks.items() if not steps_of(task)] == ["promote"]
+def test_one_task_runs_any_rung_and_one_promotes(compiled: dict[str, Any]) -> None:
+    assert set(climbed(compiled)) == {"challenger", "promote"}
+    every = {use.name for rung in Rung for use in LADDER.climbed_from(rung)}
+    assert {use.name for use in LADDER.every_stage().uses} == every, "its pod is placed for all of them"
 
 
-def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, Any]) -> None:
+def test_nothing_is_compared_before_the_corpus_is_there(compiled: dict[str, Any]) -> None:
     tasks = inside(compiled)
-    assert list(steps_of(tasks["prepare"])) == ["ingest", "validate"]
-    assert tasks["prepare"]["dependentTasks"] == ["check-refresh"]
-    assert tasks["plan"]["dependentTasks"] == ["check-refresh", "prepare"]
-    verdict = tasks["plan"]["inputs"]["artifacts"]["validation"]["taskOutputArtifact"]
-    assert verdict == {"outputArtifactKey": "validate__validation", "producerTask": "prepare"}
-    rungs = [task for task in tasks.values() if task.get("triggerPolicy", {}).get("condition")]
-    assert len(rungs) == 4 and all("plan-refresh" in task["dependentTasks"] for task in rungs)
+    assert tasks["corpus"]["dependentTasks"] == ["check-refresh"]
+    assert tasks["plan"]["dependentTasks"] == ["check-refresh", "corpus"]
 
 
-def test_the_promotion_receives_every_output_of_its_rung(compiled: dict[str, Any]) -> None:
-    for rung, tasks in groups(compiled).items():
-        made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
-        given = set(tasks["promote"]["inputs"]["artifacts"]) - {"planned"}
-        assert {MADE[name] for name in given} == made | {"ingest/corpus", "validate/validation"}
-
-
-@pytest.mark.parametrize("rung", ["index", "query_only", "fine_tune", "pretrain"])
-def test_components_name_every_folder_of_a_rung(rung: str) -> None:
-    made = {f"{use.name}/{port.name}" for use in LADDER.climbed_from(Rung(rung)) for port in use.step.outputs}
-    assert made <= set(MADE.values()) and set(taken_from_champion(LADDER, Rung(rung))) <= set(TAKEN)
+def test_the_promotion_receives_what_the_rung_made(compiled: dict[str, Any]) -> None:
+    given = climbed(compiled)["promote"]["inputs"]["artifacts"]
+    assert set(given) == {"corpus", "challenger", "planned", "recipe"}
+    decided = {"outputArtifactKey": "refreshed", "producerTask": "challenger"}
+    assert given["planned"] == {"taskOutputArtifact": decided}, "the trial of a query tower decides again"
 
 
 def test_a_rung_takes_only_what_it_reads_from_the_release() -> None:
     assert taken_from_champion(LADDER, Rung.NOTHING) == () and taken_from_champion(LADDER, Rung.INDEX) == ("retriever",)
     assert taken_from_champion(LADDER, Rung.FINE_TUNE) == ("reranker", "retriever")
-    assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == set(TAKEN)
+    assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == {"retriever", "encoder", "reranker", "generator"}
     assert taken_from_champion(LADDER, Rung.QUERY_ONLY) == taken_from_champion(LADDER, Rung.FINE_TUNE)
 
 
 def test_only_pods_that_need_git_have_its_key(whole: Compiled) -> None:
     pods = whole.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     holders = {label for label, pod in pods.items() if pod.get("secretAsVolume")}
-    assert holders == {"exec-prepare", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}
+    assert holders == {"exec-corpus", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}
 
 
-def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
-    """The plan receives the recipe, and passes it on to the promotion."""
-    text = inside(compiled)["plan"]["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
+def test_the_recipe_travels_with_the_pipeline_once(compiled: dict[str, Any]) -> None:
+    text = inside(compiled)["check_parameters"]["inputs"]["parameters"]["recipe_text"]["runtimeValue"]["constant"]
     carried, recipe = yaml.safe_load(text), load_recipe(find_recipe("micro"))
     assert carried == {name: values for name, values in recipe.items() if values}
-    assert set(yaml.safe_load(write_recipe(carried))) == set(known_uses(recipe)), "DVC looks for every stage's section"
-    planned = {"outputArtifactKey": "refreshed", "producerTask": "plan-refresh"}
-    trial = {"outputArtifactKey": "refreshed", "producerTask": "query-trial"}
-    for rung in inside(compiled).values():
-        if rung.get("triggerPolicy", {}).get("condition"):
-            [channel] = [
-                name for name, of in rung["inputs"]["artifacts"].items() if of["taskOutputArtifact"] == planned
-            ]
-            tasks = tasks_of(compiled, rung["componentRef"]["name"]).values()
-            [promotion] = [task for task in tasks if task["taskInfo"]["name"] == "promote"]
-            given = promotion["inputs"]["artifacts"]["planned"]
-            if "query_only" in rung["triggerPolicy"]["condition"]:
-                assert given == {"taskOutputArtifact": trial}, "the trial decides again"
-            else:
-                assert given == {"componentInputArtifact": channel}
+    assert set(yaml.safe_load(write_recipe(carried))) == set(known_uses(recipe)), "DVC looks for every step's section"
+    assert yaml.safe_dump(compiled, width=10**9).count("max_articles") == 1
 
 
 def test_only_known_settings_compile() -> None:
@@ -212,20 +171,17 @@ def test_a_refusal_is_the_last_sentence_of_its_task(
     refused = Outcome("refused", None, "v1.0.0 stays: it is worse")
     monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: planned)
     monkeypatch.setattr(on_cluster, "release_refresh", lambda *given: refused)
-    with whole_folder(tmp_path / "validation") as staging:
-        write_manifest(staging, "validate", {}, {}, {"passed": True})
-
-    def at(name: str) -> SimpleNamespace:
-        return SimpleNamespace(path=str(tmp_path / name), metadata={}, log_metric=lambda name, value: None)
-
-    write_whole_json(tmp_path / "asked" / "asked.json", {"parameters": vars(Parameters(releases=REPOSITORY))})
-    plan = {name: at(name) for name in ("corpus", "validation", "asked", *TAKEN, "refreshed", "summary")}
-    run_plan(plan | {"recipe": "{}"})
+    passed_corpus(tmp_path / "corpus")
+    monkeypatch.setattr(on_cluster, "look", lambda parameters: "v1.0.0")
+    asked = vars(Parameters(releases=REPOSITORY, source="corpus"))
+    run_check(asked | {"recipe": at(tmp_path, "recipe"), "recipe_text": "{}"})
+    capsys.readouterr()
+    given = {name: at(tmp_path, name) for name in ("recipe", "corpus", "released", "refreshed", "summary")}
+    run_plan(given)
     assert waiting.said(capsys.readouterr().out.splitlines()) == ("refused: it was refused before" if before else "")
     if not before:
-        run_release(
-            {"planned": at("refreshed")} | {name: at(f"end/{name}") for name in ("refreshed", "summary", "metrics")}
-        )
+        outputs = {name: at(tmp_path / "end", name) for name in ("refreshed", "summary", "metrics")}
+        run_release({"recipe": given["recipe"], "planned": given["refreshed"]} | outputs)
         assert waiting.said(capsys.readouterr().out.splitlines()) == "refused: v1.0.0 stays: it is worse"
     assert Request("refresh").exit_code(tmp_path / "refreshed" if before else tmp_path / "end" / "refreshed") == 4
 

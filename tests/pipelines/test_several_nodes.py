@@ -90,13 +90,12 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     assert fields[POD] == "metadata.name" and fields[POD_NAMESPACE] == "metadata.namespace"
     # Everything that it names exists in its own pod: variables, references to secrets, mounts.
     there = variables | fields.keys()
-    there |= {key["envVar"] for secret in pod["secretAsEnv"] for key in secret["keyToEnv"]}
     assert set(logged.variables) <= there
     assert set(logged.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
 
 
 def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
-    container, _ = executor(compiled, "first-retriever")
+    container, _ = executor(compiled, "retriever-2")
     logged = nodes_of(container, "train-retriever")
     assert logged is not None and logged.nodes == 4
     for step, nodes, processes in (("mine", 1, 1), ("retrieve", 1, 1), ("index", 4, 0)):
@@ -105,23 +104,20 @@ def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
     assert nodes_of(container, "encode") is None, "the nodes of `index` divide the corpus themselves"
 
 
-@pytest.mark.parametrize("task", ["pretraining", "first-retriever", "second-retriever", "distillation"])
+@pytest.mark.parametrize("task", ["pretraining", "retriever-1", "retriever-2", "distillation"])
 def test_a_pod_that_waits_for_trainings_holds_no_gpu(compiled: Compiled, task: str) -> None:
     """Each step of the task that needs a GPU has its own node while it runs."""
     container, pod = executor(compiled, task)
     assert "accelerator" not in container["resources"] and "tolerations" not in pod
     assert container["resources"]["resourceMemoryRequest"] == "1Gi"
-    uses = json.loads(
-        task_of(compiled, task.replace("-", "_"))["inputs"]["parameters"]["steps"]["runtimeValue"]["constant"]
-    )
-    names = {use.step_name for use in USES if use.name in uses}
+    names = {use.step_name for use in USES if use.stage == task.replace("-", "_")}
     wanting = {name for name in names if find_table("gpu").of(name).accelerator}
     assert wanting and all(nodes_of(container, name).accelerator_type for name in wanting)
 
 
 def test_nodes_that_share_the_work_of_a_pod_get_no_keys_of_git(compiled: Compiled) -> None:
     """The pod ingests, so it has the keys. The nodes that count for it take only the volumes that are listed."""
-    container, pod = executor(compiled, "prepare")
+    container, pod = executor(compiled, "corpus")
     own = {secret["mountPath"] for secret in pod["secretAsVolume"]}
     logged = nodes_of(container, "count")
     assert own and logged is not None and logged.paths
@@ -133,15 +129,15 @@ def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> 
     (tmp_path / "mine.yaml").write_text(
         f"kinds: {{default: {{}}, corpus: {{image: {image}}}}}\nsteps: {{tokenize: corpus}}"
     )
-    with pytest.raises(InputError, match=r"task prepare: its steps have different images \(the run's own, registry"):
+    with pytest.raises(InputError, match=r"task corpus: its steps have different images \(the run's own, registry"):
         Request("train", "simlm").build(read_table(tmp_path / "mine.yaml"))
 
 
 def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
     sharded = compile_small(Request("train", "simlm", shards=8).build(find_table("gpu")))
     for task, step in (
-        ("prepare", "count"),
-        ("first-retriever", "encode"),
+        ("corpus", "count"),
+        ("retriever-1", "encode"),
         ("distillation", "encode"),
         ("distillation", "score-shard"),
     ):
@@ -155,7 +151,7 @@ def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
 def test_the_runs_accelerator_reaches_the_step(compiled: Compiled) -> None:
     """They are inputs of the task, which kfp's executor receives unchanged."""
     wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
-    for name in ("pretraining", "first_retriever", "distillation"):
+    for name in ("pretraining", "retriever_1", "distillation"):
         given = task_of(compiled, name)["inputs"]["parameters"]
         assert {channel: given[channel] for channel in wanted} == {
             channel: {"componentInputParameter": channel} for channel in wanted
@@ -172,7 +168,7 @@ def test_the_command_line_sets_the_nodes(tmp_path: Path, monkeypatch: pytest.Mon
     words = ["pipeline", "compile", "train", "--recipe", "simlm", "--placements", "gpu", "--nodes", "3"]
     assert cli.main([*words, "--output", "train.yaml"]) == 0
     spec, platforms = yaml.safe_load_all(Path("train.yaml").read_text())
-    for task in ("pretraining", "first-retriever", "distillation"):
+    for task in ("pretraining", "retriever-1", "distillation"):
         container, _ = executor(Compiled(spec, platforms), task)
         step = "pretrain" if task == "pretraining" else "train-retriever"
         assert nodes_of(container, step).nodes == 3, task

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kfp import compiler
-from stillhouse.kubernetes.pods.task import works_of
 
 from stillhouse import cli
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.run_parameters import TRAIN
+from stillhouse.kubernetes.pods.run_parameters import TRAIN, recipe_of_run
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.local import WORKSPACE, run_local
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.workflow.graph import known_uses
+from stillhouse.workflow.graph import USES, known_uses
+from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.uses import stages_of
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +36,6 @@ def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
     """The tasks inside the exit handler."""
     [component] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
     return list(component["dag"]["tasks"].values())
-
-
-def described(content: dict[str, Any], use: str) -> dict[str, Any]:
-    """Return what the task of a use receives about this use."""
-    for task in tasks_of(content):
-        steps = json.loads(task["inputs"]["parameters"].get("steps", {}).get("runtimeValue", {}).get("constant", "{}"))
-        if use in steps:
-            return dict(steps[use])
-    raise AssertionError(use)
 
 
 BAD = {
@@ -72,23 +63,27 @@ def test_parameters_name_settings_of_one_type() -> None:
         assert types == {parameter.hint}, name
 
 
+def of_run(recipe: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return configs(recipe_of_run("train", recipe, "recipe", values), "recipe")
+
+
 def test_an_integer_is_accepted_for_a_float_setting() -> None:
-    content = compiled({"distilled": {"temperature": 1}})
-    [work] = works_of({"distilled": described(content, "distilled") | {"chosen": {}}}, {})
-    assert type(work.config.temperature) is float and work.config.temperature == 1.0
+    found = of_run({"distilled": {"temperature": 1}})["distilled"]
+    assert type(found.temperature) is float and found.temperature == 1.0
 
 
 def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
-    content = compiled({"ingest": {"seed": 3}, "evaluate": {"seed": 5}})
+    recipe = {"ingest": {"seed": 3}, "evaluate": {"seed": 5}}
+    content = compiled(recipe)
     assert content["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
-    assert described(content, "ingest")["chosen"]["seed"] == "seed"
-    logged = described(content, "evaluate")
-    assert logged["section"] == {"seed": 5} and "seed" not in logged.get("chosen", {})
+    found = of_run(recipe, seed=9)
+    assert (found["ingest"].seed, found["evaluate"].seed) == (9, 5)
 
 
-def test_kubeflows_cache_is_disabled() -> None:
-    """The cache knows an input only by name: later tasks would not notice that `ingest` read other articles."""
-    assert not [task for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")]
+def test_only_stages_use_kubeflows_cache() -> None:
+    """The cache knows an input only by name, but a stage has the digests of what it reads among its arguments."""
+    cached = {task["taskInfo"]["name"] for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")}
+    assert cached == {stage.name for stage in stages_of(USES)}
 
 
 def test_the_end_is_reported_after_success_and_failure() -> None:

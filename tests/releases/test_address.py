@@ -174,7 +174,9 @@ def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(RUN_CACHE, "azure://box/cache?sv=2022&sig=hush")
     step = find_step("bm25")
     with pytest.raises(InputError, match=f"{RUN_CACHE} holds a password or token in the query") as error:
-        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (known_uses({})["bm25"], {}))
+        through_run_cache(
+            step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (known_uses({})["bm25"], {})
+        )
     assert "hush" not in str(error.value)
 
 

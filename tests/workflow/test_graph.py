@@ -47,21 +47,19 @@ def test_every_step_runs_once_in_a_stage_that_follows_those_it_reads(recipe: str
     for stage in stages:
         assert set(stage.sources) <= there, stage.name
         there |= {f"{use.name}/{port.name}" for use in stage.uses for port in use.step.outputs}
-    assert len(stages) <= 8
+    assert len(stages) <= 6
 
 
 def test_the_stages_have_the_names_of_the_projects_card() -> None:
     assert [stage.name for stage in stages_of(USES)] == [
         "corpus",
-        "statistics",
         "pretraining",
         "retriever_1",
         "retriever_2",
         "distillation",
-        "index",
         "evaluation",
     ]
-    assert len(stages_of(graph_of({"graph": "labelled"}))) == 6
+    assert len(stages_of(graph_of({"graph": "labelled"}))) == 5
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -171,7 +171,9 @@ def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) 
         [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
     )
     if variant.pretraining and (varied or own) and PRETRAINING not in {use.name for use in graph}:
-        raise InputError(f"{where} has no {PRETRAINING}, which sweep {sweep.name} varies; choose a recipe of another graph")
+        raise InputError(
+            f"{where} has no {PRETRAINING}, which sweep {sweep.name} varies; choose a recipe of another graph"
+        )
     needs = {use.name for use in needed(rewired(graph, variant.inputs, who), [used(runs[system])])}
     return variant if own or PRETRAINING in needs else replace(variant, pretraining=False)
 
@@ -216,9 +218,7 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
     names = {use.name for use in graph}
     runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
     if not runs:
-        raise InputError(
-            "a comparison needs BM25 or the base model as a reference, but the recipe's graph has neither"
-        )
+        raise InputError("a comparison needs BM25 or the base model as a reference, but the recipe's graph has neither")
     uses = needed(graph, [source.split("/")[0] for source in runs.values()])
     uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs, stage="evaluation"))
     return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})

@@ -25,7 +25,7 @@ from stillhouse.kubernetes.pods.stage import (
     refuse_failed_corpus,
     write_recipe,
 )
-from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, TRIAL, Ladder, before, stages_of_rung, with_words
+from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, Ladder, before, with_words
 from stillhouse.releases.refresh.parameters import Parameters, read_parameters
 from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
 from stillhouse.releases.refresh.plan import Plan, Rung
@@ -34,7 +34,7 @@ from stillhouse.steps.spec import Report
 from stillhouse.terminal import show
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import configs, load_recipe
-from stillhouse.workflow.uses import needed, stages_of
+from stillhouse.workflow.uses import Use, needed, stages_of
 from stillhouse.yaml_file import parse_yaml
 
 if TYPE_CHECKING:
@@ -98,39 +98,42 @@ def run_plan(values: Mapping[str, Any]) -> str:
         parameters, recipe = read_asked(Path(values[RECIPE].path))
         [corpus] = (folder / "ingest" / "corpus" for folder in given.values() if (folder / "ingest").is_dir())
         planned = plan_refresh(parameters, recipe, corpus, Path(values["released"].path) / CHAMPION)
-        _show(write_summary(Path(values[PLANNED].path), planned), values)
+        _show(write_summary(Path(values[REFRESHED].path), planned), values)
         if planned.rung == Rung.NOTHING:
             show(f"{SENTENCE}{REFUSED if planned.refused else planned.rung}: {planned.reason}")
         return str(planned.rung)
 
 
 def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
-    """Runs a stage of the level that the plan decided on, and returns the digest of what it hands on.
+    """Runs the rung that the plan decided on, and returns the digest of what it hands on.
 
-    The stage of `query_only` trains the query tower against the champion's index. If dev shows that to be enough, only
-    the choice of the system is left to do; otherwise it goes on with the steps of `fine_tune` that are not done yet.
-    Two groups of tasks in the pipeline, with a condition between them, would make the object of a run too large.
+    On the rung `query_only` it trains the query tower against the champion's index. If dev shows that to be enough,
+    only the choice of the system is left to do; otherwise it goes on with the steps of `fine_tune`.
     """
     from stillhouse.releases.refresh.on_cluster import Planned, write_summary
     from stillhouse.releases.refresh.run import tried
 
     with one_line_errors():
         planned = read_planned(Path(values[PLANNED].path))
+        parameters, _ = read_asked(Path(values[RECIPE].path))
         recipe = load_recipe(Path(values[RECIPE].path) / PARAMS)
-        ladder = Ladder.of(graph_of(recipe))
-        stages = {stage.name: stage for stage in stages_of_rung(ladder, planned.rung)}
-        settings = {use.name: configs(recipe, RECIPE)[use.section] for use in stages[name].uses}
-        thresholds = read_asked(Path(values[RECIPE].path))[0].thresholds
+        ladder, of_sections = Ladder.of(graph_of(recipe)), configs(recipe, RECIPE)
+        found = ladder.stage_of(planned.rung)
+        settings = {use.name: of_sections[use.section] for use in found.uses}
 
-        def try_query_tower(stage: StageInPod) -> None:
-            trial = needed(ladder.uses_of(Rung.QUERY_ONLY), [QUERY_TOWER])
-            stage.run_steps(trial)
-            found = tried(Plan(planned.rung, planned.reason), stage.root, thresholds)
-            say(f"[{name}] {found.rung}: {found.reason}")
-            stage.run_steps([use for use in ladder.uses_of(found.rung) if use not in trial])
-            write_summary(Path(values[REFRESHED].path), Planned(found.rung, planned.champion, found.reason))
+        def climb(stage: StageInPod) -> None:
+            decided = planned
+            trial: list[Use] = []
+            if planned.rung == Rung.QUERY_ONLY:
+                trial = needed(ladder.uses_of(Rung.QUERY_ONLY), [QUERY_TOWER])
+                stage.run_steps(trial)
+                plan = tried(Plan(planned.rung, planned.reason), stage.root, parameters.thresholds)
+                say(f"[{name}] {plan.rung}: {plan.reason}")
+                decided = Planned(plan.rung, planned.champion, plan.reason)
+            stage.run_steps([use for use in ladder.uses_of(decided.rung) if use not in trial])
+            write_summary(Path(values[REFRESHED].path), decided)
 
-        return StageInPod(stages[name], settings, values).run(try_query_tower if name == TRIAL else None)
+        return StageInPod(found, settings, values).run(climb)
 
 
 def run_release(values: Mapping[str, Any]) -> None:

@@ -42,8 +42,15 @@ from stillhouse.workflow.uses import Stage, Use, stages_of
 
 FOLDER, METRICS, PAGE = "folder", "metrics", "page"
 """The outputs of every task: the folders of its steps, its figures, and the page that Kubeflow shows."""
-RECIPE, MADE_OF = "recipe", "made_of"
-"""What every task gets besides the stages that it reads: the run's recipe, and what Kubeflow's cache compares."""
+RECIPE, PLAN = "recipe", "plan"
+"""What every task gets besides the stages that it reads: the run's recipe, and the digest of what it computes."""
+
+
+def digest_argument(stage: str) -> str:
+    """The argument of a task with the digest of a stage that it reads, which Kubeflow's cache compares."""
+    return f"{stage}_digest"
+
+
 PARAMS = "params.yaml"
 """The file in the artifact `recipe`."""
 CORPUS_STAGE = "corpus"
@@ -159,7 +166,7 @@ def stage_digest(folder: Path) -> str:
     """The digest of a stage's folder: that of the manifests in it, which cover all its files."""
     manifests = sorted(folder.glob(f"*/*/{MANIFEST}"))
     found = {path.parent.relative_to(folder).as_posix(): read_manifest(path.parent, verify=False) for path in manifests}
-    return digest_json({place: manifest.digest for place, manifest in found.items()})[:32]
+    return digest_json({place: manifest.digest for place, manifest in found.items()})[:20]
 
 
 def link_folders(given: Iterable[Path], root: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from stillhouse.corpus.text_lengths import whole_words
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import CORPUS, GATE, Use
-from stillhouse.workflow.uses import Stage, needed, stages_of, used
+from stillhouse.workflow.uses import Stage, needed, used
 
 CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"
@@ -33,30 +33,8 @@ NEEDED = {
 QUERY_TOWER = "query_tower"
 """The use that trains only the query tower."""
 
-STAGES = {
-    "tokenize": "pretraining",
-    "importance": "pretraining",
-    "refreshed_pretraining": "pretraining",
-    "bm25": CHAMPION,
-    f"{CHAMPION}_index": CHAMPION,
-    f"{CHAMPION}_best": CHAMPION,
-    f"{CHAMPION}_run": CHAMPION,
-    "refreshed_negatives": CHAMPION,
-    "refreshed_teacher": CHAMPION,
-}
-"""The stage of each use of a rung; that of the others is `CHALLENGER`."""
-CHALLENGER, TRIAL = "challenger", "query_trial"
-"""`TRIAL` is the only stage of the rung `query_only`, which decides how far to go while it runs."""
-
-
-def stages_of_rung(ladder: Ladder, rung: Rung) -> tuple[Stage, ...]:
-    """The stages of a rung. If nothing is mined or trained, BM25 is indexed in the challenger's own."""
-    uses = ladder.climbed_from(rung)
-    if rung == Rung.QUERY_ONLY:
-        return (Stage(TRIAL, uses),)
-    if rung == Rung.INDEX:
-        return (Stage(CHALLENGER, uses),)
-    return stages_of([replace(use, stage=STAGES.get(use.name, CHALLENGER)) for use in uses])
+CHALLENGER = "challenger"
+"""The stage of a refresh that runs the steps of its rung."""
 
 
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
@@ -141,6 +119,14 @@ class Ladder:
         own = self.uses_of(rung)
         next_rung = self.uses_of(Rung.FINE_TUNE) if rung == Rung.QUERY_ONLY else ()
         return (*own, *(use for use in next_rung if use not in own))
+
+    def stage_of(self, rung: Rung) -> Stage:
+        """The stage that runs a rung, on Kubeflow in one pod."""
+        return Stage(CHALLENGER, self.climbed_from(rung))
+
+    def every_stage(self) -> Stage:
+        """The same for every rung together, of which a run does one."""
+        return Stage(CHALLENGER, tuple(use for rung in Rung for use in self.climbed_from(rung)))
 
     def _query_only(self, lexical: Use) -> tuple[Use, ...]:
         """Indexes the corpus with the champion, and trains its query tower against that index."""

@@ -36,7 +36,7 @@ def select_best(
         precision: auto = bf16 if it is faster on the processor or GPU, else fp32.
         batch_tokens: padded tokens in a batch.
         standard_errors: a later system replaces an earlier one if its mean on the dev queries leads by more than
-            this many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
+            this many standard errors of the paired difference; 0 = the highest mean (docs/findings.md).
         metric_for_best_model: what chooses: log_likelihood = how likely the scores make the relevant passages, more
             reliable on few dev queries; rr10 = RR@10.
         fusion: auto = each retriever competes alone and with BM25; never = alone.

@@ -1,11 +1,13 @@
-"""A clock for work that a GPU may still be doing when a call returns."""
+"""Time, arithmetic and its peak, for work that a GPU may still be doing when a call returns."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 
 class Clock:
@@ -33,3 +35,40 @@ class Clock:
             return float(second - first)
         torch.cuda.synchronize(self.device)
         return float(first.elapsed_time(second)) / 1000
+
+
+SIZES = {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}
+"""Of square matrices: which is fastest depends on the caches."""
+TRIES = 7
+
+
+def matrix_peak(dtype: torch.dtype, clock: Clock) -> float:
+    """Operations a second of the fastest product of two square matrices, of some sizes and some tries each."""
+    best = 0.0
+    for size in SIZES[clock.device.type]:
+        left, right = torch.randn(2, size, size, device=clock.device).to(dtype)
+        product = torch.empty_like(left)
+        for _ in range(TRIES):
+            begun = clock()
+            torch.matmul(left, right, out=product)
+            best = max(best, 2 * size**3 / (clock() - begun))
+    return best
+
+
+def passage_operations(layers: int, width: int, tokens: int) -> float:
+    """Operations of the matrix products of one forward pass over a passage, a multiplication and an addition each."""
+    return float(2 * layers * tokens * (12 * width**2 + 2 * tokens * width))
+
+
+def kernel_seconds(run: Callable[[], Any], device: torch.device) -> float:
+    """The seconds that a GPU's kernels run during a call, copies and fills included; 0 without a GPU.
+
+    A profile makes Python slower but not the kernels, so compare this with the time of a call without one.
+    """
+    if device.type != "cuda":
+        run()
+        return 0.0
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        run()
+        torch.cuda.synchronize(device)
+    return float(sum(event.self_device_time_total for event in profiled.key_averages())) / 1e6

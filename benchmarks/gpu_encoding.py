@@ -1,6 +1,4 @@
-"""Encoding passages with an encoder of BERT-base's size, for a GPU; writes gpu_encoding.md.
-
-    python benchmarks/gpu_encoding.py [--passages 200000] [--words 22] [--batch-tokens 16384 65536 262144]
+"""Encoding passages with an encoder of BERT-base's size, for a GPU: the part `encoding` of `gpu`.
 
 Weights are random, and passages are random words with natural lengths. The script does everything that `stillhouse
 encode` does, from texts to vectors on disk. `--layers 1 --width 96 --passages 500` tries it without a GPU.
@@ -9,7 +7,6 @@ encode` does, from texts to vectors on disk. `--layers 1 --width 96 --passages 5
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -17,17 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from clock import Clock
-from gpu_busy import kernel_seconds
-from machine import machine
-from matrix_peak import matrix_peak
-from notes import write_page
-from scale_on_paper import passage_operations
-from training_examples import MODEL
 from transformers import AutoTokenizer, BertConfig, BertModel
-from waiting import Waiting, of_encoding
-from word_passages import word_blocks
 
+from benchmarks.clock import Clock, kernel_seconds, matrix_peak, passage_operations
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import write_page
+from benchmarks.training_examples import MODEL
+from benchmarks.waiting import Waiting, of_encoding
+from benchmarks.word_passages import word_blocks
 from stillhouse.acceleration.precision import computed_in
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
@@ -42,13 +37,12 @@ TARGET = 30_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("gpu_encoding", __doc__)
     parser.add_argument("--passages", type=int, default=200_000)
     parser.add_argument("--words", type=int, default=22, help="of a passage, on average; a word is some three tokens")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 32")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[16_384, 65_536, 262_144])
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
     parser.add_argument("--only-model", type=Path, help="write the encoder to this folder, and measure nothing")
     arguments = parser.parse_args(argv)
     if arguments.only_model:
@@ -70,16 +64,13 @@ def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
             for begin in range(0, len(texts), ROWS_AT_ONCE)
         ]
     )
-    size = {"layers": arguments.layers, "width": arguments.width}
-    operations = sum(passage_operations(size, int(length)) for length in tokens)
+    operations = sum(passage_operations(arguments.layers, arguments.width, int(length)) for length in tokens)
     device = Context(folder, quiet=True).torch_device()
     clock, precision = Clock(device), computed_in(InferenceConfig().precision, device)
     peak = matrix_peak(precision, clock)
-    words = " ".join(f"--{name} {getattr(arguments, name)}" for name in ("passages", "words", "layers", "width"))
-    batches = " ".join(map(str, arguments.batch_tokens))
     yield "# Encoding at BERT-base's size"
     yield ""
-    yield f"Command: `python benchmarks/gpu_encoding.py {words} --batch-tokens {batches}`."
+    yield "Command: `python -m benchmarks gpu --folder build/gpu --only base encoding`."
     yield ""
     yield machine("torch", "transformers", "numpy")
     yield ""
@@ -137,7 +128,3 @@ def measure(encoder: BiEncoder, texts: list[str], batch_tokens: int, work: Path,
     seconds = clock() - begun
     assert done.embeddings.known == len(texts) and np.isfinite(done.embeddings.rows(rows[:100])).all()
     return seconds, waiting.seconds()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

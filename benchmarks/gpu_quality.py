@@ -1,15 +1,13 @@
 """Do SimLM's stages add up after each pre-training, with what a few minutes of one GPU allow?
 
-    python benchmarks/gpu_quality.py --folder build/gpu/quality --page build/gpu/quality.md [--seconds 240]
-
-First an encoder with random weights learns masked tokens of all texts at hand for `--start-seconds`. From it, every
-chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after one pre-training or none, several
-chains at once. Chains that do not end within `--seconds` are stopped; a later call goes on where they were.
+The part `quality` of `gpu`. First an encoder with random weights learns masked tokens of all texts at hand for
+`--start-seconds`. From it, every chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after
+one pre-training or none, several chains at once. Chains that do not end within `--seconds` are stopped; a later call
+goes on where they were.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -21,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from machine import machine
-from notes import write_page
-from objectives import random_encoder
-from quality_cells import rows, write
-from quality_run import MEASURE, ranks_of
-from run_steps import step, step_once
 
+from benchmarks.command import HERE, command
+from benchmarks.machine import machine
+from benchmarks.objectives import random_encoder
+from benchmarks.page import write_page
+from benchmarks.quality_cells import rows, write
+from benchmarks.quality_run import MEASURE, ranks_of
+from benchmarks.run_steps import step, step_once
 from stillhouse.corpus.store import Corpus
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
-HERE = Path(__file__).resolve().parent
 SETTINGS = "gpu_quality.yaml"
 RECIPE, NONE = "simlm", "none"
 PRETRAINING = ("tokenize", "lm_head", "pretraining")
@@ -52,13 +50,11 @@ CALIBRATION, MOST_STEPS = 20, 20_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("gpu_quality", __doc__)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--seconds", type=float, default=240, help="for everything")
     parser.add_argument("--start-seconds", type=float, default=75, help="of these, for the start")
     parser.add_argument("--at-once", type=int, default=6, help="chains that share the GPU")
-    parser.add_argument("--page", type=Path, default=HERE / "gpu_quality.md")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU")
     arguments = parser.parse_args(argv)
     begun = time.monotonic()
@@ -151,9 +147,9 @@ def run_chains(
             place.mkdir(parents=True, exist_ok=True)
             recipe = recipe_of(name, arm, folder / "start" / "encoder", data / name, settings)
             (place / "params.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-            command = [sys.executable, "-m", "stillhouse.cli", "run", "--params", "params.yaml", "--work", "work"]
+            words = [sys.executable, "-m", "stillhouse.cli", "run", "--params", "params.yaml", "--work", "work"]
             log = (place / "log").open("ab")
-            started = subprocess.Popen(command, cwd=place, stdout=log, stderr=log, env=environment)
+            started = subprocess.Popen(words, cwd=place, stdout=log, stderr=log, env=environment)
             running[name, arm] = started, time.monotonic()
         time.sleep(0.2)
         for chain in [chain for chain, (process, _) in running.items() if process.poll() is not None]:
@@ -217,7 +213,3 @@ def ranks_in(place: Path) -> dict[str, list[float]]:
     runs = {name: artifacts / use / "run" for name, use in SYSTEMS.items()}
     runs = {name: run for name, run in runs.items() if (run / "manifest.json").is_file()}
     return ranks_of(Corpus.open(artifacts / "ingest" / "corpus"), runs) if runs else {}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,4 @@
-"""Exact search of vectors in a GPU's memory, by PyTorch and by faiss-gpu; writes gpu_search.md.
-
-    python benchmarks/gpu_search.py [--passages 8800000] [--width 768] [--queries 7000] [--depth 1000]
+"""Exact search of vectors in a GPU's memory, by PyTorch and by faiss-gpu: the part `search` of `gpu`.
 
 Vectors are random, of length 1, and made on the device. Both compute in fp32. For some queries the scores are computed
 again in float64 to check that the best passages were found. `--device cpu` tries the script without a GPU.
@@ -9,19 +7,17 @@ again in float64 to check that the best passages were found. `--device cpu` trie
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import faiss
 import numpy as np
 import torch
-from clock import Clock
-from machine import machine
-from matrix_peak import matrix_peak
-from notes import write_page
 from torch import Tensor
 
+from benchmarks.clock import Clock, matrix_peak
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import write_page
 from stillhouse.retrieval.index.gpu_search import blocks_of, full_precision, gpu_search
 
 AT_ONCE = 100_000
@@ -34,14 +30,13 @@ Search = Callable[[Tensor, Tensor, int], np.ndarray]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("gpu_search", __doc__)
     parser.add_argument("--passages", type=int, default=8_800_000)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--queries", type=int, default=7000)
     parser.add_argument("--depth", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3, help="searches of each side, in turns")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
     arguments = parser.parse_args(argv)
     if arguments.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU here; --device cpu tries the script")
@@ -71,10 +66,9 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
     with full_precision(device):
         peak = matrix_peak(torch.float32, clock)
     arithmetic = 2 * arguments.passages * arguments.width * arguments.queries
-    words = " ".join(f"--{name} {getattr(arguments, name)}" for name in SHOWN)
     yield "# Exact search in the memory of a GPU"
     yield ""
-    yield f"Command: `python benchmarks/gpu_search.py {words}`."
+    yield "Command: `python -m benchmarks gpu --folder build/gpu --only search`."
     yield ""
     yield machine("torch", "numpy")
     yield ""
@@ -90,9 +84,6 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
         middle = float(np.median(taken))
         share = arithmetic / middle / peak
         yield f"| {name} | {middle:.3f} ({min(taken):.3f} to {max(taken):.3f}) | {share:.0%} |"
-
-
-SHOWN = ("passages", "width", "queries", "depth", "rounds", "device")
 
 
 def sample(count: int, width: int, device: torch.device) -> Tensor:
@@ -126,7 +117,3 @@ def check(rows_QK: np.ndarray, queries_QD: Tensor, vectors_ND: Tensor) -> None:
     found = scores.gather(1, torch.from_numpy(rows_QK[:CHECKED].astype(np.int64)).to(scores.device))
     assert all(len(set(rows)) == len(rows) for rows in rows_QK[:CHECKED].tolist()), "a passage stands twice"
     assert bool((found.sort(dim=1, descending=True).values >= best - ROUNDING).all()), "a better passage was not found"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,8 @@
-"""Training steps of a retriever and a re-ranker, and teacher scoring, beside sentence-transformers, for a GPU.
+"""Training steps of a retriever and a re-ranker, and teacher scoring, beside sentence-transformers.
 
-    python benchmarks/gpu_steps.py --model build/gpu/base-model --page build/gpu/steps.md
-
-`--model` is an encoder of BERT-base's size (`gpu_encoding.py --only-model` writes one with random weights). Texts are
-questions and passages of squad-passages with their natural lengths. Both sides compute in bf16 with PyTorch's own
-attention, take turns in one process, and see the same batches in the same order. Needs `pip install datasets
+The part `steps` of `gpu`. `--model` is an encoder of BERT-base's size; the part `base` writes one with random weights.
+Texts are questions and passages of squad-passages with their natural lengths. Both sides compute in bf16 with PyTorch's
+own attention, take turns in one process, and see the same batches in the same order. Needs `pip install datasets
 accelerate`.
 """
 
@@ -18,18 +16,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import reranker_sides
-import retriever_sides
 import torch
-from clock import Clock
-from gpu_busy import kernel_seconds
-from machine import machine
-from notes import write_page
-from retriever_sides import Lengths
-from run_steps import step
-from training_examples import prepare_examples, read_examples
-from training_sides import OURS, PEER, Setting, Side
 
+from benchmarks import reranker_sides, retriever_sides
+from benchmarks.clock import Clock, kernel_seconds
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import write_page
+from benchmarks.retriever_sides import Lengths
+from benchmarks.run_steps import step
+from benchmarks.training_examples import prepare_examples, read_examples
+from benchmarks.training_sides import OURS, PEER, Setting, Side
 from stillhouse.context import Context
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
@@ -40,15 +37,13 @@ BATCH_TOKENS = (16_384, 65_536)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("gpu_steps", __doc__)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--batch", type=int, default=64, help="queries of a retriever's step, each with 1 negative")
     parser.add_argument("--candidates", type=int, default=8, help="of a re-ranker's query; it has half as many queries")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="steps of a turn; the first is not counted")
     parser.add_argument("--pairs", type=int, default=40_000, help="pairs that the teacher scores")
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
     arguments = parser.parse_args(argv)
     if not (arguments.data / "squad-passages").is_dir():
         print(f"skipped: {arguments.data / 'squad-passages'} is not here; give --data", file=sys.stderr)
@@ -68,9 +63,7 @@ def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
     reranker_sides.start(folder / "model", PAIR_LENGTH, folder / "reranker")
     yield "# Training steps and teacher scoring"
     yield ""
-    words = ("batch", "candidates", "rounds", "steps", "pairs")
-    shown = " ".join(f"--{name} {getattr(arguments, name)}" for name in words)
-    yield f"Command: `python benchmarks/gpu_steps.py --model build/gpu/base-model {shown}`."
+    yield "Command: `python -m benchmarks gpu --folder build/gpu --only base steps`."
     yield ""
     yield machine("torch", "transformers", "sentence-transformers")
     yield ""
@@ -172,7 +165,3 @@ def timed(run: Callable[[], Any], clock: Clock) -> float:
     begun = clock()
     run()
     return clock() - begun
-
-
-if __name__ == "__main__":
-    sys.exit(main())

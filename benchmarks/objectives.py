@@ -1,8 +1,9 @@
-"""Every family of pre-training on two real data sets, from an encoder trained here; writes objectives.md.
+"""Every family of pre-training on two real data sets, from an encoder trained here, and how fast each trains.
 
-    python benchmarks/objectives.py start --folder build/objectives        the encoder, by `mlm` on wiki-intro
-    python benchmarks/objectives.py compare medquad --folder build/objectives [--start minilm]
-    python benchmarks/objectives.py page --folder build/objectives
+    python -m benchmarks objectives start --folder build/objectives        the encoder, by `mlm` on wiki-intro
+    python -m benchmarks objectives compare medquad --folder build/objectives [--start minilm]
+    python -m benchmarks objectives speed --page build/objectives/speed.md [--help]
+    python -m benchmarks objectives page --folder build/objectives
 
 The starting encoder begins with random weights, so it has seen no contrastive training. `--start minilm` begins with
 all-MiniLM-L6-v2 instead, which was trained contrastively. Every part continues where it was stopped.
@@ -10,37 +11,38 @@ all-MiniLM-L6-v2 instead, which was trained contrastively. Every part continues 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import yaml
-from machine import machine
-from notes import write_page
 
+from benchmarks.command import HERE, command
+from benchmarks.machine import machine
+from benchmarks.page import section, write_page
 from stillhouse.cli import main as stillhouse
 
-HERE = Path(__file__).resolve().parent
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD"}
 STARTS = {"wiki": "the encoder trained here on wiki-intro", "minilm": "all-MiniLM-L6-v2"}
 COST = "cost.json"
 USES = {"pretrain": "pretraining"}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("start", "compare", "page"))
+def main(argv: list[str] | None = None) -> int:
+    if argv and argv[0] == "speed":
+        return import_module("benchmarks.objectives_speed").main(argv[1:])  # type: ignore[no-any-return]
+    parser = command("objectives", __doc__)
+    parser.add_argument("what", choices=("start", "compare", "speed", "page"))
     parser.add_argument("name", nargs="?", choices=SETS)
     parser.add_argument("--start", choices=STARTS, default="wiki")
     parser.add_argument("--folder", type=Path, required=True, help="where the artifacts go")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.what == "page":
-        write_page(HERE / "objectives.md", page(arguments.folder))
+        write_page(arguments.page, page(arguments.folder))
         return 0
     source = (arguments.data / (arguments.name or "wiki-intro")).resolve()
     if not source.is_dir():
@@ -120,27 +122,20 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
 
 def page(folder: Path) -> list[str]:
     lines = ["# Which pre-training helps", "", "Commands:", ""]
-    lines += ["    python benchmarks/objectives.py start --folder build/objectives"]
+    lines += ["    python -m benchmarks objectives start --folder build/objectives"]
     for own in ("", " --start minilm"):
-        lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives{own}" for name in SETS]
-    lines += ["    python benchmarks/objectives.py page --folder build/objectives", ""]
+        lines += [f"    python -m benchmarks objectives compare {name} --folder build/objectives{own}" for name in SETS]
+    lines += ["    python -m benchmarks objectives speed --rounds 3"]
+    lines += ["    python -m benchmarks objectives page --folder build/objectives", ""]
     lines += [machine("torch", "transformers"), "", (HERE / "objectives.about.md").read_text(encoding="utf-8").strip()]
     lines += ["", "## The start", "", *start_table(folder / "start")]
     for start in STARTS:
         for name in SETS:
             found = folder / f"{start}-{name}" / "comparison.md"
             if found.is_file():
-                lines += [
-                    "",
-                    f"## {SETS[name]}, from {STARTS[start]}",
-                    "",
-                    _without_title(found.read_text(encoding="utf-8")),
-                ]
-    return lines
-
-
-def _without_title(page: str) -> str:
-    return page.partition("\n")[2].strip()
+                lines += section(found, f"{SETS[name]}, from {STARTS[start]}")
+    speed = folder / "speed.md"
+    return lines + (section(speed, "How fast each objective trains") if speed.is_file() else [])
 
 
 def start_table(folder: Path) -> list[str]:
@@ -157,7 +152,3 @@ def start_table(folder: Path) -> list[str]:
     with (folder / "curves" / "curves.csv").open(encoding="utf-8", newline="") as file:
         lines += [f"| {int(row['step']):,} | {float(row['heldout_loss']):.3f} |" for row in csv.DictReader(file)]
     return lines
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Measures work in a process of its own: seconds, memory, bytes written.
+"""Measures the work of this process: seconds, memory, bytes written.
 
 Memory is measured twice: `peak` includes the pages of mapped files, which the system reclaims when it needs them, and
 `own` is memory that only this process can free.
@@ -6,17 +6,13 @@ Memory is measured twice: `peak` includes the pages of mapped files, which the s
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from machine import memory_mib, peak_mib
+from benchmarks.machine import memory_mib, peak_mib
 
 LOOKED_EVERY = 0.01
 """Seconds between two looks at the memory that is the process's own, of which the kernel keeps no peak."""
@@ -69,12 +65,3 @@ def written_bytes() -> int:
         if line.startswith("write_bytes"):
             return int(line.split()[1])
     raise OSError("the kernel does not report what a process writes")
-
-
-def run_alone(script: Path, arguments: Sequence[str], **environment: str) -> dict[str, Any]:
-    """Runs a script that prints its figures as JSON in its last line. `load` is the machine's before it began."""
-    load = os.getloadavg()[0]
-    words = [sys.executable, str(script), *arguments]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | environment)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found | {"load": load}

@@ -1,36 +1,30 @@
 """Is the retriever that comes out better than BM25, than its start, and than what sentence-transformers makes?
 
-    python benchmarks/quality.py --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
+    python -m benchmarks quality --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
 
 A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
 `stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions for
 as much processor time. All systems are searched and measured alike, on the same test questions. What a side of a cell
-gave is written to quality.measured.json beside this when it is done, so that the command goes on where it was; the page
-quality.md is written from that file. Needs `pip install datasets accelerate`.
+gave is written to quality.measured.json when it is done, so that the command goes on where it was; the page is written
+from that file. Needs `pip install datasets accelerate`.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from kept import read_kept, write_kept
-from machine import machine
-from notes import write_page
-from quality_cells import CELLS, SIZE, Cell, Size, prepare
-from quality_page import page_lines
-from quality_run import PEER, SECONDS, run_ours, run_peer
-
-HERE = Path(__file__).resolve().parent
-MEASURED = HERE / "quality.measured.json"
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import kept_beside, read_kept, write_kept, write_page
+from benchmarks.quality_cells import CELLS, SIZE, Cell, Size, prepare
+from benchmarks.quality_page import page_lines
+from benchmarks.quality_run import PEER, SECONDS, run_ours, run_peer
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("quality", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--only", nargs="+", metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells")
     parser.add_argument("--no-peer", action="store_true", help="leave sentence-transformers to another time")
     parser.add_argument("--again", action="store_true", help="cells that are done, too")
@@ -42,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--length", type=int, default=128, help="tokens that passages are cut to, on both sides")
     arguments = parser.parse_args(argv)
     size = Size(arguments.passages, arguments.dev_queries, arguments.test_queries)
-    found = read_kept(MEASURED)
+    kept = kept_beside(arguments.page)
+    found = read_kept(kept)
     for cell in CELLS:
         if arguments.only and cell.name not in arguments.only:
             continue
@@ -58,19 +53,15 @@ def main(argv: list[str] | None = None) -> int:
             (folder / SECONDS).unlink(missing_ok=True)
         if not own:
             own = run_ours(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
-            keep(found, cell, own)
+            keep(kept, found, cell, own)
         if cell.labels != "none" and not arguments.no_peer:
             own["ranks"] |= run_peer(cell, folder, arguments.length, own["seconds"])
-            keep(found, cell, own)
+            keep(kept, found, cell, own)
     if found:
-        write_page(HERE / "quality.md", page_lines(found, size, arguments.length))
+        write_page(arguments.page, page_lines(found, size, arguments.length))
     return 0
 
 
-def keep(found: dict[str, Any], cell: Cell, own: dict[str, Any]) -> None:
+def keep(kept: Path, found: dict[str, Any], cell: Cell, own: dict[str, Any]) -> None:
     found[cell.name] = own
-    write_kept(MEASURED, found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_kept(kept, found)

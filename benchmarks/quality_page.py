@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from quality_cells import CELLS, LABELS, SETS, Size
-from quality_run import MEASURE, PEER, TEACHER
 
+from benchmarks.quality_cells import CELLS, LABELS, SETS, Size
+from benchmarks.quality_run import MEASURE, PEER, TEACHER
 from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
@@ -46,7 +46,7 @@ COMPARED = (
 
 
 def page_lines(found: Cells, size: Size, length: int) -> list[str]:
-    command = "Command: `python benchmarks/quality.py --folder build/quality`."
+    command = "Command: `python -m benchmarks quality --folder build/quality`."
     lines = ["# Is it better?", "", f"{command} {' '.join(dict.fromkeys(cell['machine'] for cell in found.values()))}"]
     lines += ["", about(found, size, length), "", *in_short(found)]
     for corpus, title in SETS.items():

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from quality_cells import Cell
-from quality_peer import train_peer
-from run_steps import step_once
 
+from benchmarks.quality_cells import Cell
+from benchmarks.quality_peer import train_peer
+from benchmarks.run_steps import step_once
 from stillhouse.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from training_examples import Examples
-from training_sides import (
+
+from benchmarks.training_examples import Examples
+from benchmarks.training_sides import (
     Padding,
     Setting,
     Side,
@@ -25,8 +26,7 @@ from training_sides import (
     timed_training,
     unchanged,
 )
-from waiting import of_reranker
-
+from benchmarks.waiting import of_reranker
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, RerankerLoss
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
@@ -71,8 +71,8 @@ def ours(setting: Setting, examples: Examples, padding_setting: str = "auto") ->
     return side
 
 
-def theirs(setting: Setting, examples: Examples, at_once: bool = True) -> Side:
-    """All pairs of a step go through the model `at_once`, as here, or as many as there are queries, its default."""
+def theirs(setting: Setting, examples: Examples) -> Side:
+    """All pairs of a step go through the model at once, as here."""
     from datasets import Dataset
     from sentence_transformers import CrossEncoder as Peer
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -82,7 +82,7 @@ def theirs(setting: Setting, examples: Examples, at_once: bool = True) -> Side:
     clock = setting.clock
     length = CrossEncoder.load(setting.model).max_length
     model = Peer(str(setting.model), max_length=length, device=str(clock.device))
-    loss = ListNetLoss(model, mini_batch_size=-1 if at_once else None)
+    loss = ListNetLoss(model, mini_batch_size=-1)
     queries, texts = examples.sampler().texts, np.array(examples.texts(), dtype=object)
     padding = Padding()
 

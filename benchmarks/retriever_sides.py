@@ -1,22 +1,17 @@
-"""Trains a retriever on both sides: with the contrastive loss alone, or with a teacher and eq. 5 of SimLM.
-
-The other side's contrastive loss is `MultipleNegativesRankingLoss`. With a teacher it adds `DistillKLDivLoss`, and both
-use vectors that are computed once. sentence-transformers has no such loss of its own; the closest, `MarginMSELoss`, is
-another function. Combined like this, both sides compute the same number.
-"""
+"""Trains a retriever on both sides with the contrastive loss, `MultipleNegativesRankingLoss` on the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from training_examples import Examples
-from training_sides import (
+from torch import Tensor
+
+from benchmarks.training_examples import Examples
+from benchmarks.training_sides import (
     Padding,
     Setting,
     Side,
@@ -28,15 +23,13 @@ from training_sides import (
     timed_training,
     unchanged,
 )
-from waiting import of_retriever
-
+from benchmarks.waiting import of_retriever
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss
-from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import RetrieverConfig
 
-TEMPERATURE, ALPHA = 0.05, 0.2
+TEMPERATURE = 0.05
 """sentence-transformers has the temperature's inverse, `scale`, at 20."""
 
 
@@ -62,36 +55,24 @@ def lengthened(texts: Sequence[str], encoder: BiEncoder, lengths: Lengths) -> np
     return np.array(long, dtype=object)
 
 
-def ours(
-    setting: Setting,
-    examples: Examples,
-    lengths: Lengths,
-    teacher: Teacher | None = None,
-    padding_setting: str = "auto",
-) -> Side:
+def ours(setting: Setting, examples: Examples, lengths: Lengths, padding_setting: str = "auto") -> Side:
     encoder = BiEncoder.load(setting.model)
     sampler = examples.sampler()
     texts = TextFile([list(lengthened(examples.texts(), encoder, lengths))], setting.folder)
     sampler.texts = lengthened(list(sampler.texts), encoder, lengths)
     encoder.to(setting.clock.device).eval()
-    config = settings_of_ours(
-        RetrieverConfig,
-        setting.precision,
-        temperature=TEMPERATURE,
-        alpha=ALPHA,
-        contrastive="plain",
-        padding=padding_setting,
-    )
-    loss = RetrieverLoss(encoder, texts, sampler, teacher, config, setting.clock.device)
+    chosen = {"temperature": TEMPERATURE, "contrastive": "plain", "padding": padding_setting}
+    config = settings_of_ours(RetrieverConfig, setting.precision, **chosen)
+    loss = RetrieverLoss(encoder, texts, sampler, None, config, setting.clock.device)
     padding = Padding()
 
-    def run(turn: int, at_step: Callable[[], None] = lambda: None) -> list[float]:
+    def run(turn: int) -> list[float]:
         def losses(number: int) -> Iterator[Tensor]:
             batch = examples.batches[turn * setting.steps + number]
             return loss.training(loss.draw(batch, np.zeros_like(batch)))
 
         with counted(encoder, padding, 1):
-            seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting, at_step)
+            seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting)
         side.waiting.append(waited)
         return seconds
 
@@ -101,7 +82,7 @@ def ours(
     return side
 
 
-def theirs(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teacher | None = None) -> Side:
+def theirs(setting: Setting, examples: Examples, lengths: Lengths) -> Side:
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
@@ -116,8 +97,7 @@ def theirs(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teac
     texts = lengthened(examples.texts(), own, lengths)
     sampler = examples.sampler()
     queries = lengthened(list(sampler.texts), own, lengths)
-    contrast = MultipleNegativesRankingLoss(encoder, scale=1 / TEMPERATURE)
-    loss, padding = distillation(encoder, contrast) if teacher else contrast, Padding()
+    loss, padding = MultipleNegativesRankingLoss(encoder, scale=1 / TEMPERATURE), Padding()
 
     def columns(chosen: np.ndarray) -> dict[str, list[str]]:
         rows_BK = examples.rows(chosen)
@@ -125,16 +105,10 @@ def theirs(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teac
         parts = {"anchor": queries[chosen], "positive": texts[rows_BK[:, 0]], **negatives}
         return {name: list(values) for name, values in parts.items()}
 
-    def labels(chosen: np.ndarray) -> list[list[float]]:
-        assert teacher
-        groups = sampler.draw(chosen, np.zeros_like(chosen))
-        found: list[list[float]] = TeacherScores(teacher, sampler).of(groups)[0].tolist()
-        return found
-
     def run(turn: int) -> list[float]:
         timed = step_ends(clock)
         chosen = np.concatenate(examples.batches[turn * setting.steps : (turn + 1) * setting.steps])
-        data = Dataset.from_dict(columns(chosen) | ({"label": labels(chosen)} if teacher else {}))
+        data = Dataset.from_dict(columns(chosen))
         with TemporaryDirectory(dir=setting.folder) as work, unchanged(encoder), counted(encoder[0], padding, 0):
             arguments = settings_of_peer(SentenceTransformerTrainingArguments, work, len(examples.batches[0]), setting)
             SentenceTransformerTrainer(encoder, arguments, data, loss=loss, callbacks=[timed]).train()
@@ -147,28 +121,5 @@ def theirs(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teac
             {name: each.to(clock.device) for name, each in part.items() if isinstance(each, Tensor)}
             for part in features
         ]
-        scores_BK = torch.tensor(labels(first), device=clock.device) if teacher else None
-        value = float(loss.eval()(on_device, scores_BK))
+        value = float(loss.eval()(on_device, None))
     return Side(run, value, padding)
-
-
-def distillation(encoder: Any, contrast: Any) -> nn.Module:
-    """KL divergence and `ALPHA` times the contrastive loss, by sentence-transformers' own of the same vectors."""
-    from sentence_transformers.base.losses.merged_forward import embed_columns
-    from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
-
-    divergence = DistillKLDivLoss(encoder, student_temperature=TEMPERATURE, teacher_temperature=1.0)
-
-    class Distillation(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model, self.divergence, self.contrast = encoder, divergence, contrast
-
-        def forward(self, features: Any, labels: Tensor) -> Tensor:
-            vectors = embed_columns(self.model, features)
-            # It multiplies by the square of the student's temperature, which eq. 5 does not.
-            kl = self.divergence.compute_loss_from_embeddings(vectors, labels) / TEMPERATURE**2
-            weighted: Tensor = kl + ALPHA * self.contrast.compute_loss_from_embeddings(vectors, labels)
-            return weighted
-
-    return Distillation()

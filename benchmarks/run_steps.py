@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from stillhouse.config import build
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 
 
-def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:
-    """Runs the step `name` with these settings."""
+def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> Any:
+    """Runs the step `name` with these settings; gives what it did."""
     found = find_step(name)
-    execute(found, build(found.config, settings, name), dict(inputs), dict(outputs))
+    return execute(found, build(found.config, settings, name), dict(inputs), dict(outputs))
 
 
 def step_once(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:

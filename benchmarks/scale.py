@@ -1,13 +1,10 @@
 """The steps that need no model, on a synthetic corpus of any size: time, memory, disk, and whether memory is bounded.
 
-    python benchmarks/scale.py run --folder build/scale [--passages 10000000] [--data ../shared/data]
-    python benchmarks/scale.py page --folder build/scale
-    python benchmarks/scale.py models --folder build/scale
+    python -m benchmarks scale --folder build/scale [--passages 10000000] [--data ../shared/data]
 
 Every task runs at a tenth of the size and at the full size, each in a process of its own. The growth of its own memory
 per passage is compared with what docs/reference/limits.md promises. A stopped run continues with the first task without
-result. Files are removed when no later task reads them. `models` measures the rates of the steps that need a model
-(`scale_models.py`) and rewrites the page's table on paper; the rest of the page stays.
+result. Files are removed when no later task reads them.
 """
 
 from __future__ import annotations
@@ -18,17 +15,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import scale_models
-from machine import processor
-from notes import write_page
-from own_process import measure, run_alone
-from scale_page import on_paper_anew, render
-from scale_tasks import TASKS, Place, wiki_intro
+from benchmarks.command import command, run_alone
+from benchmarks.own_process import measure
+from benchmarks.page import write_page
+from benchmarks.scale_page import render
+from benchmarks.scale_tasks import TASKS, Place, wiki_intro
 
-HERE = Path(__file__).resolve().parent
 KINDS = ("flat", "sq8", "ivfpq")
 PASSAGES, WIDTH, SHARDS = 10_000_000, 64, 8
 SMALLER = 10
@@ -36,58 +30,24 @@ RESULTS = "results.json"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "page", "models"))
+    parser = command("scale", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where corpora and results go")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--passages", type=int, default=PASSAGES)
     parser.add_argument("--width", type=int, default=WIDTH, help="of the random vectors")
     parser.add_argument("--shards", type=int, default=SHARDS)
     parser.add_argument("--memory-mib", type=int, default=1024, help="what counting may hold")
-    parser.add_argument("--page", type=Path, default=HERE / "scale.md")
     parser.add_argument("--note", default="", help="a sentence for the page on what the figures were made beside")
     parser.add_argument("--task", nargs=2, metavar=("TASK", "WHICH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.passages < 1000 * SMALLER and not arguments.task:
         parser.error(f"--passages is at least {1000 * SMALLER}: with fewer an index has too little to be fitted to")
-    if arguments.what == "page":
-        results = read_results(arguments.folder)
-        if not results:
-            parser.error(f"{arguments.folder} has no results; run first")
-        measured = arguments.page.with_suffix(".measured.json")
-        write_page(arguments.page, render(results, settings(arguments), measured))
-        return 0
-    if arguments.what == "models":
-        return models(arguments)
     if arguments.task:
         task, which = arguments.task
         print(json.dumps(measure(lambda: TASKS[task](place(arguments, arguments.passages), which))))
         return 0
     for size in (arguments.passages // SMALLER, arguments.passages):
         run_size(arguments, size)
-    return 0
-
-
-def models(arguments: argparse.Namespace) -> int:
-    """Measures the rates of steps with a model, each where its data set is; or one of them, in this process."""
-    if arguments.task:
-        with TemporaryDirectory(dir=arguments.folder) as work:
-            found = scale_models.TASKS[arguments.task[0]][0](Path(work), arguments.data)
-        print(json.dumps(found))
-        return 0
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    measured = {}
-    for task, (_, data_set, _) in scale_models.TASKS.items():
-        if data_set(arguments.data).exists():
-            given = ["--folder", str(arguments.folder), "--data", str(arguments.data)]
-            own = {**own_work(arguments.folder), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-            measured[task] = run_alone(HERE / "scale.py", ["models", *given, "--task", task, ""], **own)
-            print(f"{task}: {measured[task]}", file=sys.stderr, flush=True)
-        else:
-            print(f"no {task}: {data_set(arguments.data)} is not here; give its folder with --data", file=sys.stderr)
-    rates = scale_models.rates(measured, processor())
-    text = arguments.page.read_text(encoding="utf-8")
-    write_page(arguments.page, on_paper_anew(text, rates, arguments.page.with_suffix(".measured.json")))
+    write_page(arguments.page, render(read_results(arguments.folder), settings(arguments)))
     return 0
 
 
@@ -127,7 +87,7 @@ def run_size(arguments: argparse.Namespace, size: int) -> None:
         results = read_results(arguments.folder)
         name = f"{task} {which}".strip()
         if not any((row["task"], row["passages"]) == (name, size) for row in results):
-            found = run_alone(HERE / "scale.py", words(arguments, size, task, which), **own_work(corpus.folder))
+            found = run_alone("scale", words(arguments, size, task, which), **own_work(corpus.folder))
             print(f"{size:,} {name}: {found}", file=sys.stderr, flush=True)
             write_results(arguments.folder, [*results, {"task": name, "passages": size, **found}])
         for path in done_with:
@@ -138,7 +98,7 @@ def run_size(arguments: argparse.Namespace, size: int) -> None:
 def words(arguments: argparse.Namespace, size: int, task: str, which: str) -> list[str]:
     given = {"passages": size, **{name: getattr(arguments, name) for name in ("folder", "data", "width", "shards")}}
     flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    return ["run", *flags, "--memory-mib", str(arguments.memory_mib), "--task", task, which]
+    return [*flags, "--memory-mib", str(arguments.memory_mib), "--task", task, which]
 
 
 def own_work(folder: Path) -> dict[str, str]:
@@ -155,7 +115,3 @@ def write_results(folder: Path, rows: list[dict[str, Any]]) -> None:
     unfinished = folder / f".{RESULTS}"
     unfinished.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     unfinished.rename(folder / RESULTS)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,17 +1,12 @@
-"""The page of `scale.py`: what was measured, whether memory was bounded, and what follows for other sizes."""
+"""The page of `scale.py`: what was measured, and whether memory was bounded."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import yaml
-from machine import machine
-from scale_on_paper import ON_PAPER, WITH_A_MODEL, measured_rates, on_paper
+from benchmarks.machine import machine
 
-HERE = Path(__file__).resolve().parent
 PACKAGES = ("numpy", "pandas", "pyarrow", "faiss-cpu", "torch")
 BASE = 300
 """Bytes of its own memory that a step may take a passage, whatever is in the passage: digests, numbers, identifiers."""
@@ -29,18 +24,15 @@ SHOWN = {
 Row = dict[str, Any]
 
 
-def render(results: Sequence[Row], settings: Row, measured: Path) -> list[str]:
-    """The page; `measured` is the file that the rates of its table on paper are kept in."""
+def render(results: Sequence[Row], settings: Row) -> list[str]:
     rows = together(results)
-    kept = {name: rate for name, rate in read_rates(measured).items() if name in WITH_A_MODEL}
-    paper = paper_lines(measured_rates(rows, settings) | kept, measured)
     flags = " ".join(f"--{name} {settings[name]}" for name in ("passages", "shards", "width"))
-    command = f"python benchmarks/scale.py run --folder build/scale {flags}"
+    shown = f"python -m benchmarks scale --folder build/scale {flags}"
     note = f" {settings['note']}" if settings["note"] else ""
     return [
-        f"# {settings['passages']:,} passages without a model, and more on paper",
+        f"# {settings['passages']:,} passages without a model",
         "",
-        f"Commands: `{command}`, then the same with `page` instead of `run`.",
+        f"Command: `{shown}`.",
         "",
         f"{machine(*PACKAGES)}{note}",
         "",
@@ -61,29 +53,7 @@ def render(results: Sequence[Row], settings: Row, measured: Path) -> list[str]:
         "Each task checks its output against its input: the number of accepted, rejected and repeated passages, the",
         "table read back from its own output, the ranking of 20 queries by a plain product with all vectors, and the",
         "sum of all counts of each length. recall@10 compared with exact search: " + recalls(rows) + ".",
-        "",
-        *paper,
     ]
-
-
-def paper_lines(rates: Mapping[str, Any], measured: Path) -> list[str]:
-    """The section on paper by these rates, which `measured` then has."""
-    unfinished = measured.with_name(f".{measured.name}")
-    unfinished.write_text(json.dumps(rates, indent=1) + "\n", encoding="utf-8")
-    unfinished.rename(measured)
-    assumed = yaml.safe_load((HERE / "scale.assumed.yaml").read_text(encoding="utf-8"))
-    return list(on_paper(rates, assumed))
-
-
-def read_rates(measured: Path) -> dict[str, Any]:
-    rates: dict[str, Any] = json.loads(measured.read_text(encoding="utf-8")) if measured.is_file() else {}
-    return rates
-
-
-def on_paper_anew(page: str, rates: Mapping[str, Any], measured: Path) -> list[str]:
-    """The lines of a page, without its notes, whose section on paper has these rates too."""
-    before = page[: page.index(f"{ON_PAPER}\n")].splitlines()
-    return [*before, *paper_lines(read_rates(measured) | rates, measured)]
 
 
 def together(results: Sequence[Row]) -> list[Row]:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from word_passages import counts, write_jsonl
+
+from benchmarks.run_steps import step
+from benchmarks.word_passages import counts, write_jsonl
 
 QUERIES, DEPTH, CHECKED = 1000, 100, 20
 CENTRES, SPREAD, NOISE = 2000, 0.8, 0.4
@@ -64,7 +66,7 @@ def sample_source(place: Place, _: str) -> Found:
 
 
 def ingest_jsonl(place: Place, _: str) -> Found:
-    facts = run_step("ingest", {}, {"corpus": place.corpus}, source=str(place.source), queries="source").facts
+    facts = step("ingest", {}, {"corpus": place.corpus}, source=str(place.source), queries="source").facts
     put_in = counts(place.passages)
     assert facts["passages"] == place.passages, facts["passages"]
     assert sum(facts["rejected"].values()) == put_in.repeated_ids, facts["rejected"]
@@ -76,7 +78,7 @@ def ingest_parquet(place: Place, _: str) -> Found:
     from stillhouse.artifacts import digest_file
 
     table, again = place.corpus / "passages.parquet", place.folder / "again"
-    run_step("ingest", {}, {"corpus": again}, source=str(table), queries="source")
+    step("ingest", {}, {"corpus": again}, source=str(table), queries="source")
     assert digest_file(again / table.name) == digest_file(table)
     found = kept(again)
     shutil.rmtree(again)
@@ -84,7 +86,7 @@ def ingest_parquet(place: Place, _: str) -> Found:
 
 
 def validate(place: Place, _: str) -> Found:
-    metrics = run_step(
+    metrics = step(
         "validate", {"corpus": place.corpus}, {"validation": place.folder / "validation"}, max_rejected_fraction=1.0
     ).metrics
     assert metrics["passages"] == place.passages
@@ -101,15 +103,6 @@ def look_up_ids(place: Place, _: str) -> Found:
     rows = np.linspace(0, place.passages - 1, QUERIES).astype(np.int64)
     assert corpus.rows_of([f"p{row}" for row in rows]).tolist() == rows.tolist()
     return None
-
-
-def run_step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **settings: Any) -> Any:
-    from stillhouse.config import build
-    from stillhouse.steps.execute import execute
-    from stillhouse.steps.registry import find_step
-
-    step = find_step(name)
-    return execute(step, build(step.config, settings, name), inputs, outputs)
 
 
 def encode_shard(place: Place, number: str) -> Found:
@@ -219,10 +212,10 @@ def queries(place: Place) -> np.ndarray:
 
 def sample_tokens(place: Place, _: str) -> Found:
     """Token ids drawn from a trigram model of the opening passages of `wiki-intro`."""
-    import counting
-    from token_sampler import TokenSampler
     from transformers import AutoTokenizer
 
+    from benchmarks import counting
+    from benchmarks.token_sampler import TokenSampler
     from stillhouse.pretraining.tokens import cut, join
     from stillhouse.retrieval.models.model_place import locate
 

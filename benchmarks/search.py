@@ -1,6 +1,6 @@
 """Search of sampled vectors: exact and approximate, time, memory, recall and size; then the evaluation of a run.
 
-    python benchmarks/search.py --folder build/search [--passages 1000000] [--threads 1]
+    python -m benchmarks search --folder build/search [--passages 1000000] [--threads 1]
 
 Vectors have length 1 and lie in clusters, as embeddings do. Queries are noisy copies of some of them, which are their
 relevant passages. Every measurement runs in a process of its own, and the page shows its peak memory. `faiss, in
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,10 @@ import faiss
 import numpy as np
 import pandas as pd
 import torch
-from machine import machine, peak_mib
-from notes import write_page
 
+from benchmarks.command import command, run_alone
+from benchmarks.machine import machine, peak_mib
+from benchmarks.page import write_page
 from stillhouse.arrays import save_array
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.measures import parse_measures, per_query
@@ -41,13 +40,12 @@ MEASURES = "RR@10 nDCG@10 R@50 R@1000 AP"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("search", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where vectors and indexes go; kept from run to run")
     parser.add_argument("--passages", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=QUERIES)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "KIND"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
@@ -166,12 +164,12 @@ TASKS = {"build": build_one, "recall": recall_of, "search": search_one, "evaluat
 
 def report(arguments: argparse.Namespace) -> list[str]:
     words = f"--passages {arguments.passages} --threads {arguments.threads} --kinds {' '.join(arguments.kinds)}"
-    command = f"Command: `python benchmarks/search.py --folder build/search {words}`."
+    shown = f"Command: `python -m benchmarks search --folder build/search {words}`."
     about = (
         f"{arguments.passages} vectors of width {WIDTH}, {arguments.queries} queries; threads: {arguments.threads}. "
         "Indexes are built on one thread. All queries at once to depth 100; one at a time to depth 10."
     )
-    lines = ["# Search at size", "", command, "", machine("faiss-cpu", "torch", "numpy"), "", about, ""]
+    lines = ["# Search at size", "", shown, "", machine("faiss-cpu", "torch", "numpy"), "", about, ""]
     lines += ["| index | build, s | build, peak MiB | size, MB | all queries, s | one query, ms | search, peak MiB | "]
     lines[-1] += "recall@10 | recall@100 |"
     lines += ["|---|" + "---|" * 8]
@@ -197,12 +195,5 @@ def report(arguments: argparse.Namespace) -> list[str]:
 
 
 def in_a_process(what: str, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--folder", str(arguments.folder), "--passages", str(arguments.passages)]
-    command += ["--queries", str(arguments.queries), "--threads", str(arguments.threads), "--measure", what, kind]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    words = ["--folder", arguments.folder, "--passages", arguments.passages, "--queries", arguments.queries]
+    return run_alone("search", [*words, "--threads", arguments.threads, "--measure", what, kind])

@@ -1,6 +1,6 @@
 """`stillhouse serve` beside sentence-transformers and faiss behind FastAPI, and faiss alone. Writes serving.md.
 
-    python benchmarks/serving.py --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
+    python -m benchmarks serving --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
 
 Each service and its clients are processes of their own and share the machine's cores. Measured cases are kept in
 serving.measured.json. A later call measures the missing ones, and those from another machine or other versions.
@@ -26,16 +26,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
-from notes import write_page
-from serving_page import page_lines
-from sized_releases import asked, release_folders, texts_of
 
-from stillhouse.artifacts import write_whole
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import kept_beside, read_kept, write_kept, write_page
+from benchmarks.serving_page import page_lines
+from benchmarks.sized_releases import asked, release_folders, texts_of
 from stillhouse.context import Context
 from stillhouse.retrieval.models.query_encoder import open_query_encoder
 
-HERE = Path(__file__).resolve().parent
 KINDS = ("flat", "hnsw", "ivfsq8", "sq8", "binary_rescored")
 SYSTEMS = ("stillhouse", "sentence-transformers", "faiss")
 CLIENTS = (1, 8, 64)
@@ -45,7 +44,7 @@ READY_WITHIN = 300.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command("serving", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where releases go; kept from run to run")
     parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
@@ -54,15 +53,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of load at each number of clients")
     parser.add_argument("--build", action="store_true", help="make the releases and measure nothing")
     parser.add_argument("--built", action="store_true", help="leave out releases that are not made yet")
-    parser.add_argument("--page", type=Path, default=HERE / "serving.md")
     arguments = parser.parse_args(argv)
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if not find_spec(PEER_PACKAGE):
         print(f"skipped: sentence-transformers, as {PEER_PACKAGE} is not installed")
         arguments.systems = [name for name in arguments.systems if name != "sentence-transformers"]
-    record = arguments.page.with_suffix(".measured.json")
-    found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {"cases": {}}
+    kept = kept_beside(arguments.page)
+    found = {"cases": {}} | read_kept(kept)
     here = machine("faiss-cpu", "torch", "fastapi", "uvicorn", "onnxruntime")
     found["cases"] = {name: case for name, case in found["cases"].items() if case.get("machine") == here}
     found["machine"] = here
@@ -77,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
                 if name not in found["cases"]:
                     seen = {"load": os.getloadavg()[0], "machine": here}
                     found["cases"][name] = seen | measured(system, folder, passages, kind, arguments)
-                    keep(record, found)
+                    write_kept(kept, found)
                     print(name, json.dumps(found["cases"][name]), flush=True)
     for system in () if arguments.build else arguments.systems[:2]:
         name = f"{system}/embed"
@@ -85,17 +83,13 @@ def main(argv: list[str] | None = None) -> int:
             release = folder / f"{arguments.kinds[0]}-{arguments.passages[0]}"
             seen = {"load": os.getloadavg()[0], "machine": here}
             found["cases"][name] = seen | embedding(system, release, arguments)
-            keep(record, found)
+            write_kept(kept, found)
             print(name, json.dumps(found["cases"][name]), flush=True)
     if not arguments.build:
         found["seconds"] = arguments.seconds
-        keep(record, found)
+        write_kept(kept, found)
         write_page(arguments.page, page_lines(found))
     return 0
-
-
-def keep(record: Path, found: dict[str, Any]) -> None:
-    write_whole(record, json.dumps(found, sort_keys=True, indent=1) + "\n")
 
 
 def measured(system: str, folder: Path, passages: int, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -104,8 +98,8 @@ def measured(system: str, folder: Path, passages: int, kind: str, arguments: arg
     index = json.loads((release / "index" / "index.json").read_text(encoding="utf-8"))
     about = {"index_mb": index["bytes"] / 1e6, "recall@10": index.get("recall@10", 1.0)}
     if system == "faiss":
-        command = [sys.executable, str(HERE / "serving_faiss.py"), str(folder), str(release), str(arguments.seconds)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        words = [sys.executable, "-m", "benchmarks.serving_faiss", str(folder), str(release), str(arguments.seconds)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
         return about | json.loads(done.stdout.splitlines()[-1])
     bodies = [{"query": text, "top": 10} for text in asked(1000)]
     with running(system, release) as (port, found, process):
@@ -147,9 +141,10 @@ def running(system: str, release: Path) -> Iterator[tuple[int, dict[str, Any], s
         words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60"]
         words += ["--precision", "int8"]
     else:
-        words = [str(HERE / "serving_peer.py"), str(release), str(port)]
+        words = ["-m", "benchmarks.serving_peer", str(release), str(port)]
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    given = [sys.executable, *words]
+    process = subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not is_ready(port):
             if process.poll() is not None or time.perf_counter() - began > READY_WITHIN:
@@ -177,9 +172,9 @@ def post(port: int, path: str, body: Any) -> Any:
 
 
 def loaded(port: int, clients: int, seconds: float, path: str, bodies: list[Any]) -> dict[str, Any]:
-    command = [sys.executable, str(HERE / "serving_load.py"), str(port), str(clients), str(seconds), path]
+    words = [sys.executable, "-m", "benchmarks.serving_load", str(port), str(clients), str(seconds), path]
     lines = "\n".join(map(json.dumps, bodies))
-    done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(words, input=lines, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -204,7 +199,3 @@ def memory_of(process: int) -> dict[str, float]:
     lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:]
     sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
     return {name.lower(): sizes[name] for name in ("Rss", "Pss", "Anonymous")}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

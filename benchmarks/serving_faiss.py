@@ -1,6 +1,6 @@
 """faiss alone, in process: one question after another, and 64 at once, with precomputed vectors.
 
-python benchmarks/serving_faiss.py FOLDER RELEASE SECONDS
+python -m benchmarks.serving_faiss FOLDER RELEASE SECONDS
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from machine import memory_mib
-from serving_load import quantile
+
+from benchmarks.machine import memory_mib
+from benchmarks.serving_load import quantile
 
 
 def main(folder: Path, release: Path, seconds: float) -> dict[str, object]:

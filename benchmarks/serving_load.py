@@ -1,6 +1,6 @@
 """Clients in a process of their own, with one connection each, which send the next request once they have an answer.
 
-    python benchmarks/serving_load.py PORT CLIENTS SECONDS PATH < BODIES
+    python -m benchmarks.serving_load PORT CLIENTS SECONDS PATH < BODIES
 
 Bodies are JSON lines. Prints what the clients saw as one line of JSON.
 """

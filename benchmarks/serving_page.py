@@ -16,7 +16,7 @@ COLUMNS = "per s at 1 | p50 | p99 | per s at 8 | p50 | p99 | per s at 64 | p50 |
 
 
 def page_lines(found: Mapping[str, Any]) -> list[str]:
-    lines = ["# Serving", "", f"`python benchmarks/serving.py --folder build/serving --seconds {found['seconds']:g}`"]
+    lines = ["# Serving", "", f"`python -m benchmarks serving --folder build/serving --seconds {found['seconds']:g}`"]
     lines += ["", found["machine"], ""]
     lines += ["A question arrives over HTTP. MiniLM (6 layers of width 384) encodes its text, and the answer has the"]
     lines += ["ten nearest passages with their texts. Clients run in another process on the same cores for"]

@@ -1,6 +1,6 @@
 """The usual service: sentence-transformers' `encode` and a faiss index behind FastAPI.
 
-python benchmarks/serving_peer.py RELEASE PORT
+python -m benchmarks.serving_peer RELEASE PORT
 """
 
 from __future__ import annotations

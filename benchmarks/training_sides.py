@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from clock import Clock
 from torch import Tensor, nn
-from waiting import Waiting
 
+from benchmarks.clock import Clock
+from benchmarks.waiting import Waiting
 from stillhouse.context import Context
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
@@ -73,12 +73,8 @@ def timed_training(
     waits_for: Sequence[tuple[type, str]],
     config: TrainingConfig,
     setting: Setting,
-    at_step: Callable[[], None] = lambda: None,
 ) -> tuple[list[float], float]:
-    """The seconds of the steps but the first in the project's loop, and the share of them that was a wait for data.
-
-    `at_step` is called before all steps, at the begin of each, and after the last.
-    """
+    """The seconds of the steps but the first in the project's loop, and the share of them that was a wait for data."""
     times: list[float] = []
     waited: list[float] = []
     waiting = Waiting()
@@ -86,7 +82,6 @@ def timed_training(
     def look() -> None:
         times.append(setting.clock())
         waited.append(waiting.seconds())
-        at_step()
 
     def batch_losses(number: int) -> Iterator[Tensor]:
         look()

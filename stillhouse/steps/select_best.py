@@ -25,7 +25,7 @@ class Config(InferenceConfig):
     standard_errors: float = setting(
         0.0,
         "a later system replaces an earlier one if its mean on the dev queries leads by more than this many "
-        "standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md)",
+        "standard errors of the paired difference; 0 = the highest mean (docs/findings.md)",
         minimum=0,
     )
     metric_for_best_model: str = setting(

@@ -44,7 +44,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
         "needs a run of another tool",
         "tests/steps/test_foreign_runs.py: such runs",
     ),
-    "python benchmarks/": ("takes minutes or hours, and the data", "tests/benchmarks, tests/cli/test_field_cases.py"),
+    "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }

@@ -23,15 +23,6 @@ def test_a_machine_with_a_gpu_is_suitable(
     assert name in said.out and f"free in {tmp_path}" in said.out
 
 
-def test_more_gpus_than_there_are_have_a_remedy(
-    tmp_path: Path, device: torch.device, capsys: pytest.CaptureFixture[str]
-) -> None:
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    assert cli.main(["preflight", "--gpus", str(count + 1), "--work", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert f"{count} GPUs can be used" in said if count else "unsuitable" in said
-
-
 def test_the_readings_are_those_of_pytorch(tmp_path: Path, device: torch.device) -> None:
     found = take_readings(tmp_path)
     assert found.cuda_build == (torch.version.cuda or "") and not found.failure

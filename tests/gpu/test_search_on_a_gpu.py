@@ -9,13 +9,11 @@ import faiss
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
-from test_exact_search import SMALL_SEARCHES
 from test_index_kinds import KINDS, QUERIES, VECTORS, assert_searched_alike, stored, written
 
 from stillhouse.retrieval.index import gpu_search as of_gpu
 from stillhouse.retrieval.index import vector_index
-from stillhouse.retrieval.index.exact_search import exact_search, packed, unpacked
+from stillhouse.retrieval.index.exact_search import exact_search
 from stillhouse.retrieval.index.gpu_search import blocks_of, gpu_search, on_gpu
 
 Array = np.ndarray
@@ -49,19 +47,6 @@ def ranking(queries: Array, vectors: Array, depth: int) -> tuple[Array, Array]:
 def unit_vectors(rng: np.random.Generator, count: int, width: int) -> Array:
     made = rng.standard_normal((count, width))
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
-
-
-@settings(max_examples=60, deadline=None)
-@SMALL_SEARCHES
-def test_rankings_are_those_of_sorting_everything(
-    device: torch.device, seed: int, passages: int, block: int, depth: int, count: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    vectors, queries = whole_numbers(rng, passages), whole_numbers(rng, count)
-    depth = min(depth, passages)
-    found, expected = searched(queries, vectors, depth, device, block), ranking(queries, vectors, depth)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
 
 
 @pytest.mark.parametrize(
@@ -132,15 +117,6 @@ def test_tf32_is_off_within_the_search_and_allowed_again_after_it(way: str, devi
     finally:
         torch.set_float32_matmul_precision("highest")
     assert_exact(*found, queries, vectors)
-
-
-def test_candidates_are_the_same_integers(device: torch.device) -> None:
-    scores = np.array([0.0, -0.0, 1.5, -1.5, 3e38, -3e38, 1e-45, -1e-45, np.inf, -np.inf], dtype=np.float32)
-    rows = np.array([2**31 - 1, 0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=np.int32)
-    keys = packed(scores, rows)
-    found = of_gpu.packed(torch.from_numpy(scores).to(device), torch.from_numpy(rows.astype(np.int64)).to(device))
-    assert found.tolist() == keys.tolist()
-    assert [part.tolist() for part in of_gpu.unpacked(found)] == [part.tolist() for part in unpacked(keys)]
 
 
 @pytest.mark.parametrize("there_is_room", [True, False])

@@ -157,11 +157,6 @@ def test_a_checkpoint_continues_on_another_device(tmp_path: Path, way: str, devi
     assert_same(whole, pretrained("bow", tmp_path / "moved", second, dropout=0.0))
 
 
-def test_a_gpu_trains_as_the_cpu_does(tmp_path: Path, device: torch.device) -> None:
-    there, here = (pretrained("cdmae_bow", tmp_path / kind, kind, dropout=0.0) for kind in (device.type, "cpu"))
-    assert_same(here, there)
-
-
 def test_the_memory_of_the_gpu_is_reported(device: torch.device) -> None:
     values = torch.ones(1 << 20, device=device)
     peak, name = _gpu_memory()

@@ -26,7 +26,7 @@ METHODS = ("weights", "convex", "ranks", "dense")
 SHARE = 0.7
 """The retriever's weight in a convex combination."""
 PER_SPREAD = 0.3
-"""BM25's weight by the spread of the retriever's products, where weights are not fitted (benchmarks/fusion.md)."""
+"""BM25's weight by the spread of the retriever's products, where weights are not fitted (docs/findings.md)."""
 SPREAD_PASSAGES = 1000
 QUERIES_AT_ONCE = 256
 

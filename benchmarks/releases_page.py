@@ -1,0 +1,102 @@
+"""The page of `releases.py`: each corpus's lines of releases, searching the oldest index and their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.quality_cells import SETS
+from stillhouse.evaluation.significance import Comparison, compare
+
+MEASURE = "nDCG@10"
+FIRST = "1 first"
+Found = Mapping[str, Mapping[str, Any]]
+
+
+def page_lines(found: Found) -> list[str]:
+    first = next(iter(found.values()))["about"]
+    lines = ["# New queries, old index", ""]
+    command = f"python -m benchmarks releases --folder build/releases{first.get('flags', '')}"
+    lines += [f"Command: `{command}`. {first['machine']}", ""]
+    lines += [about(first)]
+    for corpus, title in SETS.items():
+        if corpus in found and FIRST in found[corpus]["releases"]:
+            lines += ["", *part(title, found[corpus])]
+    return lines
+
+
+def about(shape: Mapping[str, Any]) -> str:
+    return (
+        f"{shape['releases']} releases were requested, each with {shape['slice']} new train questions; about "
+        f"{shape['passages']:,} passages{start(shape)}, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
+        "test questions in per cent. Release 1 is trained from the start, and its index is the oldest. Every later "
+        "release is trained from the one before it, on all labels so far. *Old* searches the oldest index with the "
+        "release's queries; *new* searches an index that the release encoded itself. `fine_tune` on the oldest index "
+        f"is the naive swap. `compatible` is `fine_tune` with `compatibility_weight: {shape['weight']:g}` and the "
+        "oldest index. Seconds are processor time on one thread; those of training include its measurements on dev."
+    )
+
+
+def start(shape: Mapping[str, Any]) -> str:
+    """What was left of the start's layers, where some were left out."""
+    return f", read by the first {shape['layers']} layers of all-MiniLM-L6-v2" if shape.get("layers") else ""
+
+
+def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
+    """A corpus."""
+    releases = of_corpus["releases"]
+    lines = [f"## {title}", ""]
+    lines += ["| release | labels | line | old | new | old ÷ new | training, s | encoding, s |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    order = ("first", "query_only", "compatible", "fine_tune")
+    for key in sorted(releases, key=lambda key: (int(key.split()[0]), order.index(key.split()[1]))):
+        number, line = key.split()
+        own = releases[key]
+        old, new = mean(own["old"]), mean(own["new"]) if "new" in own else None
+        cells = [number, str(own["labels"]), f"`{line}`" if line != "first" else "release 1", f"{100 * old:.1f}"]
+        cells += [f"{100 * new:.1f}", f"{old / new:.1%}"] if new else ["the same", "–"]
+        cells += [f"{own['seconds']:.0f}", f"{own['encoding_seconds']:.0f}" if "encoding_seconds" in own else "–"]
+        lines.append(f"| {' | '.join(cells)} |")
+    last = max(int(key.split()[0]) for key in releases)
+    if last > 1:
+        lines += ["", f"Release {last}:", "", "| compared | difference | interval | p |", "|---|---|---|---|"]
+        lines += compared(releases, last)
+    return lines
+
+
+def compared(releases: Mapping[str, Any], number: int) -> list[str]:
+    """The lines of a release against one another."""
+    systems = {"release 1": releases[FIRST]["new"]}
+    for line in ("query_only", "compatible", "fine_tune"):
+        own = releases.get(f"{number} {line}", {})
+        systems |= {f"{line}, {index}": own[index] for index in ("old", "new") if index in own}
+    pairs = [
+        ("query_only, old", "release 1"),
+        ("fine_tune, new", "release 1"),
+        ("compatible, new", "fine_tune, new"),
+        ("compatible, old", "release 1"),
+        ("compatible, old", "compatible, new"),
+        ("compatible, old", "fine_tune, old"),
+    ]
+    lines = []
+    for system, baseline in pairs:
+        if system in systems and baseline in systems:
+            apart = difference(np.array(systems[system]), np.array(systems[baseline]))
+            lines.append(
+                f"| {system} − {baseline} | {100 * apart.difference:+.1f} "
+                f"| {100 * apart.low:+.1f} to {100 * apart.high:+.1f} | {apart.randomisation_p:.4f} |"
+            )
+    return lines
+
+
+def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:
+    """Of two systems on the same questions."""
+    [found] = compare((system_Q - baseline_Q)[:, None], bootstrap_samples=10_000, randomisation_samples=10_000, seed=42)
+    return found
+
+
+def mean(values: list[float]) -> float:
+    return float(np.mean(values))

@@ -7,7 +7,6 @@ processor, another version of a library or a broken kernel may change the result
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.corpus.store import Corpus
@@ -24,48 +23,23 @@ Ask = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
 """Maps the texts of queries and a depth to the ids of the first passages of each."""
 
 
-@dataclass(frozen=True)
-class Canary:
-    """A query, and the ids of its passages in the release's run, best first."""
-
-    text: str
-    expected: tuple[str, ...]
-
-
-def read_canaries(run: Path, corpus: Corpus) -> list[Canary]:
-    """The canaries from the run that `retrieve` wrote: of its test queries, or of dev if there are no test queries.
-
-    Raises `InputError` for a run with queries that the corpus does not hold.
-    """
+def read_canaries(run: Path, corpus: Corpus) -> list[tuple[str, list[str]]]:
+    """The texts of queries, with the ids of their passages in the run that `retrieve` wrote, best first: of its test
+    queries, or of dev if there are no test queries."""
     for split in ("test", "dev"):
-        rankings = _first_rankings(run / f"{split}.trec")
-        if not rankings:
+        path = run / f"{split}.trec"
+        found: dict[str, list[str]] = {}
+        if not path.is_file():
             continue
-        queries = corpus.queries_of(split)
-        text_of = dict(zip(queries["query_id"], queries["text"]))
-        if unknown := [id for id in rankings if id not in text_of]:
-            raise InputError(f"{run} ranks the {split} query {unknown[0]!r}, which the corpus does not hold")
-        return [Canary(text_of[id], tuple(ids)) for id, ids in rankings.items()]
-    return []
-
-
-def _first_rankings(path: Path) -> dict[str, list[str]]:
-    """The first rankings of a run file, in which queries follow one another; the rest is not read."""
-    found: dict[str, list[str]] = {}
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                query_id, _, passage_id, _, _, _ = line.split()
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:  # queries follow one another; the rest is not read
+                query_id, _, passage_id = line.split()[:3]
                 if query_id not in found and len(found) == MOST:
                     break
-                ids = found.setdefault(query_id, [])
-                if len(ids) < DEPTH:
-                    ids.append(passage_id)
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise InputError(f"{path} is not a run of `stillhouse retrieve`; fetch the release again") from None
-    return found
+                found.setdefault(query_id, []).append(passage_id)
+        texts = corpus.queries_of(split).set_index("query_id")["text"]
+        return [(texts[query_id], ids[:DEPTH]) for query_id, ids in found.items()]
+    return []
 
 
 def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
@@ -77,19 +51,18 @@ def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
     return sum(shares) / len(shares)
 
 
-def refuse_failing(release: str, canaries: Sequence[Canary], ask: Ask) -> float:
+def refuse_failing(release: str, canaries: Sequence[tuple[str, Sequence[str]]], ask: Ask) -> float:
     """Asks the canaries of a release and returns their mean overlap.
 
     Raises `InputError` if it is below `LEAST_OVERLAP`.
     """
-    rankings = ask([canary.text for canary in canaries], DEPTH)
-    overlaps = [average_overlap(canary.expected, found) for canary, found in zip(canaries, rankings)]
-    mean = sum(overlaps) / len(overlaps)
+    rankings = ask([text for text, _ in canaries], DEPTH)
+    mean = sum(average_overlap(ids, found) for (_, ids), found in zip(canaries, rankings)) / len(canaries)
     if mean < LEAST_OVERLAP:
         raise InputError(
-            f"release {release} fails its canary queries: the first {DEPTH} passages of {len(overlaps)} of its "
-            f"own queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required. Its model "
-            "gives different results here than where it was released: serve another release, or make its run again "
-            "here with `stillhouse retrieve`"
+            f"release {release} fails its canary queries: the first {DEPTH} passages of {len(canaries)} of its own "
+            f"queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required. Its model gives "
+            "different results here than where it was released: serve another release, or make its run again here "
+            "with `stillhouse retrieve`"
         )
     return mean

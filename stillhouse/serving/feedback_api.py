@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillhouse.errors import is_full_disk
 from stillhouse.serving.errors import Problem
-from stillhouse.serving.feedback_log import FeedbackFull
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import service_of
@@ -39,13 +38,8 @@ def feedback(body: FeedbackRequest, request: Request) -> Response:
         raise Problem(404, f"the passage {body.passage_id[:80]!r} was not among the first {SHOWN} of that answer")
     try:
         service.queries.judge(asked, body.passage_id, body.kind, service.client_of(request))
-    except FeedbackFull:
-        limit = f"{service.limits.feedback_bytes:,}"
-        message = f"the feedback has reached its limit of {limit} bytes; export it and start with an empty folder"
-        raise Problem(507, message) from None
     except OSError as error:
         service.log(f"feedback cannot be written: {error}")
-        if is_full_disk(error):
-            raise Problem(507, "the disk of the service is full; the feedback was not saved") from None
-        raise Problem(503, "the feedback cannot be written; the service's log says why", {"Retry-After": "1"}) from None
+        status = 507 if is_full_disk(error) else 503
+        raise Problem(status, "the feedback cannot be saved; the service's log says why") from None
     return answer_json({"query_id": asked.query_id, "taken": True}, service.shelf.current)

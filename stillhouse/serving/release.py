@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +30,6 @@ from stillhouse.retrieval.search.searcher import refuse_unfit
 from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
 from stillhouse.serving.canaries import read_canaries, refuse_failing
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
-from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.precision import Chosen, choose, passage_type
 from stillhouse.steps.adopt_index import adopted_index
@@ -40,8 +37,6 @@ from stillhouse.training.memory import release_freed_memory
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
-MAPPED = ("retriever", "index", "hybrid", "reranker")
-"""Folders whose files are memory-mapped and read while requests are answered. `Passages` copies the corpus."""
 WARMED_WITH = "what is this about"
 
 
@@ -81,16 +76,12 @@ class Release:
     ) -> None:
         self._held, self._context = OpenFolders(folders), context
         self._exact: BatchEncoder | None = None
-        with self._held.named(), ThreadPoolExecutor(2) as beside:
-            # Files are copied while their digests are computed: either takes a second for an index of 1.5 GB.
-            copies = beside.submit(self._held.copies, *(name for name in folders if name in MAPPED))
+        with self._held.named():
             refuse_unfit(self._held, digest, "hybrid" in folders)
             if "reranker" in folders:
                 refuse_foreign_reranker(self._held, digest)
             if "run" in folders:
                 refuse_foreign_run(self._held, digest, "hybrid" in folders)
-            passages = beside.submit(Passages, self._held["corpus"])
-            self._held.keep(copies.result())
             self.digests = {name: self._digest_of(name, digest) for name in folders}
             # The run describes what answers, and answers nothing itself.
             answering = {name: {"digest": value} for name, value in self.digests.items() if name != "run"}
@@ -109,16 +100,11 @@ class Release:
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
-            self.titles = corpus.titles
-            self.passages = passages.result()
+            self.passages = Passages(self._held["corpus"])
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
         self.origin: Mapping[str, Any] = {}
-        self.live: Release | None = None
-        self.live_vectors: dict[str, tuple[dict[str, str], NDArray[np.float32]]] = {}
-        self.live_ids: frozenset[str] = frozenset()
-        self.mean_length: float | None = None
         self.canary_overlap: float | None = None
 
     def _digest_of(self, name: str, digest: Digest) -> str:
@@ -126,19 +112,6 @@ class Release:
         if (folder / MANIFEST).is_file():
             return read_manifest(folder, verify=False).digest
         return foreign_manifest(folder, digest).digest
-
-    def beside(self, index: LiveIndex, bm25: LiveBM25 | None, passages: LivePassages) -> Release:
-        """This release with its index, BM25 and passages replaced by those with live documents."""
-        view = copy(self)
-        # Otherwise each view would keep the previous one alive, and so all of them.
-        view.live, view.live_vectors = None, {}
-        view.index, view.passages = cast(VectorIndex, index), cast(Passages, passages)
-        view._bm25 = cast("BM25 | None", bm25)
-        return view
-
-    @property
-    def bm25(self) -> BM25 | None:
-        return self._bm25
 
     @property
     def has_bm25(self) -> bool:
@@ -193,20 +166,13 @@ class Release:
         found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
         return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
 
-    def own_queries(self, most: int) -> list[str]:
-        """The texts of its test queries, and of dev queries if these are few: an evenly spaced sample of at most
-        `most`."""
-        with self._held.named():
-            corpus = Corpus.open(self._held["corpus"])
-            texts = [text for split in ("test", "dev") for text in corpus.queries_of(split)["text"]]
-        # Test queries come first, so dev queries are used only if there is room.
-        test = len(corpus.queries_of("test"))
-        chosen = texts[:test] if test >= most else texts[:most]
-        return [chosen[len(chosen) * number // most] for number in range(most)] if len(chosen) > most else chosen
-
-    def refuse_changed(self) -> None:
-        """Raises `InputError` if a file of the release was overwritten in place."""
-        self._held.refuse_changed()
+    def overwritten(self) -> bool:
+        """Whether a file of the release was overwritten in place, so that it cannot answer any more."""
+        try:
+            self._held.refuse_changed()
+        except InputError:
+            return True
+        return False
 
     def _encoder_of(self, role: str) -> BatchEncoder:
         return self._queries if role == "query" else self._passage_encoder
@@ -253,13 +219,6 @@ class Release:
             return index.search(vectors_QD, how.top, gpu=gpu)
         both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
         return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
-
-    def token_states(self, ids: Sequence[Sequence[int]], role: str) -> list[NDArray[np.float32]]:
-        """The states of each tokenized text before pooling, float32 [L, D], special tokens included."""
-        self._held.refuse_changed()
-        states = self._encoder_of(role).token_states(ids)
-        refuse_not_finite(np.stack([each.sum(axis=0) for each in states]), ["(not shown)"] * len(ids))
-        return states
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""

@@ -89,16 +89,6 @@ def test_a_run_of_another_release_does_not_open(with_runs: list[Path], tmp_path:
         open_release(FolderSource(mixed))
 
 
-def test_a_run_that_lies_beside_counts_only_where_it_is_of_this_release(with_runs: list[Path], tmp_path: Path) -> None:
-    """In the artifacts of a workspace, `best` exists before `best_run`."""
-    shutil.copytree(with_runs[0], tmp_path / "best", ignore=shutil.ignore_patterns("run"))
-    shutil.copytree(with_runs[1] / "run", tmp_path / "best_run" / "run")
-    assert open_release(FolderSource(tmp_path / "best")).canaries == []
-    shutil.rmtree(tmp_path / "best_run")
-    shutil.copytree(with_runs[0] / "run", tmp_path / "best_run" / "run")
-    assert len(open_release(FolderSource(tmp_path / "best")).canaries) == 6
-
-
 def test_overlap_counts_what_two_rankings_share_from_the_top() -> None:
     assert average_overlap("abcd", "abcd") == 1
     assert average_overlap("abcd", "wxyz") == 0

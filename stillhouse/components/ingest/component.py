@@ -43,7 +43,6 @@ def ingest(
     mixed_pairs: float = 0.0,
     test_queries: Optional[str] = None,
     train_queries: Optional[str] = None,
-    documents: Optional[str] = None,
     seed: int = 42,
 ):
     """Converts a source of passages, queries and qrels to Parquet.
@@ -94,8 +93,6 @@ def ingest(
         test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
         train_queries: a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as
             `stillhouse queries export` writes them; any that repeats a dev or test query is left out.
-        documents: a folder with documents that add, replace and delete passages of the source: corpus.jsonl and
-            deleted.jsonl, as `stillhouse documents export` writes them.
         seed: seed of every random choice.
     """
     from stillhouse.kubernetes.pods.component import run_component

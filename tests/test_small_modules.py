@@ -18,7 +18,6 @@ APART = {
         "corpus.sources.passage_jsonl",
         "corpus.sources.plain_article",
     ),
-    "one router per file, as for the other endpoints": ("serving.feedback_api",),
     "a program that pods start": ("kubernetes.pods.torchrun",),
     "it imports transformers, for seconds, and not every use needs it": (
         "retrieval.models.truncation",

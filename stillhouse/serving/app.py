@@ -11,15 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from stillhouse import __version__
-from stillhouse.serving import (
-    embeddings_api,
-    feedback_api,
-    inference_api,
-    page,
-    rerank_api,
-    search_api,
-    status_api,
-)
+from stillhouse.serving import embeddings_api, inference_api, page, rerank_api, search_api, status_api
 from stillhouse.serving.batcher import Batcher
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
 from stillhouse.serving.guard import Guard
@@ -50,9 +42,8 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    apis = (search_api, feedback_api, embeddings_api, rerank_api, inference_api, status_api)
-    for router in (page, *apis):
-        app.include_router(router.router)
+    for api in (page, search_api, embeddings_api, rerank_api, inference_api, status_api):
+        app.include_router(api.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)

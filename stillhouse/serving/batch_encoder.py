@@ -68,16 +68,6 @@ class PackedBert:
     @torch.inference_mode()
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         plain = self._plain
-        vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
-        for rows, hidden_BLD in self._hidden(ids):
-            mask_BL = torch.ones(hidden_BLD.shape[:2], device=plain.device)
-            vector_BD = pool(hidden_BLD, mask_BL, plain.pooling)
-            vectors_QD[rows] = (normalized(vector_BD) if plain.normalize else vector_BD).cpu().numpy()
-        return vectors_QD
-
-    def _hidden(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
-        """The texts of each length, and their hidden states [B, L, D]."""
-        plain = self._plain
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         groups: list[tuple[int, int, int]] = []
         begin = 0
@@ -88,11 +78,15 @@ class PackedBert:
         tokens = [token for number in order for token in ids[number]]
         with threads_for(len(tokens)):
             states_TD = self._states(tokens, groups)
+        vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
         first = 0
         for begin, count, length in groups:
             hidden_BLD = states_TD[begin : begin + count * length].view(count, length, plain.width)
-            yield order[first : first + count], hidden_BLD
+            vector_BD = pool(hidden_BLD, torch.ones(count, length, device=plain.device), plain.pooling)
+            rows = order[first : first + count]
+            vectors_QD[rows] = (normalized(vector_BD) if plain.normalize else vector_BD).cpu().numpy()
             first += count
+        return vectors_QD
 
     def _states(self, tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> Tensor:
         """Hidden states [T, D]; `groups` holds the first token, the count and the length of the texts of each

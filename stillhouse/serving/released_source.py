@@ -80,7 +80,7 @@ class ReleasedSource:
             "version": release.name,
             "tag": release.tag,
             "commit": release.commit,
-            "repository": redact(self._repository),
+            "repository": self._repository,
         } | {name: _plain(release.record.get(name)) for name in ("figures", "verdict")}
 
     def folders(self) -> dict[str, Path]:
@@ -145,7 +145,7 @@ class ReleasedSource:
         for name in digests:
             refuse_foreign(folder / name, name)
         lacking = [name for name, digest in digests.items() if _manifest_digest(folder / name) != digest]
-        self._log(f"fetching {release.name} from {redact(self._repository)}")
+        self._log(f"fetching {release.name} from {self._repository}")
         self._run_fetch(release, {release.paths[name]: str(folder / name) for name in lacking})
         for name in lacking:
             if _manifest_digest(folder / name) != digests[name]:

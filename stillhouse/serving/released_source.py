@@ -56,7 +56,8 @@ class ReleasedSource:
         self._child: subprocess.Popen[str] | None = None
         with ExitStack() as held:
             held.enter_context(only_process(self._folder))
-            self._git = Git(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))), SECONDS)
+            beside = tempfile.TemporaryDirectory(prefix="stillhouse-", ignore_cleanup_errors=True)
+            self._git = Git(Path(held.enter_context(beside)), SECONDS)
             self._held = held.pop_all()
 
     def state(self) -> Hashable:

@@ -12,7 +12,7 @@ from test_swapped_releases import point, until
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.errors import InputError
-from stillhouse.serving.canaries import average_overlap
+from stillhouse.serving.release import average_overlap
 from stillhouse.serving.source import FolderSource
 
 Runs = Callable[[Path], Callable[..., dict[str, Path]]]

@@ -38,6 +38,7 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "input type": ("/v1/embeddings", {"model": "retriever", "input": "a", "input_type": "classification"}, 422),
     "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
     "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
+    "not of length 1": ("/embed", {"inputs": "a", "normalize": False}, 422),
     "no cross-encoder": ("/v1/rerank", {"query": "a", "documents": ["b"]}, 404),
     "no text": ("/v2/rerank", {"query": "a", "documents": [{"title": "b"}]}, 422),
     "no results": ("/v2/rerank", {"query": "a", "documents": ["b"], "top_n": 0}, 422),
@@ -205,6 +206,21 @@ def test_the_log_of_requests_holds_no_question(two_releases: list[Path]) -> None
         service.client.post("/search", json={"query": "secretword", "secretword": 1})
     assert len([line for line in lines if line.startswith(("GET", "POST"))]) == 5
     assert not any("secretword" in line for line in lines)
+
+
+def test_a_crash_is_an_error_in_json(two_releases: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    with running(two_releases[0], lines=lines) as service:
+        monkeypatch.setattr(Release, "about", lambda release: 1 / 0)
+        answer = service.client.get("/info")
+        assert answer.status_code == 500 and answer.json()["error"]["code"] == "internal_error"
+    assert any("ZeroDivisionError" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", ["/search", "/v1/embeddings", "/v1/rerank"])
+def test_a_body_of_another_type_is_refused(served: Running, path: str) -> None:
+    answer = served.client.post(path, content=b'{"query": "tree"}', headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 415 and "Content-Type: application/json" in answer.text
 
 
 def test_one_time_work_is_done_before_the_first_request(two_releases: list[Path]) -> None:

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest, refuse_foreign
+from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError, access_errors
 from stillhouse.lock import only_process
 from stillhouse.releases.git import REMOTE, Git, GitFailed
@@ -143,8 +143,6 @@ class ReleasedSource:
         digests = {
             name: release.record["artifacts"][name]["digest"] for name in (*PARTS, *OPTIONAL) if name in release.paths
         }
-        for name in digests:
-            refuse_foreign(folder / name, name)
         lacking = [name for name, digest in digests.items() if _manifest_digest(folder / name) != digest]
         self._log(f"fetching {release.name} from {self._repository}")
         self._run_fetch(release, {release.paths[name]: str(folder / name) for name in lacking})

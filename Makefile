@@ -51,11 +51,10 @@ lint: install
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 
-render: install  ## dvc.yaml, components/ and the dashboard from the graph and the steps
+render: install  ## dvc.yaml and components/ from the graph and the steps
 	$(RUN) python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m stillhouse.components.render
-	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
 
 compile: install  ## manifests/pipelines, which git does not keep: overlays with pipelines need them
 	$(RUN) stillhouse pipeline compile

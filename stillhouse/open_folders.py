@@ -21,8 +21,6 @@ from stillhouse.errors import InputError
 
 OPEN_FILES = Path("/proc/self/fd")
 """Where Linux lists a process's open files. Without this folder, `OpenFolders` keeps full copies."""
-COPIED_AT_ONCE = 1 << 30
-"""Bytes that one call copies inside the kernel."""
 
 
 class OpenFolders:
@@ -77,31 +75,6 @@ class OpenFolders:
         else:
             with open(file, "rb", closefd=False) as source, link.open("wb") as copy:
                 shutil.copyfileobj(source, copy)
-
-    def copies(self, *names: str) -> dict[Path, int]:
-        """Copies the files of some folders to unnamed files, for `keep`; other threads may read the folders meanwhile.
-
-        The system kills (SIGBUS) a reader that has mapped a file into memory if somebody truncates that file in place.
-        Nobody else can reach a copy without a name.
-        """
-        made = {}
-        for name in names:
-            for link in sorted(self[name].rglob("*")):
-                if not link.is_symlink():
-                    continue
-                with link.open("rb") as source, tempfile.TemporaryFile(prefix="stillhouse-") as copy:
-                    while os.sendfile(copy.fileno(), source.fileno(), None, COPIED_AT_ONCE):
-                        pass
-                    made[link] = os.open(OPEN_FILES / str(copy.fileno()), os.O_RDONLY)
-                weakref.finalize(self, os.close, made[link])
-        return made
-
-    def keep(self, copies: Mapping[Path, int]) -> None:
-        """Replaces files with their copies, which are read from now on. Raises `InputError` if a file has changed."""
-        for link, file in copies.items():
-            link.unlink()
-            link.symlink_to(OPEN_FILES / str(file))
-        self.refuse_changed()
 
     def refuse_changed(self) -> None:
         """Raises `InputError` if something wrote into an open file instead of replacing it."""

@@ -18,7 +18,7 @@ APART = {
         "corpus.sources.passage_jsonl",
         "corpus.sources.plain_article",
     ),
-    "one router per file, as for the other endpoints": ("serving.feedback_api",),
+    "one router per file, as for the other endpoints": ("serving.rerank_api", "serving.status_api"),
     "a program that pods start": ("kubernetes.pods.torchrun",),
     "it imports transformers, for seconds, and not every use needs it": (
         "retrieval.models.truncation",

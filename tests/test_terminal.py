@@ -200,7 +200,7 @@ def test_a_closed_pipe_is_not_a_crash() -> None:
 
 PRINTS = {
     "stillhouse/kubernetes/collective.py": "a line that another process reads",
-    "stillhouse/serving/fetch_parts.py": "why it failed, which the service that started it reads",
+    "stillhouse/serving/released_source.py": "why it failed, which the service that started it reads",
     "stillhouse/workflow/dvc_file.py": "the content of a file",
     "stillhouse/terminal.py": "all others print by it",
 }

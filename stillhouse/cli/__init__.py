@@ -27,7 +27,6 @@ COMMANDS = {
     "plan": ("writes what each stage computes, for DVC", "stillhouse.cli.plan"),
     "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
     "serve": ("serves a release over HTTP", "stillhouse.cli.serve"),
-    "documents": ("exports the documents that a service received, as JSONL", "stillhouse.cli.documents"),
     "queries": ("exports feedback on a service's answers as train queries", "stillhouse.cli.queries"),
     "refresh": ("updates the released retriever when its corpus changes", "stillhouse.cli.refresh"),
     "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),

@@ -20,7 +20,7 @@ examples:
   stillhouse refresh https://git.example/search/releases.git --plan-only
   stillhouse refresh . --revision 4f2c1d9 --folder refreshed
   stillhouse refresh . --fine-tune-above 0.05 --pretrain-above 0.5"""
-SOURCE = ("source", "repo", "revision", "train_queries", "documents")
+SOURCE = ("source", "repo", "revision", "train_queries")
 
 
 def refresh_parser() -> Parser:
@@ -51,9 +51,8 @@ def refresh_parser() -> Parser:
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
         ("train_queries", "extra train queries, written by `stillhouse queries export`"),
-        ("documents", "documents to add, replace and delete, written by `stillhouse documents export`"),
     ):
-        folder = name in ("train_queries", "documents")
+        folder = name == "train_queries"
         kind = source_text if name == "source" else _absolute if folder else str
         metavar = "FOLDER" if folder else name.upper()
         group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)

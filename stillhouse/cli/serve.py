@@ -27,26 +27,24 @@ TOKEN = "STILLHOUSE_SERVE_TOKEN"
 CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
 """Environment variable with the key that hashes client ids in the query log; by default, the log's folder holds a
 key."""
-LONGEST_RETENTION = 36_500
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 LOOK_ELSEWHERE = 30.0
-"""Seconds between two checks of a repository or of object storage."""
+"""Seconds between two checks of a repository."""
 EXAMPLES = f"""\
 FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
 them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
 service compares their digests, and does not start if they do not belong together.
 
 You can pass a git repository of releases instead of FOLDER. The command then fetches and serves the release in use, or
-the one given by --release. Object storage with such a folder works too: s3://, gs://, abfs:// or az://.
+the one given by --release.
 
-All of them are watched for new releases. A new release is checked and warmed up before it answers. A damaged one is
+Both are watched for new releases. A new release is checked and warmed up before it answers. A damaged one is
 refused, and the old one keeps answering. FOLDER may be a symbolic link.
 
 examples:
   stillhouse serve
   stillhouse release fetch --target in-use && stillhouse serve in-use --port 8080
   stillhouse serve git+https://git.example/search/releases.git --host 0.0.0.0
-  stillhouse serve s3://search/in-use
   {TOKEN}=secret stillhouse serve in-use --host 0.0.0.0
 
   curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
@@ -55,10 +53,8 @@ endpoints:
   /             a search page                /search         ranked passages for queries
   /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
   /info         release, digests, limits     /v1/rerank /v2/rerank  for clients of Cohere and Jina
-  /metrics      for Prometheus               /embed /embed_all /similarity /rerank
-  /health /ready for probes                                  same as text-embeddings-inference
-                                             /v2/...         KServe's Open Inference Protocol V2
-  /documents    live documents, with --documents FOLDER
+  /metrics      for Prometheus               /embed          vectors, as text-embeddings-inference
+  /health /ready for probes                  /v2/...         KServe's Open Inference Protocol V2
   /feedback     clicks and judgements, with --log-queries FOLDER
 
 See docs/serve.md for details.
@@ -72,12 +68,6 @@ LIMITS = {
     "characters": ("N", "characters per text"),
     "top": ("N", "passages per query"),
     "body": ("BYTES", "size of a request"),
-    "body_seconds": ("SECONDS", "how long a request's body may take to arrive"),
-    "documents": ("N", "live documents and deletions to keep"),
-    "documents_bytes": ("BYTES", "size of the log of live documents"),
-    "queries_bytes": ("BYTES", "size of the query log; the oldest files are deleted first"),
-    "feedback_bytes": ("BYTES", "size of the feedback in the query log"),
-    "head_seconds": ("SECONDS", "how long a request's line and headers may take to arrive"),
 }
 
 
@@ -88,9 +78,9 @@ def serve_parser() -> Parser:
     parser.add_argument(
         "place",
         nargs="?",
-        metavar="FOLDER|REPOSITORY|URI",
+        metavar="FOLDER|REPOSITORY",
         default=str(ARTIFACTS / "best"),
-        help="a release, a git repository of releases, or a release in object storage (default: %(default)s)",
+        help="a release, or a git repository of releases (default: %(default)s)",
     )
     parser.add_argument(
         "--release",
@@ -104,7 +94,6 @@ def serve_parser() -> Parser:
         type=Path,
         help="where to put fetched releases (default: in the work folder)",
     )
-    parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, if it is elsewhere")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port",
@@ -123,7 +112,7 @@ def serve_parser() -> Parser:
         "--watch",
         metavar="SECONDS",
         type=float,
-        help=f"how often to look for a new release (default: 1; {LOOK_ELSEWHERE:g} if it is not a folder)",
+        help=f"how often to look for a new release (default: 1; {LOOK_ELSEWHERE:g} in a repository)",
     )
     parser.add_argument(
         "--grace",
@@ -133,13 +122,6 @@ def serve_parser() -> Parser:
         help="how long to wait for open requests at shutdown (default: %(default)g)",
     )
     parser.add_argument(
-        "--documents",
-        dest="documents_in",
-        metavar="FOLDER",
-        type=Path,
-        help="accept documents at /documents and keep their log in this folder",
-    )
-    parser.add_argument(
         "--precision",
         choices=("auto", "fp32", "int8"),
         default="auto",
@@ -147,7 +129,6 @@ def serve_parser() -> Parser:
         "release's dev queries as well; fp32 = exactly as `stillhouse search`; int8 = skip the check on dev queries",
     )
     parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
-    parser.add_argument("--log-texts", action="store_true", help="log the text of searches; mind your users' privacy")
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
     group.add_argument(
         "--log-queries",
@@ -168,6 +149,13 @@ def serve_parser() -> Parser:
         type=float,
         default=30.0,
         help="delete log files older than this (default: %(default)g)",
+    )
+    group.add_argument(
+        "--most-queries-bytes",
+        metavar="BYTES",
+        type=int,
+        default=1 << 30,
+        help="size of the query log; the oldest files are deleted first (default: %(default)d)",
     )
     parser.add_argument(
         "--verify", action="store_true", help="check every file, even if unchanged since the last check"
@@ -202,29 +190,22 @@ def main(argv: Sequence[str]) -> int:
 
 def check(arguments: argparse.Namespace) -> Limits:
     from stillhouse.serving.settings import Limits
-    from stillhouse.serving.source import repository_of, storage_of
+    from stillhouse.serving.source import repository_of
 
     repository = repository_of(arguments.place)
-    fetched = repository or storage_of(arguments.place)
     if arguments.watch is None:
-        arguments.watch = LOOK_ELSEWHERE if fetched else 1.0
+        arguments.watch = LOOK_ELSEWHERE if repository else 1.0
     if arguments.release and not repository:
         raise InputError(
             f"--release is for a git repository of releases, but {arguments.place} is not one; leave it out"
         )
-    if arguments.fetch_into and not fetched:
-        raise InputError(f"--fetch-into is for fetched releases, but {arguments.place} is a folder; leave it out")
-    if arguments.corpus and fetched:
-        raise InputError("--corpus is for a release in a folder; a fetched release has its own corpus, so leave it out")
-    for name in (*LIMITS, "watch", "grace", "retention_days"):
+    for name in (*LIMITS, "watch", "grace", "retention_days", "most_queries_bytes"):
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(
                 f"--{name.replace('_', '-')} must be above 0 and below 1e12, not {getattr(arguments, name):g}"
             )
     if not 0 < arguments.sample <= 1:
         raise InputError(f"--sample must be above 0 and at most 1, not {arguments.sample}")
-    if arguments.retention_days > LONGEST_RETENTION:
-        raise InputError(f"--retention-days may be at most {LONGEST_RETENTION:,}, not {arguments.retention_days:g}")
     if arguments.keep < 0:
         raise InputError(f"--keep must be 0 or more, not {arguments.keep}")
     if not 0 <= arguments.port < 1 << 16:
@@ -236,7 +217,6 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
     from stillhouse.serving.app import make_service
     from stillhouse.serving.client_ids import read_key
-    from stillhouse.serving.live_documents import LiveDocuments
     from stillhouse.serving.query_log import LogChoices, QueryLog
     from stillhouse.serving.server import listen, run
     from stillhouse.serving.shelf import Shelf
@@ -244,10 +224,6 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     token = os.environ.get(TOKEN, "")
     refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
-        live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
-        if live and live.torn:
-            context.say(f"dropped {live.torn} bytes of the last record of documents, which was never acknowledged")
-
         first = True
 
         def opened(source: Source) -> Release:
@@ -256,21 +232,15 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             if not first:  # that of the first release is logged after the address
                 context.say(f"release {release.name}: {release.chosen}")
             first = False
-            return live.prepare(release) if live else release
+            return release
 
         queries: QueryLog | None = None
         key = b""
         if arguments.log_queries:
-            choices = LogChoices(sample=arguments.sample, days=arguments.retention_days)
-            queries = QueryLog(arguments.log_queries, choices, limits, context.say)
+            choices = LogChoices(arguments.sample, arguments.retention_days, arguments.most_queries_bytes)
+            queries = QueryLog(arguments.log_queries, choices, context.say)
             key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
-        shelf = Shelf(
-            source_of(arguments),
-            opened,
-            arguments.keep,
-            context.say,
-            placing=live.placing if live else None,
-        )
+        shelf = Shelf(source_of(arguments), opened, arguments.keep, context.say)
         service = make_service(
             shelf,
             limits,
@@ -278,8 +248,6 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             token=token,
             model=arguments.model,
             log_requests=arguments.log_requests,
-            log_texts=arguments.log_texts,
-            live=live,
             queries=queries,
             client_key=key,
         )
@@ -296,18 +264,14 @@ def refuse_token(token: str) -> None:
 
 
 def source_of(arguments: argparse.Namespace) -> Source:
-    """The source that the arguments name: a folder, or a repository or storage whose releases are fetched into one."""
+    """The source that the arguments name: a folder, or a repository whose releases are fetched into one."""
     from stillhouse.serving.released_source import ReleasedSource
-    from stillhouse.serving.source import FolderSource, folder_of, repository_of, storage_of
+    from stillhouse.serving.source import FolderSource, repository_of
 
-    repository, storage = repository_of(arguments.place), storage_of(arguments.place)
-    if not repository and not storage:
-        return FolderSource(folder_of(arguments.place), arguments.corpus)
-    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository or storage)[:12]
-    if storage:
-        from stillhouse.serving.stored_source import StoredSource
-
-        return StoredSource(storage, folder, context.say, arguments.keep)
+    repository = repository_of(arguments.place)
+    if not repository:
+        return FolderSource(Path(arguments.place))
+    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository)[:12]
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from tqdm import tqdm
 
@@ -18,24 +18,11 @@ from stillhouse.terminal import visible
 SECONDS_BETWEEN_UPDATES = 0.5
 
 
-class Bar(Protocol):
-    """The interface for counted work; use it as a context manager."""
+def make_bar(work: str, monitor: Monitor, total: int | None, done: int, unit: str, quiet: bool) -> LogBar | TerminalBar:
+    """A bar for `work` of `total` units, of which an earlier run did `done`; with `quiet` it shows nothing.
 
-    def __enter__(self) -> Any: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Any: ...
-
-    def update(self, n: int = 1) -> Any:
-        """`n` more units are done."""
-
-    def set_postfix(self, **values: str) -> Any:
-        """Show figures after the count."""
-
-
-def make_bar(work: str, monitor: Monitor, total: int | None, done: int, unit: str, quiet: bool) -> Bar:
-    """A bar for `work` of `total` units, of which an earlier run did `done`; with `quiet` it shows nothing."""
+    It is a context manager with tqdm's `update(n)` for `n` more units and `set_postfix` for figures after the count.
+    """
     if not quiet and sys.stderr.isatty():
         return TerminalBar(work, monitor, total, done, unit)
     return LogBar(work, monitor, total, done, unit, quiet)

@@ -31,16 +31,16 @@ def push(
     """
     from prometheus_client import CollectorRegistry, push_to_gateway, pushadd_to_gateway
 
-    from stillhouse.monitoring.instruments import Instruments
+    from stillhouse.monitoring.exporter import Instruments
 
     registry = CollectorRegistry()
-    instruments = Instruments([metric for metric in metrics if metric.name in values], common or {}, registry, log)
+    instruments = Instruments([metric for metric in metrics if metric.name in values], common or {}, registry)
     for name, value in values.items():
         if isinstance(value, Mapping):
             for own, part in value.items():
-                instruments.set(name, part, own)
+                instruments(name, own).set(part)
         else:
-            instruments.set(name, value)
+            instruments(name).set(value)
     send = pushadd_to_gateway if keep else push_to_gateway
     try:
         # Limit the whole push: the connection's timeout does not cover the name lookup.

@@ -7,7 +7,6 @@ and of schedules. No metric is both, so that nothing is counted twice.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 COMMON = ("pipeline", "step", "run")
@@ -16,10 +15,6 @@ OF_RUN = ("pipeline", "run")
 """Labels of the metrics of a whole run; only the pipeline names their group."""
 GROUPED_BY = ("pipeline", "step")
 """The name of a step's group at the Pushgateway. It excludes the run, so that new results replace the last ones."""
-KINDS = ("counter", "gauge", "histogram")
-NAME = re.compile(r"stillhouse_[a-z0-9]+(_[a-z0-9]+)*")
-LABEL_VALUES = 64
-"""The most values of a metric's own labels per step; later ones are left out, and the log says so."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +25,6 @@ class Metric:
     kind: str
     help: str
     labels: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        assert NAME.fullmatch(self.name), f"{self.name}: metrics are called stillhouse_<what>_<unit>"
-        assert self.kind in KINDS, f"{self.name}: {self.kind} is not a kind of metric"
-        assert (self.kind == "counter") == self.name.endswith("_total"), f"{self.name}: only counters end in _total"
-        assert not set(self.labels) & {*COMMON, "schedule"}, f"{self.name}: a common label is repeated"
 
 
 LIVE = (
@@ -87,10 +76,6 @@ SERVICES = (
     Metric("stillhouse_serve_refused", "gauge", "1 while a release is refused, else 0"),
     Metric("stillhouse_serve_behind_seconds", "gauge", "Seconds by which the service lags behind the release in use"),
     Metric("stillhouse_serve_looked_timestamp_seconds", "gauge", "When the source of the releases last responded"),
-    Metric("stillhouse_serving_query_drift", "gauge", "Distance of queries from the release's test queries"),
-    Metric("stillhouse_serving_query_drift_p", "gauge", "p-value of that distance"),
-    Metric("stillhouse_serving_score_drift", "gauge", "Distance of best scores from those of the test queries"),
-    Metric("stillhouse_serving_score_drift_p", "gauge", "p-value of that distance"),
 )
 """The metrics that `stillhouse serve` has at its own `/metrics` (`stillhouse/serving/metrics.py`)."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.context import rank
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
-from stillhouse.monitoring.monitor import SILENT, Monitor
+from stillhouse.monitoring.monitor import SILENT, Monitor, Tally
 from stillhouse.monitoring.settings import GATEWAY, PORT, MonitoringSettings, monitoring_settings
 
 if TYPE_CHECKING:
@@ -54,13 +54,12 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
         yield Watched()
         return
     from stillhouse.monitoring.exporter import Exporter
-    from stillhouse.monitoring.tally import Tally
 
     watched = Watched(common=settings.labels(step))
     tally, started = Tally(), time.monotonic()
     if settings.port:
         try:
-            tally = Exporter(settings.port, watched.common, log)
+            tally = Exporter(settings.port, watched.common)
         except OSError as error:
             log(f"cannot serve metrics on port {settings.port}: {error}")
     watched.monitor = tally

@@ -11,18 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from stillhouse import __version__
-from stillhouse.serving import (
-    documents_api,
-    embeddings_api,
-    feedback_api,
-    inference_api,
-    page,
-    rerank_api,
-    search_api,
-    status_api,
-)
+from stillhouse.serving import embeddings_api, inference_api, page, rerank_api, search_api, status_api
 from stillhouse.serving.batcher import Batcher
-from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
 from stillhouse.serving.guard import Guard
 from stillhouse.serving.metrics import Metrics
@@ -37,18 +27,13 @@ def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **set
     """Builds the service of a shelf, with its queue and metrics. `settings` are those of `Service`: token, model, …"""
     metrics = Metrics()
     batcher = Batcher(limits, metrics.batch)
-    metrics.gauge("waiting", "Texts in the queue", lambda: batcher.waiting)
-    metrics.gauge("swaps", "Releases that replaced another since the start", lambda: shelf.swaps)
-    metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
-    metrics.gauge("refused", "1 while a release is refused, else 0", lambda: shelf.refused is not None)
-    metrics.gauge(
-        "behind_seconds", "Seconds by which this service lags behind the release in use", lambda: shelf.behind
-    )
-    metrics.gauge("looked_timestamp_seconds", "When the source of the releases last answered", lambda: shelf.looked)
-    drift = DriftWatch(lambda: shelf.current, batcher.submit, log)
-    for name, (text, read) in drift.gauges().items():
-        metrics.gauge(name, text, read, "stillhouse_serving")
-    return Service(shelf, batcher, limits, metrics, log, drift=drift, **settings)  # type: ignore[arg-type]
+    metrics.gauge("waiting", lambda: batcher.waiting)
+    metrics.gauge("swaps", lambda: shelf.swaps)
+    metrics.gauge("refusals", lambda: shelf.refusals)
+    metrics.gauge("refused", lambda: shelf.refused is not None)
+    metrics.gauge("behind_seconds", lambda: shelf.behind)
+    metrics.gauge("looked_timestamp_seconds", lambda: shelf.looked)
+    return Service(shelf, batcher, limits, metrics, log, **settings)  # type: ignore[arg-type]
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -57,10 +42,8 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    # The page comes first: it answers only browsers, and the others answer the same addresses for programs.
-    apis = (search_api, feedback_api, documents_api, embeddings_api, rerank_api, inference_api, status_api)
-    for router in (page, *apis):
-        app.include_router(router.router)
+    for api in (page, search_api, embeddings_api, rerank_api, inference_api, status_api):
+        app.include_router(api.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)

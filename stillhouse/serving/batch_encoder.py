@@ -10,7 +10,7 @@ D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -41,9 +41,6 @@ class BatchEncoder(Protocol):
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
 
-    def token_states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        """What is pooled: float32 [L, D] of each text."""
-
 
 @dataclass(frozen=True)
 class _Layer:
@@ -71,20 +68,6 @@ class PackedBert:
     @torch.inference_mode()
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         plain = self._plain
-        vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
-        for rows, hidden_BLD in self._hidden(ids):
-            mask_BL = torch.ones(hidden_BLD.shape[:2], device=plain.device)
-            vector_BD = pool(hidden_BLD, mask_BL, plain.pooling)
-            vectors_QD[rows] = (normalized(vector_BD) if plain.normalize else vector_BD).cpu().numpy()
-        return vectors_QD
-
-    @torch.inference_mode()
-    def token_states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        return in_order(self._hidden(ids), len(ids))
-
-    def _hidden(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
-        """The texts of each length, and their hidden states [B, L, D]."""
-        plain = self._plain
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         groups: list[tuple[int, int, int]] = []
         begin = 0
@@ -95,11 +78,15 @@ class PackedBert:
         tokens = [token for number in order for token in ids[number]]
         with threads_for(len(tokens)):
             states_TD = self._states(tokens, groups)
+        vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
         first = 0
         for begin, count, length in groups:
             hidden_BLD = states_TD[begin : begin + count * length].view(count, length, plain.width)
-            yield order[first : first + count], hidden_BLD
+            vector_BD = pool(hidden_BLD, torch.ones(count, length, device=plain.device), plain.pooling)
+            rows = order[first : first + count]
+            vectors_QD[rows] = (normalized(vector_BD) if plain.normalize else vector_BD).cpu().numpy()
             first += count
+        return vectors_QD
 
     def _states(self, tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> Tensor:
         """Hidden states [T, D]; `groups` holds the first token, the count and the length of the texts of each
@@ -114,15 +101,6 @@ class PackedBert:
             states = layer.norm1(states + layer.out(_attended(layer.into(states), groups, layer.heads)))
             states = layer.norm2(states + layer.down(layer.activation(layer.up(states))))
         return states
-
-
-def in_order(hidden: Iterable[tuple[list[int], Tensor]], texts: int) -> list[NDArray[np.float32]]:
-    """The hidden states of every text, float32 [L, D], from those of texts of one length."""
-    states: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * texts
-    for rows, hidden_BLD in hidden:
-        for row, hidden_LD in zip(rows, hidden_BLD.float().cpu().numpy()):
-            states[row] = hidden_LD
-    return states
 
 
 @contextmanager
@@ -196,23 +174,3 @@ class TowerEncoder:
         texts = EncoderTexts([list(each) for each in ids], empty.padding_id, empty.role, empty.max_length)
         made: NDArray[np.float32] = encode(model, texts, self._encoder.context, "texts", EXACT)
         return made
-
-    def token_states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        from stillhouse.retrieval.models.encoder import inference
-        from stillhouse.retrieval.models.query_encoder import EXACT
-        from stillhouse.retrieval.models.towers import TransformerTower
-
-        model = self._encoder.encoder
-        tower = model.tower("query" if self._role == "query" else "passage")
-
-        def hidden() -> Iterator[tuple[list[int], Tensor]]:
-            for row, each in enumerate(ids):
-                ids_1L = torch.tensor([list(each)], device=device)
-                if isinstance(tower, TransformerTower):
-                    output = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L))
-                    yield [row], output.last_hidden_state
-                else:
-                    yield [row], tower.embedding(ids_1L)
-
-        with inference(model, self._encoder.context, EXACT) as device:
-            return in_order(hidden(), len(ids))

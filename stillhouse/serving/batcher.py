@@ -22,11 +22,7 @@ from stillhouse.serving.settings import Limits
 
 
 class QueueFull(Exception):
-    """The queue is so long that another request would be late; `seconds` is when to try again."""
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
+    """The queue is so long that another request would be late."""
 
 
 class TooLate(Exception):
@@ -50,7 +46,7 @@ class Job:
     """Texts of one client's request, answered by one release.
 
     The result is `Embedded`; with `asked`, it is a list of `Found`, and with `alone`, what this function returns, which
-    is called by itself. `vectors` holds the vectors of ranked texts, float32 [Q, D], once the result is there.
+    is called by itself.
     """
 
     release: Release
@@ -61,7 +57,6 @@ class Job:
     result: Future[Any] = field(default_factory=Future)
     until: float = 0.0
     ids: list[list[int]] = field(default_factory=list)
-    vectors: NDArray[np.float32] | None = None
 
     @property
     def late(self) -> bool:
@@ -88,7 +83,6 @@ class Batcher:
         self._queue: deque[Job] = deque()
         self._changed = threading.Condition()
         self._over = False
-        self._rate = 50.0  # texts per second; a first guess, replaced by measurements
         self.waiting = 0
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
@@ -102,7 +96,7 @@ class Batcher:
             if self._over:
                 raise Ended
             if self.waiting and self.waiting + len(job.texts) > self._limits.waiting:
-                raise QueueFull(max(1, min(60, round(self.waiting / self._rate))))
+                raise QueueFull
             job.until = time.monotonic() + self._limits.deadline
             self.waiting += len(job.texts)
             self._queue.append(job)
@@ -118,17 +112,14 @@ class Batcher:
 
     def _run(self) -> None:
         while jobs := self._take():
-            began = time.monotonic()
             try:
                 self._compute(jobs)
             except Exception as error:
                 for job in jobs:
                     job.fail(error)
             finally:
-                texts = sum(len(job.texts) for job in jobs)
                 with self._changed:
-                    self.waiting -= texts
-                    self._rate = 0.8 * self._rate + 0.2 * texts / max(1e-4, time.monotonic() - began)
+                    self.waiting -= sum(len(job.texts) for job in jobs)
 
     def _take(self) -> list[Job]:
         """The jobs of the next batch, at least one and as many as its tokens allow. Empty at the end."""
@@ -183,7 +174,6 @@ class Batcher:
             if job.asked is None:
                 job.finish(Embedded(part_QD, sum(map(len, job.ids))))
             else:
-                job.vectors = part_QD
                 ranking.append((job, part_QD))
         if ranking:
             texts = [text for job, _ in ranking for text in job.texts]

@@ -29,16 +29,11 @@ def read_key(folder: Path, given: str) -> bytes:
     """The key that was `given`, or else the one in `folder`, which is made if it is missing."""
     if given:
         return given.encode()
-    path, partial = folder / KEY_FILE, folder / f".{KEY_FILE}.partial"
-    if path.exists() and (known := path.read_bytes()):  # an empty key would protect nothing
-        return known
-    partial.unlink(missing_ok=True)
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "wb") as new:
-        new.write(secrets.token_hex(32).encode())
-        new.flush()
-        os.fsync(new.fileno())
-    partial.replace(path)
+    path = folder / KEY_FILE
+    if not path.is_file() or not path.stat().st_size:  # an empty key would protect nothing
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(file, "w") as new:
+            new.write(secrets.token_hex(32))
     return path.read_bytes()
 
 

@@ -18,7 +18,6 @@ CODES = {
     401: "unauthorized",
     404: "not_found",
     405: "method_not_allowed",
-    408: "slow_request",
     413: "too_large",
     415: "unsupported_media_type",
     422: "invalid_request",
@@ -30,8 +29,8 @@ CODES = {
 }
 RERANK = ("/v1/rerank", "/v2/rerank")
 """Paths of Cohere, whose clients read `message`, and of Jina, whose clients read `detail`."""
-PLAIN = ("/embed", "/rerank", "/similarity", "/v2")
-"""Paths of protocols whose errors are a sentence, not an object. So is "/" for programs."""
+PLAIN = ("/embed", "/v2")
+"""Paths of protocols whose errors are a sentence, not an object."""
 
 
 class _AtTheFirst(FailFast):
@@ -56,7 +55,7 @@ def error_body(path: str, status: int, message: str) -> dict[str, Any]:
     code, message = CODES.get(status, "error"), visible(message)
     if path in RERANK:
         return {"message": message, "detail": message}
-    if path == "/" or path.startswith(PLAIN):
+    if path.startswith(PLAIN):
         return {"error": message, "error_type": code}
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from math import prod
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from stillhouse import __version__
-from stillhouse.serving.binary_tensors import as_json, binary_answer, wants_binary
 from stillhouse.serving.errors import Items, Problem
-from stillhouse.serving.search_api import RELEASE, answer_json
+from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Service, role_of, service_of
 
-
-class TensorRoute(APIRoute):
-    """Converts a body with binary tensors to the equivalent JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(await as_json(request))
-
-        return handle
-
-
-router = APIRouter(prefix="/v2", route_class=TensorRoute)
+router = APIRouter(prefix="/v2", strict_content_type=False)  # Triton's client sends none
 
 
 class Tensor(BaseModel):
@@ -42,7 +27,6 @@ class Tensor(BaseModel):
 class Wanted(BaseModel):
     model_config = ConfigDict(extra="ignore")
     name: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
 
 
 class InferRequest(BaseModel):
@@ -57,7 +41,7 @@ class InferRequest(BaseModel):
 
 @router.get("", summary="The server, its version and extensions")
 async def server(request: Request) -> dict[str, Any]:
-    return {"name": "stillhouse", "version": __version__, "extensions": ["binary_tensor_data"]}
+    return {"name": "stillhouse", "version": __version__, "extensions": []}
 
 
 @router.get("/health/live", summary="Whether the service is alive")
@@ -101,10 +85,7 @@ async def infer(name: str, body: InferRequest, request: Request) -> Response:
     if len(body.inputs) != 1 or body.inputs[0].name != "text" or body.inputs[0].datatype != "BYTES":
         raise Problem(422, "give one input named `text` of the datatype BYTES")
     [tensor] = body.inputs
-    size = 1
-    for length in tensor.shape:
-        size *= length
-    if size != len(tensor.data) or len(tensor.shape) not in (1, 2) or min(tensor.shape) < 0:
+    if prod(tensor.shape) != len(tensor.data) or len(tensor.shape) not in (1, 2) or min(tensor.shape) < 0:
         raise Problem(422, f"the shape {tensor.shape[:8]} does not fit the {len(tensor.data)} texts of `data`")
     for wanted in body.outputs or ():
         if wanted.name != "embedding":
@@ -116,8 +97,4 @@ async def infer(name: str, body: InferRequest, request: Request) -> Response:
     output = {"name": "embedding", "datatype": "FP32", "shape": list(made.vectors.shape)}
     content: dict[str, Any] = {"model_name": service.model, "model_version": release.name}
     content |= {"id": body.id} if body.id is not None else {}
-    if wants_binary(body.parameters, body.outputs[0].parameters if body.outputs else {}):
-        data = made.vectors.astype("<f4").tobytes()
-        return binary_answer(content, output, data, {RELEASE: release.name})
-    values = made.vectors.reshape(-1).tolist()
-    return answer_json(content | {"outputs": [output | {"data": values}]}, release)
+    return answer_json(content | {"outputs": [output | {"data": made.vectors.reshape(-1).tolist()}]}, release)

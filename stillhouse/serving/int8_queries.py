@@ -53,11 +53,6 @@ class Int8Bert:
             vectors_QD[number] = (normalized(vector_1D) if plain.normalize else vector_1D)[0].numpy()
         return vectors_QD
 
-    @torch.inference_mode()
-    def token_states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        """What is pooled: float32 [L, D] of each text."""
-        return [self._hidden(each)[0].numpy() for each in ids]
-
     def _hidden(self, ids: Sequence[int]) -> Tensor:
         """The hidden states [1, L, D] of a text."""
         states_1LD = self._plain.embedded(torch.tensor([list(ids)]), torch.arange(len(ids)))

@@ -10,27 +10,16 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
-from starlette.routing import Match
-from starlette.types import Scope
 
 from stillhouse.corpus.words import WORD, is_unspaced, terms_in
 from stillhouse.serving.errors import Problem
-from stillhouse.serving.guard import COOKIE, cookie_token, for_browser, same_token
+from stillhouse.serving.guard import bearer, same_token
 from stillhouse.serving.release import Ranked
 from stillhouse.serving.search_api import RELEASE, hits
 from stillhouse.serving.service import Service, service_of
 
-
-class PageRoute(APIRoute):
-    """Answers browsers only; for a program, it does not exist."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return super().matches(scope) if for_browser(scope) else (Match.NONE, {})
-
-
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
@@ -38,6 +27,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+COOKIE = "stillhouse_token"
 SHORTEST_MATCH = 3
 """The fewest letters of a query word for it to be marked where it begins a word of the passage."""
 MOST_SHOWN = 100
@@ -65,11 +55,9 @@ async def answer(request: Request) -> Response:
     except ValueError:
         return _page(service, status=422, error="the form could not be read; send it again from this page")
     token = fields.get("token", "")
-    if service.token and not (token and same_token(token, service.token)):
-        cookie = cookie_token(request.headers.get("cookie", ""))
-        bearer = request.headers.get("authorization", "").partition(" ")[2]
-        if token or not (same_token(cookie, service.token) or same_token(bearer, service.token)):
-            return _page(service, status=401, error="the token is wrong or missing; type it and ask again")
+    given = token or request.cookies.get(COOKIE, "") or bearer(request.headers)
+    if service.token and not same_token(given, service.token):
+        return _page(service, status=401, error="the token is wrong or missing; type it and ask again")
     query, top = fields.get("query", ""), fields.get("top", "")
     shown: dict[str, Any] = {"query": query, "release": fields.get("release", ""), "beside": fields.get("beside", "")}
     try:

@@ -76,13 +76,6 @@ class Passages:
         begin, end = self._offsets_N[row], self._offsets_N[row + 1]
         return os.pread(self._texts, end - begin, begin).decode()
 
-    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows, ascending, of the ids that are passages."""
-        found = pc.is_in(
-            self._table["passage_id"], value_set=pa.array(ids, self._table.schema.field("passage_id").type)
-        )
-        return np.flatnonzero(found.to_numpy(zero_copy_only=False)).astype(np.int32)
-
     def _rows_within(self, id_prefix: str, article: str) -> NDArray[np.int32]:
         """The rows, ascending, whose id begins with `id_prefix` and whose article is `article`; "" lets all through."""
         keep = pc.starts_with(self._table["passage_id"], id_prefix)

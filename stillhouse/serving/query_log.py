@@ -1,20 +1,21 @@
-"""The optional query log: Parquet files that appear complete, and the feedback on them.
+"""The optional query log: Parquet files that appear complete, and the feedback on them (`feedback_log.py`).
 
 Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A kill loses only the waiting ones. A
-disk that cannot be written never delays a search: queries that no longer fit in memory are dropped and counted.
+disk that cannot be written never delays a search: what cannot be saved is dropped and counted.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
 import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +23,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.artifacts import sync
+from stillhouse.lock import only_process
 from stillhouse.serving.feedback_log import Feedback, FeedbackLog
-from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, take_folder
-from stillhouse.serving.settings import Limits
 
 SHOWN = 10
 """How many passages of an answer are kept."""
 ROWS, SECONDS = 10_000, 300.0
 KNOWN = 20_000
 """How many queries accept feedback: the newest ones."""
+FILE_NAME = re.compile(r"(?:queries-(\d{8})T\d{12}-[0-9a-f]{8}\.parquet|feedback-(\d{8})\.jsonl)")
 SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
@@ -40,8 +41,7 @@ SCHEMA = pa.schema(
         ("query", pa.string()),
         ("passage_ids", pa.list_(pa.string())),
         ("scores", pa.list_(pa.float32())),
-    ],
-    MARK,
+    ]
 )
 
 
@@ -59,45 +59,37 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class LogChoices:
-    """`sample`: the share of queries to keep. `days`: how long. `rows`, `seconds`: when to write a file."""
+    """`sample`: the share of queries to keep. `days`: how long, in files of at most `most_bytes` together. `rows`,
+    `seconds`: when to write a file."""
 
     sample: float = 1.0
     days: float = 30.0
+    most_bytes: int = 1 << 30
     rows: int = ROWS
     seconds: float = SECONDS
-
-
-@dataclass
-class Counts:
-    """Since the start: rows written, rows dropped, feedback received."""
-
-    written: int = 0
-    dropped: int = 0
-    feedback: int = 0
 
 
 @dataclass
 class QueryLog:
     """The log in `folder`, used by one service at a time. Raises `InputError` if another one uses it.
 
-    `log` gets a line if the log cannot be written.
+    `log` gets a line if the log cannot be written. `counts` are the rows written and dropped, and the feedback.
     """
 
     folder: Path
     choices: LogChoices
-    limits: Limits
     log: Callable[[str], None] = lambda line: None
-    counts: Counts = field(default_factory=Counts)
+    counts: dict[str, int] = field(default_factory=lambda: {"written": 0, "dropped": 0, "feedback": 0})
 
     def __post_init__(self) -> None:
-        self._held = take_folder(self.folder)
-        self._feedback = FeedbackLog(self.folder, self.limits.feedback_bytes)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._held = ExitStack()
+        self._held.enter_context(only_process(self.folder / "log"))
+        self._feedback = FeedbackLog(self.folder)
         self._waiting: list[Asked] = []
         self._known: OrderedDict[str, Asked] = OrderedDict()
         self._changed = threading.Condition()
         self._over = False
-        self._clear()
-        self._read_known()
         self._thread = threading.Thread(target=self._run, name="query log", daemon=True)
         self._thread.start()
 
@@ -109,39 +101,29 @@ class QueryLog:
         ids, scores = [id for id, _ in shown], [score for _, score in shown]
         asked = Asked(secrets.token_hex(12), datetime.now(UTC), release, client, query, ids, scores)
         with self._changed:
-            self._remember(asked)
-            if len(self._waiting) < 2 * self.choices.rows:
-                self._waiting.append(asked)
-            else:
-                self.counts.dropped += 1
-            if len(self._waiting) >= self.choices.rows:
-                self._changed.notify()
+            self._waiting.append(asked)
+            self._known[asked.query_id] = asked
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+            self._changed.notify()
         return asked.query_id
 
     def find(self, query_id: str) -> Asked | None:
-        """A query of the log, if it is among the newest `KNOWN`."""
+        """A query of the log, if it is among the newest `KNOWN` since the start."""
         with self._changed:
             return self._known.get(query_id)
 
     def judge(self, asked: Asked, passage_id: str, kind: str, client: str) -> None:
-        """Records feedback; returns once it is on the disk. Raises what `FeedbackLog.append` raises."""
+        """Records feedback; returns once it is on the disk. Raises `OSError` if it cannot be written."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._feedback.append(
-            Feedback(asked.query_id, asked.query, passage_id, kind, client, asked.release, at),
-        )
-        self.counts.feedback += 1
+        self._feedback.append(Feedback(asked.query_id, asked.query, passage_id, kind, client, asked.release, at))
+        self.counts["feedback"] += 1
 
     def about(self) -> dict[str, Any]:
         """The content of `/info`."""
         with self._changed:
-            return {
-                "sample": self.choices.sample,
-                "retention_days": self.choices.days,
-                "waiting": len(self._waiting),
-                "written": self.counts.written,
-                "dropped": self.counts.dropped,
-                "feedback": self.counts.feedback,
-            }
+            choices = {"sample": self.choices.sample, "retention_days": self.choices.days}
+            return choices | {"waiting": len(self._waiting)} | self.counts
 
     def end(self) -> None:
         """Writes the waiting queries, and releases the folder."""
@@ -149,74 +131,68 @@ class QueryLog:
             self._over = True
             self._changed.notify()
         self._thread.join(timeout=30)
-        if self._held >= 0:
-            os.close(self._held)
-            self._held = -1
-
-    def _remember(self, asked: Asked) -> None:
-        self._known[asked.query_id] = asked
-        while len(self._known) > KNOWN:
-            self._known.popitem(last=False)
-
-    def _read_known(self) -> None:
-        """Reads the newest queries from the files, so that feedback on them is accepted after a restart."""
-        newest: list[Asked] = []
-        for path in filter(is_own, reversed(named(self.folder, ".parquet"))):
-            try:
-                rows = [Asked(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
-            except (pa.ArrowException, ValueError, OSError) as error:
-                self.log(f"{path} is damaged, so its queries accept no feedback: {error}")
-                continue
-            newest += reversed(rows)
-            if len(newest) >= KNOWN:
-                break
-        for asked in reversed(newest):
-            self._remember(asked)
+        self._held.close()
 
     def _run(self) -> None:
-        while True:
+        over = False
+        while not over:
             with self._changed:
                 self._changed.wait_for(
                     lambda: self._over or len(self._waiting) >= self.choices.rows, self.choices.seconds
                 )
-                over, rows = self._over, self._waiting[: self.choices.rows]
+                over, rows = self._over, self._waiting
+                self._waiting = []
             try:
                 if rows:
                     self._write(rows)
+                clear_old(self.folder, self.choices.days, self.choices.most_bytes)
             except Exception as error:  # the thread must survive a full disk
                 self.log(f"the query log cannot be written: {error}")
-                rows = []
-                with self._changed:
-                    self._changed.wait_for(lambda: self._over, min(1.0, self.choices.seconds))
-                    over = self._over
-            with self._changed:
-                del self._waiting[: len(rows)]
-                self.counts.written += len(rows)
-            try:
-                self._clear()
-            except Exception as error:  # after the rows were removed, or they would be written again
-                self.log(f"old files of the query log cannot be deleted: {error}")
-            with self._changed:
-                if over and (not rows or not self._waiting):
-                    return
 
     def _write(self, rows: Sequence[Asked]) -> None:
         columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names}
         name = f"queries-{rows[-1].asked_at:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.parquet"
-        partial = self.folder / f".{name}.partial"
+        partial = self.folder / ".queries.partial"
+        saved = False
         try:
-            file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "wb") as sink:
+            with open(partial, "wb", opener=owner_only) as sink:
                 pq.write_table(pa.table(columns, SCHEMA), sink, compression="zstd")
                 sink.flush()
                 os.fsync(sink.fileno())
             partial.rename(self.folder / name)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        # The rows are in their file; with an error here they would be written again.
-        with suppress(OSError):
+            saved = True
             sync(self.folder)
+        finally:
+            self.counts["written" if saved else "dropped"] += len(rows)
 
-    def _clear(self) -> None:
-        clear_old(self.folder, self.choices.days, self.limits.queries_bytes)
+
+def owner_only(path: str, flags: int) -> int:
+    """Opens a file that only its owner can read."""
+    return os.open(path, flags, 0o600)
+
+
+def named(folder: Path, suffix: str) -> list[Path]:
+    """The files of a log, oldest first."""
+    return sorted(path for path in folder.glob(f"*{suffix}") if FILE_NAME.fullmatch(path.name))
+
+
+def clear_old(folder: Path, days: float, most_bytes: int, now: datetime | None = None) -> list[Path]:
+    """Deletes the log's files older than `days` days, then the oldest query files until the rest fit into `most_bytes`.
+
+    Feedback is not deleted to make room for queries: it has its own limit.
+    """
+    last = f"{(now or datetime.now(UTC)) - timedelta(days=days):%Y%m%d}"
+    queries, feedback = named(folder, ".parquet"), named(folder, ".jsonl")
+    old = [path for path in (*queries, *feedback) if _day(path) < last]
+    left = [path for path in queries if path not in old]
+    while len(left) > 1 and sum(path.stat().st_size for path in left) > most_bytes:
+        old.append(left.pop(0))
+    for path in old:
+        path.unlink()
+    return old
+
+
+def _day(path: Path) -> str:
+    found = FILE_NAME.fullmatch(path.name)
+    assert found
+    return found[1] or found[2]

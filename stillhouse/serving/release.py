@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +28,7 @@ from stillhouse.retrieval.search.dense import check_index, check_width, refuse_n
 from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, read_hybrid
 from stillhouse.retrieval.search.searcher import refuse_unfit
 from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
-from stillhouse.serving.canaries import read_canaries, refuse_failing
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
-from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.precision import Chosen, choose, passage_type
 from stillhouse.steps.adopt_index import adopted_index
@@ -40,9 +36,14 @@ from stillhouse.training.memory import release_freed_memory
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
-MAPPED = ("retriever", "index", "hybrid", "reranker")
-"""Folders whose files are memory-mapped and read while requests are answered. `Passages` copies the corpus."""
 WARMED_WITH = "what is this about"
+CANARIES = 16
+"""The number of canary queries: the first queries of the release's run."""
+DEPTH = 10
+"""How many passages of a canary query are compared."""
+LEAST_OVERLAP = 0.8
+"""A release with less is refused. The vectors of another processor swap nearly equal passages, which costs a few
+hundredths; a model other than that of the run finds hardly any of the passages."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,13 @@ class Release:
     ) -> None:
         self._held, self._context = OpenFolders(folders), context
         self._exact: BatchEncoder | None = None
-        with self._held.named(), ThreadPoolExecutor(2) as beside:
-            # Files are copied while their digests are computed: either takes a second for an index of 1.5 GB.
-            copies = beside.submit(self._held.copies, *(name for name in folders if name in MAPPED))
+        with self._held.named():
             refuse_unfit(self._held, digest, "hybrid" in folders)
-            if "reranker" in folders:
-                refuse_foreign_reranker(self._held, digest)
-            if "run" in folders:
-                refuse_foreign_run(self._held, digest, "hybrid" in folders)
-            passages = beside.submit(Passages, self._held["corpus"])
-            self._held.keep(copies.result())
             self.digests = {name: self._digest_of(name, digest) for name in folders}
+            if "reranker" in folders:
+                refuse_foreign_reranker(self._held, digest, self.digests)
+            if "run" in folders:
+                refuse_foreign_run(self._held, digest, self.digests)
             # The run describes what answers, and answers nothing itself.
             answering = {name: {"digest": value} for name, value in self.digests.items() if name != "run"}
             self.identity = identity_of(answering)
@@ -109,16 +106,11 @@ class Release:
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
-            self.titles = corpus.titles
-            self.passages = passages.result()
+            self.passages = Passages(self._held["corpus"])
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
         self.origin: Mapping[str, Any] = {}
-        self.live: Release | None = None
-        self.live_vectors: dict[str, tuple[dict[str, str], NDArray[np.float32]]] = {}
-        self.live_ids: frozenset[str] = frozenset()
-        self.mean_length: float | None = None
         self.canary_overlap: float | None = None
 
     def _digest_of(self, name: str, digest: Digest) -> str:
@@ -126,19 +118,6 @@ class Release:
         if (folder / MANIFEST).is_file():
             return read_manifest(folder, verify=False).digest
         return foreign_manifest(folder, digest).digest
-
-    def beside(self, index: LiveIndex, bm25: LiveBM25 | None, passages: LivePassages) -> Release:
-        """This release with its index, BM25 and passages replaced by those with live documents."""
-        view = copy(self)
-        # Otherwise each view would keep the previous one alive, and so all of them.
-        view.live, view.live_vectors = None, {}
-        view.index, view.passages = cast(VectorIndex, index), cast(Passages, passages)
-        view._bm25 = cast("BM25 | None", bm25)
-        return view
-
-    @property
-    def bm25(self) -> BM25 | None:
-        return self._bm25
 
     @property
     def has_bm25(self) -> bool:
@@ -182,31 +161,41 @@ class Release:
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
         if self.canaries:
-            self.canary_overlap = refuse_failing(self.name, self.canaries, self._first_passages)
+            self.canary_overlap = self._refuse_failing()
         self._exact = None
         release_freed_memory()  # what opening took: 30 MB with a small model
 
-    def _first_passages(self, texts: Sequence[str], depth: int) -> list[list[str]]:
+    def _refuse_failing(self) -> float:
+        """Asks the canary queries and returns their mean overlap with the run. Raises `InputError` if it is too low.
+
+        Digests show that the files are the released ones. They cannot show that a model computes the same here: another
+        processor, another version of a library or a broken kernel may change the result.
+        """
+        texts = [text for text, _ in self.canaries]
         # In fp32, like the run: int8 swaps nearly equal passages, and was already checked on dev queries.
         encoder = self._exact or self._queries
         vectors_QD = cut(encoder.vectors(self.tokenize(texts, "query")), self.index.width, self.normalize)
-        found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
-        return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
+        overlaps = []
+        for (_, expected), each in zip(self.canaries, self.rank(texts, vectors_QD, [Ranked(DEPTH)] * len(texts))):
+            found = [row["passage_id"] for row in self.passages.at(each.rows, "passage_id")]
+            overlaps.append(average_overlap(expected, found))
+        mean = sum(overlaps) / len(overlaps)
+        if mean < LEAST_OVERLAP:
+            raise InputError(
+                f"release {self.name} fails its canary queries: the first {DEPTH} passages of {len(texts)} of its own "
+                f"queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required. Its model "
+                "gives different results here than where it was released: serve another release, or make its run again "
+                "here with `stillhouse retrieve`"
+            )
+        return mean
 
-    def own_queries(self, most: int) -> list[str]:
-        """The texts of its test queries, and of dev queries if these are few: an evenly spaced sample of at most
-        `most`."""
-        with self._held.named():
-            corpus = Corpus.open(self._held["corpus"])
-            texts = [text for split in ("test", "dev") for text in corpus.queries_of(split)["text"]]
-        # Test queries come first, so dev queries are used only if there is room.
-        test = len(corpus.queries_of("test"))
-        chosen = texts[:test] if test >= most else texts[:most]
-        return [chosen[len(chosen) * number // most] for number in range(most)] if len(chosen) > most else chosen
-
-    def refuse_changed(self) -> None:
-        """Raises `InputError` if a file of the release was overwritten in place."""
-        self._held.refuse_changed()
+    def overwritten(self) -> bool:
+        """Whether a file of the release was overwritten in place, so that it cannot answer any more."""
+        try:
+            self._held.refuse_changed()
+        except InputError:
+            return True
+        return False
 
     def _encoder_of(self, role: str) -> BatchEncoder:
         return self._queries if role == "query" else self._passage_encoder
@@ -254,13 +243,6 @@ class Release:
         both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
         return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
 
-    def token_states(self, ids: Sequence[Sequence[int]], role: str) -> list[NDArray[np.float32]]:
-        """The states of each tokenized text before pooling, float32 [L, D], special tokens included."""
-        self._held.refuse_changed()
-        states = self._encoder_of(role).token_states(ids)
-        refuse_not_finite(np.stack([each.sum(axis=0) for each in states]), ["(not shown)"] * len(ids))
-        return states
-
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""
         self._held.refuse_changed()
@@ -285,27 +267,49 @@ class Release:
         }
 
 
-def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:
+def refuse_foreign_reranker(held: OpenFolders, digest: Digest, digests: Mapping[str, str]) -> None:
     """Refuses a damaged cross-encoder, and one that was trained on another corpus."""
-    made_from = read_manifest(held["reranker"], digest=digest).inputs.get("corpus")
-    if made_from != read_manifest(held["corpus"], verify=False).digest:
+    if read_manifest(held["reranker"], digest=digest).inputs.get("corpus") != digests["corpus"]:
         raise InputError(
             f"{held['reranker']} was trained on another corpus than {held['corpus']}; run `stillhouse train-reranker` "
             "with this one, or leave the folder out of the release"
         )
 
 
-def refuse_foreign_run(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
+def refuse_foreign_run(held: OpenFolders, digest: Digest, digests: Mapping[str, str]) -> None:
     """Refuses a damaged run, and one of another model, index, corpus or fusion than those of the release."""
     run = read_manifest(held["run"], digest=digest)
-    for name in ("corpus", "retriever", "index", *(["hybrid"] if hybrid else [])):
-        beside = held[name]
-        known = (beside / MANIFEST).is_file()
-        own = read_manifest(beside, verify=False).digest if known else foreign_manifest(beside, digest).digest
-        if run.inputs.get(name) != own:
+    for name in ("corpus", "retriever", "index", "hybrid"):
+        if run.inputs.get(name) != digests.get(name):
             raise InputError(
-                f"{held['run']} was made from another {name} than {beside}; run `stillhouse retrieve` with this one, "
-                "or leave the folder out of the release"
+                f"{held['run']} was made from another {name} than {held[name]}; run `stillhouse retrieve` with this "
+                "one, or leave the folder out of the release"
             )
-    if not hybrid and "hybrid" in run.inputs:
-        raise InputError(f"{held['run']} was ranked with BM25, but the release has no hybrid/; add it")
+
+
+def read_canaries(run: Path, corpus: Corpus) -> list[tuple[str, list[str]]]:
+    """The texts of queries, with the ids of their passages in the run that `retrieve` wrote, best first: of its test
+    queries, or of dev if there are no test queries."""
+    for split in ("test", "dev"):
+        path = run / f"{split}.trec"
+        found: dict[str, list[str]] = {}
+        if not path.is_file():
+            continue
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:  # queries follow one another; the rest is not read
+                query_id, _, passage_id = line.split()[:3]
+                if query_id not in found and len(found) == CANARIES:
+                    break
+                found.setdefault(query_id, []).append(passage_id)
+        texts = corpus.queries_of(split).set_index("query_id")["text"]
+        return [(texts[query_id], ids[:DEPTH]) for query_id, ids in found.items()]
+    return []
+
+
+def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
+    """The mean, over the depths 1, 2, … of `expected`, of the share of passages that both rankings have down to there.
+
+    1 for equal rankings, 0 for two without a common passage. Fagin, Kumar & Sivakumar, SODA 2003, §3.
+    """
+    shares = [len({*expected[:depth]} & {*found[:depth]}) / depth for depth in range(1, len(expected) + 1)]
+    return sum(shares) / len(shares)

@@ -1,7 +1,8 @@
 """Serves releases of a git repository: git says which one is in use, and DVC stores its data.
 
 Each check asks git for its tags. A new release is fetched into its own folder, compared with the digests in its
-`release.json`, and opened only when it is complete.
+`release.json`, and opened only when it is complete. It is fetched in a separate process, `python -m` this module: DVC
+uses processor time and memory and changes the current folder, none of which may affect the service's clients.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, access_errors
+from stillhouse.lock import only_process
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import NAME, Release, read_history
 from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.serving.fetcher import Fetcher, manifest_digest
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
@@ -28,35 +32,41 @@ SECONDS = 60.0
 """How long git may take to answer; DVC may fetch as long as it makes progress."""
 FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
+SPARE = 2
+"""Fetched releases that stay on the disk besides those that the service keeps open."""
 
 
 class ReleasedSource:
     """The release in use of a git `repository`, or the one that `version` names (`v1.2.0`).
 
-    Releases are fetched into `folder`, where the latest of them stay (`Fetcher`). `log` gets a line per fetch. Raises
-    `InputError` for an address with a password, and if another process uses the folder.
+    Releases are fetched into `folder`, where the latest `keep` + `SPARE` of them stay. `log` gets a line per fetch.
+    Raises `InputError` for an address with a password, and if another process uses the folder.
     """
 
     def __init__(
         self, repository: str, folder: Path, log: Callable[[str], None], version: str = "", keep: int = 1
     ) -> None:
         refuse_secret(repository, "the repository")
-        self._repository, self._version, self._log = repository, version, log
+        self._repository, self._version, self._log, self._keep = repository, version, log, keep
         self._folder = folder.absolute()
         self._listed = ""
         self._release: Release | None = None
-        self._fetcher = Fetcher(self._folder, keep, FETCHED)
-        beside = self._fetcher.held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))
-        self._git = Git(Path(beside), SECONDS)
+        self._used: list[Path] = []
+        self._over = threading.Event()
+        self._child: subprocess.Popen[str] | None = None
+        with ExitStack() as held:
+            held.enter_context(only_process(self._folder))
+            beside = tempfile.TemporaryDirectory(prefix="stillhouse-", ignore_cleanup_errors=True)
+            self._git = Git(Path(held.enter_context(beside)), SECONDS)
+            self._held = held.pop_all()
 
     def state(self) -> Hashable:
         """The identity of the release. Raises `Unreachable` if git's server does not answer."""
         try:
-            with self._fetcher.busy:
-                listed = self._list()
-                if self._release is None or listed != self._listed:
-                    self._release = self._find()
-                    self._listed = listed
+            listed = self._list()
+            if self._release is None or listed != self._listed:
+                self._release = self._find()
+                self._listed = listed
         except GitFailed as error:
             raise Unreachable(
                 f"cannot read the releases of {self._repository} ({error.first}); is the address right, and may this "
@@ -71,27 +81,38 @@ class ReleasedSource:
             "version": release.name,
             "tag": release.tag,
             "commit": release.commit,
-            "repository": redact(self._repository),
+            "repository": self._repository,
         } | {name: _plain(release.record.get(name)) for name in ("figures", "verdict")}
 
     def folders(self) -> dict[str, Path]:
         """The release's folders. Raises `Unreachable` if the data cannot be fetched, and `InputError` if they are not
         the released ones."""
-        if self._release is None:
-            self.state()
         release = self._release
-        assert release is not None
+        assert release is not None, "`state` comes first"
         for name in PARTS:
             if name not in release.paths:
                 raise InputError(f"{release.name} of {self._repository} holds no {name}, so it cannot be served")
         place = self._folder / f"{release.name}-{release.identity[:12]}"
-        with self._fetcher.busy:
-            self._fetcher.bring(place, _digests(release), partial(self._fetch, release))
+        if not place.is_dir():
+            partial = place.with_name(f".{place.name}.partial")
+            self._fetch(release, partial)
+            partial.rename(place)
+        self._drop_old(place)
         found = {name: place / name for name in (*PARTS, *OPTIONAL) if (place / name).is_dir()}
-        return self._without_foreign_reranker(release, found)
+        if "reranker" in found:
+            made_from = read_manifest(found["reranker"], verify=False).inputs.get("corpus")
+            if made_from != release.record["artifacts"]["corpus"]["digest"]:
+                # A refresh that only indexes again keeps the re-ranker that taught the retriever.
+                self._log(f"the re-ranker of {release.name} was trained on another corpus, so re-ranking answers 404")
+                del found["reranker"]
+        return found
 
     def end(self) -> None:
-        self._fetcher.end()
+        """Ends a running fetch and every later one, and releases the folder."""
+        self._over.set()
+        if child := self._child:
+            child.kill()
+        self._held.close()
 
     def _list(self) -> str:
         if not (self._git.folder / ".git").is_dir():
@@ -116,12 +137,17 @@ class ReleasedSource:
             )
         return release
 
-    def _fetch(self, release: Release, folder: Path, lacking: list[str]) -> None:
-        """Fetches parts; their files are compared with their manifests when the release is opened."""
-        self._log(f"fetching {release.name} from {redact(self._repository)}")
+    def _fetch(self, release: Release, folder: Path) -> None:
+        """Fetches the parts that an interrupted fetch left out. The files are compared with their manifests when the
+        release is opened."""
+        digests = {
+            name: release.record["artifacts"][name]["digest"] for name in (*PARTS, *OPTIONAL) if name in release.paths
+        }
+        lacking = [name for name, digest in digests.items() if _manifest_digest(folder / name) != digest]
+        self._log(f"fetching {release.name} from {self._repository}")
         self._run_fetch(release, {release.paths[name]: str(folder / name) for name in lacking})
         for name in lacking:
-            if manifest_digest(folder / name) != _digests(release)[name]:
+            if _manifest_digest(folder / name) != digests[name]:
                 shutil.rmtree(folder / name)
                 raise InputError(
                     f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
@@ -129,17 +155,23 @@ class ReleasedSource:
                 )
 
     def _run_fetch(self, release: Release, parts: Mapping[str, str]) -> None:
+        words = [sys.executable, "-m", "stillhouse.serving.released_source"]
+        self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self._over.is_set():  # between `end` and this
+            self._child.kill()
         asked = {"repository": self._repository, "commit": release.commit, "parts": dict(parts)}
-        self._fetcher.fetch(asked, release.name)
+        _, said = self._child.communicate(json.dumps(asked))
+        code, self._child = self._child.returncode, None
+        if code != 0:
+            reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
+            raise Unreachable(f"{release.name} cannot be fetched: {redact(reason)}")
 
-    def _without_foreign_reranker(self, release: Release, found: dict[str, Path]) -> dict[str, Path]:
-        """Drops a re-ranker that was trained on an older corpus: it taught the retriever, but cannot be served."""
-        if "reranker" in found:
-            made_from = read_manifest(found["reranker"], verify=False).inputs.get("corpus")
-            if made_from != release.record["artifacts"]["corpus"]["digest"]:
-                self._log(f"the re-ranker of {release.name} was trained on another corpus, so `/rerank` answers 404")
-                del found["reranker"]
-        return found
+    def _drop_old(self, place: Path) -> None:
+        """Removes the least recently used folders; the files of an open one stay readable."""
+        self._used = [*(one for one in self._used if one != place), place][-(self._keep + SPARE) :]
+        for path in self._folder.iterdir():
+            if FETCHED.fullmatch(path.name) and path not in self._used and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
 
 
 def _plain(value: Any) -> Any:
@@ -147,6 +179,31 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value), parse_constant=lambda _: None) or None
 
 
-def _digests(release: Release) -> dict[str, str]:
-    """The digests of the parts that are served."""
-    return {name: release.record["artifacts"][name]["digest"] for name in (*PARTS, *OPTIONAL) if name in release.paths}
+def _manifest_digest(folder: Path) -> str:
+    """The digest in an artifact's manifest, without a look at its files; "" if there is none."""
+    try:
+        return read_manifest(folder, verify=False).digest
+    except InputError:
+        return ""
+
+
+def main() -> int:
+    """Fetches what standard input asks for, as JSON: `{"repository", "commit", "parts": {path there: target folder}}`.
+
+    Returns 0, or the exit code of an `InputError`, with its message on standard error.
+    """
+    from stillhouse.remote.dvc_source import fetch
+
+    asked = json.load(sys.stdin)
+    try:
+        with access_errors():
+            for path, target in asked["parts"].items():
+                fetch(asked["repository"], asked["commit"], path, Path(target))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,84 +1,20 @@
-"""The process: opens the release, listens, and ends when asked to, once every client has its answer.
-
-uvicorn does not limit how long a client may take to send the head of a request: one that sends a header now and then
-would hold its connection forever. `bounded_heads` limits it.
-"""
+"""The process: opens the release, listens, and ends when asked to, once every client has its answer."""
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
-from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stillhouse.errors import InputError
 from stillhouse.serving.app import make_app
-from stillhouse.serving.errors import error_response
 from stillhouse.serving.service import Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def bounded_heads(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol, which answers 408 and closes if a head is not complete within `seconds`.
-
-    A connection that sends nothing at all is closed after the same time.
-    """
-
-    class BoundedHeads(H11Protocol):
-        _head_timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._watch_head()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch_head()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.conn.trailing_data[0]:  # part of the next head arrived with the last body
-                self._watch_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            super().connection_lost(exc)
-
-        def _watch_head(self) -> None:
-            """Starts the timer with a head's first bytes, and stops it when the head is complete."""
-            if self.conn.our_state is not h11.IDLE or self.conn.their_state is not h11.IDLE:
-                self._stop()
-            elif self._head_timer is None and not self.transport.is_closing():
-                self._head_timer = self.loop.call_later(seconds, self._too_slow)
-
-        def _stop(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-
-        def _too_slow(self) -> None:
-            self._head_timer = None
-            if self.transport.is_closing():
-                return
-            message = f"the head of the request did not arrive within {seconds:g} seconds; send it faster"
-            answer = error_response("", 408, message, {"Connection": "close"})
-            self._write(h11.Response(status_code=408, headers=answer.raw_headers, reason=b"Request Timeout"))
-            self._write(h11.Data(data=bytes(answer.body)))
-            self._write(h11.EndOfMessage())
-            self.transport.close()
-
-        def _write(self, event: Any) -> None:
-            self.transport.write(self.conn.send(event) or b"")
-
-    return BoundedHeads
 
 
 class _Server(uvicorn.Server):
@@ -114,7 +50,7 @@ def configured(service: Service, grace: float) -> uvicorn.Config:
     """uvicorn's settings for a service."""
     return uvicorn.Config(
         make_app(service),
-        http=bounded_heads(service.limits.head_seconds),
+        http="h11",
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -131,16 +67,12 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     host, port = listening.getsockname()[:2]
     current = service.shelf.current
     service.shelf.watch(watch)
-    if service.drift:
-        service.drift.start()
     log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
     log(f"release {current.name}: {current.chosen}")
     try:
         _Server(config).run(sockets=[listening])
     finally:
         service.shelf.end()
-        if service.drift:
-            service.drift.end()
         service.batcher.end()
         if service.queries:
             service.queries.end()

@@ -16,15 +16,12 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.index.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
 from stillhouse.serving.client_ids import client_id, client_of
-from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem
-from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.query_log import QueryLog
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.shelf import Shelf
-from stillhouse.terminal import visible
 
 Role = Literal["query", "passage"]
 ROLES: dict[str, Role] = {
@@ -41,8 +38,8 @@ ROLES: dict[str, Role] = {
 class Service:
     """What one process serves, and how.
 
-    `log_requests` logs a line per request. `log_texts` logs the texts of searches. `queries` is the query log, and
-    `client_key` hashes client ids; nothing else stores queries.
+    `log_requests` logs a line per request. `queries` is the query log, and `client_key` hashes client ids; nothing else
+    stores queries.
     """
 
     shelf: Shelf
@@ -53,10 +50,7 @@ class Service:
     token: str = ""
     model: str = "retriever"
     log_requests: bool = False
-    log_texts: bool = False
-    live: LiveDocuments | None = None
     queries: QueryLog | None = None
-    drift: DriftWatch | None = None
     client_key: bytes = b""
 
     def release(self, name: str | None = None) -> Release:
@@ -65,7 +59,7 @@ class Service:
         if found is None:
             there = ", ".join(one.name for one in (self.shelf.current, *self.shelf.kept))
             raise Problem(404, f"the release {str(name)[:40]!r} is not open here; open releases: {there}")
-        return found.live or found
+        return found
 
     def check_texts(self, texts: Sequence[str], what: str, most: int | None = None) -> None:
         """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode.
@@ -100,20 +94,6 @@ class Service:
         made = [cast(Embedded, await self._answer(Job(release, part, role))) for part in self._parts(texts)]
         return Embedded(np.concatenate([part.vectors for part in made]), sum(part.tokens for part in made))
 
-    async def token_states(self, release: Release, texts: Sequence[str], role: str) -> list[NDArray[np.float32]]:
-        """Each text's token states, float32 [L, D]. Several texts must fit into one batch, as these are large."""
-        self.check_texts(texts, "inputs")
-        most = self.limits.batch_tokens
-
-        def compute() -> list[NDArray[np.float32]]:
-            ids = release.tokenize(texts, role)
-            tokens = sum(map(len, ids))
-            if len(texts) > 1 and tokens > most:
-                raise Problem(413, f"inputs has {tokens:,} tokens, at most {most:,} are allowed; send fewer texts")
-            return release.token_states(ids, role)
-
-        return cast("list[NDArray[np.float32]]", await self._answer(Job(release, texts, role, alone=compute)))
-
     async def search(self, release: Release, texts: Sequence[str], how: Ranked) -> list[Found]:
         """The passages of each query."""
         self.check_texts(texts, "queries")
@@ -121,14 +101,8 @@ class Service:
             raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
         if how.bm25 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
-        if self.log_texts:
-            for text in texts:
-                self.log(f"query to {release.name}: {visible(text)}")
         job = Job(release, texts, "query", [how] * len(texts))
-        found = cast("list[Found]", await self._answer(job))
-        if self.drift and job.vectors is not None:
-            self.drift.note(release, job.vectors, found, how)
-        return found
+        return cast("list[Found]", await self._answer(job))
 
     def client_of(self, request: Request) -> str:
         """The hashed id of the client."""
@@ -165,9 +139,8 @@ class Service:
         deadline = self.limits.deadline
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self.batcher.submit(job)), deadline)
-        except QueueFull as full:
-            message = f"the queue is full; try again in {full.seconds} s"
-            raise Problem(429, message, {"Retry-After": str(full.seconds)}) from None
+        except QueueFull:
+            raise Problem(429, "the queue is full; try again in a second", {"Retry-After": "1"}) from None
         except (TooLate, TimeoutError):
             raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or try later") from None
         except Ended:

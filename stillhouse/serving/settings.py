@@ -19,9 +19,3 @@ class Limits:
     characters: int = 8192
     top: int = 1000
     body: int = 4 << 20
-    body_seconds: float = 10.0
-    head_seconds: float = 10.0
-    documents: int = 10_000
-    documents_bytes: int = 64 << 20
-    queries_bytes: int = 1 << 30
-    feedback_bytes: int = 64 << 20

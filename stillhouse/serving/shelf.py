@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from stillhouse.errors import InputError
 from stillhouse.serving.release import Release
@@ -15,46 +14,26 @@ from stillhouse.serving.source import Source, Unreachable
 Opener = Callable[[Source], Release]
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A release that was refused, or a check that failed: why, and when (seconds since 1970)."""
-
-    reason: str
-    at: float
-
-
 class Shelf:
     """`current` answers, and `kept` previous releases stay open, so that going back takes no loading.
 
-    `opener` opens, checks and warms up what a source holds; `log` gets a line per change. A release replaces another
-    within `placing`.
+    `opener` opens, checks and warms up what a source holds; `log` gets a line per change. `refused` and `unreachable`
+    say why the last release was refused or the last check failed, and when.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        opener: Opener,
-        keep: int,
-        log: Callable[[str], None],
-        placing: Callable[[Release], AbstractContextManager[None]] | None = None,
-    ) -> None:
+    def __init__(self, source: Source, opener: Opener, keep: int, log: Callable[[str], None]) -> None:
         self._source, self._opener, self._keep, self._log = source, opener, keep, log
-        self._placing = placing or (lambda release: nullcontext())
         state = source.state()
         self._open: tuple[Release, ...] = (opener(source),)
         self._seen = self._still(state)
         self._states: dict[str, Hashable] = {self.current.name: self._seen}
-        self.refused: Refused | None = None
-        self.unreachable: Refused | None = None
+        self.refused: dict[str, str] | None = None
+        self.unreachable: dict[str, str] | None = None
         self.looked = time.time()
         self._behind_since: float | None = None
         self.swaps = self.refusals = 0
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def open_releases(self) -> tuple[Release, ...]:
-        """The release in use and the kept ones, at one moment."""
-        return self._open
 
     @property
     def current(self) -> Release:
@@ -66,7 +45,7 @@ class Shelf:
 
     def find(self, name: str | None) -> Release | None:
         """The open release with a name; the current one for None."""
-        releases = self.open_releases()
+        releases = self._open
         return releases[0] if name is None else next((one for one in releases if one.name == name), None)
 
     @property
@@ -86,10 +65,10 @@ class Shelf:
             self.looked = time.time()
             changed = self._look_at(state)
         except InputError as error:
-            reason = " ".join(str(error).split())
-            if self.unreachable is None or self.unreachable.reason != reason:
-                self._log(f"{self.current.name} keeps answering: {reason}")
-            self.unreachable = Refused(reason, time.time())
+            found = _said(error)
+            if self.unreachable is None or self.unreachable["reason"] != found["reason"]:
+                self._log(f"{self.current.name} keeps answering: {found['reason']}")
+            self.unreachable = found
             return False
         self.unreachable = None
         return changed
@@ -101,34 +80,25 @@ class Shelf:
             self._behind_since = time.time()
         if state == self._seen:
             return False
-        before, known = self.current, self._open_in(state)
-        if known is not None:
-            if known is not self.current:
-                self._put(known)
-            self._seen, self.refused = state, None
-            return known is not before
-        try:
-            release = self._opener(self._source)
-        except Unreachable:
-            raise
-        except (InputError, OSError) as error:
-            if self._source.state() != state:
-                return False  # it is being replaced part by part: the next check finds it complete
-            if isinstance(error, OSError):  # a problem of this machine, such as a full disk: the release may be fine
-                raise Unreachable(f"the release that is there now cannot be opened: {error}") from None
-            self._seen = state
-            self.refusals += 1
-            self.refused = Refused(" ".join(str(error).split()), time.time())
-            self._log(f"a new release was refused, and {self.current.name} keeps answering: {self.refused.reason}")
-            return False
-        opened = self._states[release.name] = self._still(state)
-        if release.name == self.current.name and _is_as_it_was(self.current):
-            self.current.origin = release.origin
-            self._behind_since = None
-        else:
-            self._put(release)
-        self._seen, self.refused = opened, None
-        return self.current is not before
+        release = self._open_in(state)
+        if release is None:
+            try:
+                release = self._opener(self._source)
+            except Unreachable:
+                raise
+            except (InputError, OSError) as error:
+                if self._source.state() != state:
+                    return False  # it is being replaced part by part: the next check finds it complete
+                if isinstance(error, OSError):  # a problem of this machine, such as a full disk
+                    raise Unreachable(f"the release that is there now cannot be opened: {error}") from None
+                self._seen, self.refused = state, _said(error)
+                self.refusals += 1
+                self._log(
+                    f"a new release was refused, and {self.current.name} keeps answering: {self.refused['reason']}"
+                )
+                return False
+            self._states[release.name] = self._still(state)
+        return self._put(release)
 
     def _still(self, state: Hashable) -> Hashable:
         """`state`, if what was opened is certain to belong to it; otherwise something that equals no state.
@@ -142,23 +112,23 @@ class Shelf:
             return object()
 
     def _open_in(self, state: Hashable) -> Release | None:
-        """The release that was opened in this state of the source, if it is still open and unchanged."""
+        """The release that was opened in this state of the source, if it is still open and not overwritten since."""
         for release in self._open:
-            if self._states.get(release.name) == state:
-                return release if _is_as_it_was(release) else None
+            if self._states[release.name] == state and not release.overwritten():
+                return release
         return None
 
-    def _put(self, release: Release) -> None:
+    def _put(self, release: Release) -> bool:
+        """Lets a release answer, and returns whether something else answered before."""
         before = self.current
-        known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
-        others = [one for one in self._open if one.name != known.name]
-        with self._placing(known):
-            self._open = (known, *others[: self._keep])  # in one step: a release that stays open is always found
-        still_open = {one.name for one in self._open}
-        self._states = {name: state for name, state in self._states.items() if name in still_open}
-        self._behind_since = None
-        self.swaps += 1
-        self._log(f"now serving release {known.name} instead of {before.name}")
+        others = [one for one in self._open if one.name != release.name]
+        self._open = (release, *others[: self._keep])  # in one step: a release that stays open is always found
+        self._states = {one.name: self._states[one.name] for one in self._open}
+        self._seen, self.refused, self._behind_since = self._states[release.name], None, None
+        if release.name != before.name:
+            self.swaps += 1
+            self._log(f"now serving release {release.name} instead of {before.name}")
+        return release is not before
 
     def watch(self, seconds: float) -> None:
         """Checks at intervals, on a separate thread, until `end`."""
@@ -179,10 +149,6 @@ class Shelf:
             self._thread.join(timeout=5)
 
 
-def _is_as_it_was(release: Release) -> bool:
-    """Whether an open release can answer: false if one of its files was overwritten in place."""
-    try:
-        release.refuse_changed()
-    except InputError:
-        return False
-    return True
+def _said(error: Exception) -> dict[str, str]:
+    """What went wrong and when, for `/info`."""
+    return {"reason": " ".join(str(error).split()), "at": datetime.now(UTC).isoformat(timespec="seconds")}

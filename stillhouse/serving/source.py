@@ -1,7 +1,4 @@
-"""The sources of releases that `stillhouse serve` accepts: a folder, a git repository, or a storage URI.
-
-The source for a folder is here, that for a repository in `released_source.py`, for storage in `stored_source.py`.
-"""
+"""The sources of releases that `stillhouse serve` accepts: a folder, or a git repository (`released_source.py`)."""
 
 from __future__ import annotations
 
@@ -9,11 +6,10 @@ import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.artifacts import MANIFEST
 from stillhouse.errors import InputError
-from stillhouse.remote.storage import LIBRARIES
 
 PARTS = ("retriever", "index", "corpus")
 OPTIONAL = ("hybrid", "reranker", "run")
@@ -49,12 +45,11 @@ class FolderSource:
     """A folder with `retriever/`, `index/` and `corpus/`, and optionally `hybrid/`, `reranker/` and `run/`.
 
     `stillhouse release fetch` writes such a folder. A run leaves one in `artifacts/best`, with the corpus in
-    `artifacts/ingest/corpus` and the run in `artifacts/best_run/run`. It may be a link. `corpus` names another place
-    for the corpus.
+    `artifacts/ingest/corpus`. It may be a link.
     """
 
-    def __init__(self, folder: Path, corpus: Path | None = None) -> None:
-        self._folder, self._corpus = folder, corpus
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def state(self) -> Hashable:
         """The folder itself, and the manifest of each part, or the part itself if it has none."""
@@ -70,11 +65,9 @@ class FolderSource:
 
     def folders(self) -> dict[str, Path]:
         found = {name: place for name, place in self._places().items() if name in PARTS or place.is_dir()}
-        if "run" in found and found["run"].parent != found["index"].parent and not _is_run_of(found):
-            del found["run"]  # it belongs to an earlier winner; `retrieve` has not run for this one yet
         for name in PARTS:
             if not found[name].is_dir():
-                remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus elsewhere"
+                remedy = "`stillhouse release fetch` or a run writes one"
                 raise InputError(f"{self._folder} is not a release: {found[name]} does not exist; {remedy}")
         return found
 
@@ -87,53 +80,24 @@ class FolderSource:
     def _places(self) -> dict[str, Path]:
         # Resolve a link once, so that no part comes from the release that the link points to next.
         folder = self._folder.resolve()
-        corpus = self._corpus or folder / "corpus"
-        beside = folder.parent / BESIDE
-        if self._corpus is None and not corpus.is_dir() and beside.is_dir():
+        corpus, beside = folder / "corpus", folder.parent / BESIDE
+        if not corpus.is_dir() and beside.is_dir():
             corpus = beside
-        run = folder / "run"
-        if not run.is_dir():
-            run = folder.with_name(f"{folder.name}_run") / "run"
-        return {name: folder / name for name in (*PARTS, *OPTIONAL)} | {"corpus": corpus, "run": run}
-
-
-def _is_run_of(folders: dict[str, Path]) -> bool:
-    """Whether a run next to a release was made with its retriever and index."""
-    try:
-        run = read_manifest(folders["run"], verify=False)
-        return all(
-            run.inputs.get(name) == read_manifest(folders[name], verify=False).digest for name in ("retriever", "index")
-        )
-    except InputError:
-        return False
+        return {name: folder / name for name in (*PARTS, *OPTIONAL)} | {"corpus": corpus}
 
 
 def repository_of(place: str) -> str:
-    """The address of the git repository that a place names; "" for a folder and for object storage.
-
-    Raises `InputError` for any other URI.
-    """
+    """The address of the git repository that a place names; "" for a folder. Raises `InputError` for other URIs."""
     if not place.strip():
-        raise InputError("the location of the releases is empty; give a folder, a git repository or a storage URI")
+        raise InputError("the location of the releases is empty; give a folder or a git repository")
     if place.startswith("git+"):
         return place.removeprefix("git+")
     scheme = urlsplit(place).scheme if "://" in place else ""
     if scheme in OF_GIT or (not scheme and WITHOUT_SCHEME.fullmatch(place)):
         return place
-    if scheme not in ("", "file", *LIBRARIES):
+    if scheme:
         raise InputError(
-            f"{place} is neither a folder, a git repository nor storage that can be read from here "
-            f"({', '.join(f'{scheme}://' for scheme in LIBRARIES)}); on a cluster, KServe's storage initializer copies "
-            "it to a folder: `stillhouse serve /mnt/models`. Elsewhere, copy it here first"
+            f"{place} is neither a folder nor a git repository; on a cluster, KServe's storage initializer copies a "
+            "storage URI to a folder: `stillhouse serve /mnt/models`. Elsewhere, copy it to a folder first"
         )
     return ""
-
-
-def storage_of(place: str) -> str:
-    """The storage URI that a place is, such as `s3://bucket/in-use`; "" for others."""
-    return place if "://" in place and urlsplit(place).scheme in LIBRARIES else ""
-
-
-def folder_of(place: str) -> Path:
-    """The folder that a place names, possibly as `file:///folder`."""
-    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else Path(place)

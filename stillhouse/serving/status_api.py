@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,23 +11,8 @@ from stillhouse import __version__
 from stillhouse.serving.metrics import KIND
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import service_of
-from stillhouse.serving.shelf import Refused
 
 router = APIRouter()
-
-
-@router.get("/", summary="What answers here; browsers get the search page")
-async def root(request: Request) -> Response:
-    service = service_of(request)
-    release = service.release()
-    about = {"service": f"stillhouse {__version__}", "model": service.model, "release": release.name}
-    return answer_json(about | {"addresses": "/openapi.json"}, release)
-
-
-@router.get("/docs", summary="The same as `/openapi.json`; browsers get a page")
-async def addresses(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = request.app.openapi()
-    return found
 
 
 @router.get("/health", summary="Whether the process is alive")
@@ -54,21 +38,12 @@ async def info(request: Request) -> Response:
         "kept": [one.name for one in shelf.kept],
         "swaps": shelf.swaps,
         "behind_seconds": round(shelf.behind, 3),
-        "refused": said(shelf.refused),
-        "unreachable": said(shelf.unreachable),
-        "live": service.live.counts() if service.live else None,
+        "refused": shelf.refused,
+        "unreachable": shelf.unreachable,
         "queries": service.queries.about() if service.queries else None,
-        "drift": service.drift.about() if service.drift else None,
         "limits": asdict(service.limits),
     }
     return answer_json(content, release)
-
-
-def said(refused: Refused | None) -> dict[str, str] | None:
-    """What went wrong and when, for `/info`."""
-    if refused is None:
-        return None
-    return {"reason": refused.reason, "at": datetime.fromtimestamp(refused.at, UTC).isoformat(timespec="seconds")}
 
 
 @router.get("/metrics", summary="Figures for Prometheus")

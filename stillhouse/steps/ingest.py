@@ -165,12 +165,6 @@ class Config:
         "export` writes them; any that repeats a dev or test query is left out",
         location=True,
     )
-    documents: str | None = setting(
-        None,
-        "a folder with documents that add, replace and delete passages of the source: corpus.jsonl and deleted.jsonl, "
-        "as `stillhouse documents export` writes them",
-        location=True,
-    )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
     def __post_init__(self) -> None:
@@ -204,7 +198,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.pair_queries import PairChoices, check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
-    from stillhouse.corpus.sources.documents import with_documents
     from stillhouse.corpus.sources.extra_test_queries import with_test_queries
     from stillhouse.corpus.sources.options import Options
     from stillhouse.corpus.sources.split_names import check_splits, with_splits
@@ -224,8 +217,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.distractors:
         other = open_source(config.distractors)
         source = with_distractors(source, other, config.max_distractors, config.seed, config.pair_language)
-    if config.documents:
-        source = with_documents(source, Path(config.documents).expanduser())
     if config.test_queries:
         source = with_test_queries(source, Path(config.test_queries).expanduser())
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")

@@ -150,7 +150,7 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
     if least is None:
         return []
     found = []
-    if look.passages < least.min_passages and not (ingest.documents or ingest.distractors):
+    if look.passages < least.min_passages and not ingest.distractors:
         found.append(
             f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
             "add text to it, or lower validate.min_passages in params.yaml"

@@ -348,19 +348,12 @@ READS: set[Argument] = {
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
     ("refresh", "train_queries"),
-    ("refresh", "documents"),
     ("serve", "place"),
-    ("serve", "corpus"),
-    ("documents", "log"),
-    ("documents", "onto"),
     ("queries", "log"),
-    # Like `documents export`; a query log deletes only files of its own (tests/serving/test_query_log.py).
+    # These write, but change nothing that exists: `export` refuses a folder that exists, and a query log deletes only
+    # files of its own (tests/serving/test_query_log.py).
     ("queries", "folder"),
     ("serve", "log_queries"),
-    # These write, but change nothing that exists: `export` refuses a folder that exists, and the log of documents
-    # refuses a file that is not one (tests/serving/test_live_documents.py).
-    ("documents", "folder"),
-    ("serve", "documents_in"),
     ("serve", "fetch_into"),  # removes only what it fetched (tests/serving/test_fetched_releases.py)
     ("tune", "params"),
     ("tune", "space"),

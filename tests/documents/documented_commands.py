@@ -19,7 +19,7 @@ PROGRAMS = {"stillhouse", "kubectl", "make", "dvc", "git", "curl", "python", "pi
 PROGRAMS |= {".", "cd", "export", "rm", "kfp", "kustomize"}
 SHELLS = {"sh", "bash", "console"}
 VARIABLE = re.compile(r"[A-Z_]+=")
-GROUPS = "documents|pipeline|queries|release|schedule"
+GROUPS = "pipeline|queries|release|schedule"
 """Commands of Stillhouse that have named actions."""
 NAMED = re.compile(rf"stillhouse (({GROUPS}) )?[a-z][a-z-]*|(dvc|git)( [a-z][a-z-]*)+|make [a-z][a-z-]*")
 INLINE = re.compile(r"`([^`]+)`")

@@ -36,7 +36,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "dvc queue start": ("starts workers in the background", "tests/cli/test_compare_command.py: what is queued"),
     "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),
     "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
-    "stillhouse serve s3://": ("needs a bucket", "tests/serving/test_stored_releases.py: a server of S3"),
     "rm -r /volume/run-cache": ("deletes a folder of a pod", "nothing: it is the shell's own"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),

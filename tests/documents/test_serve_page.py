@@ -22,7 +22,6 @@ REPLACED = {
     "http://retriever.stillhouse.example.com": "http://localhost:8000",
 }
 PAGE = "docs/serve.md"
-FOLDERS = ("new-documents", "newer-documents")
 
 
 @pytest.fixture
@@ -74,26 +73,6 @@ def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
         versions.append(asked(served, "/info").get("version"))
     assert [words[:1] for words in served.started[:2]] == [[], ["in-use"]]
     assert versions == [None, None, "v1.1.0", "v1.1.0", "v1.0.0"]
-
-
-def test_documents_are_added_deleted_and_exported(terminal: Terminal, served: Served) -> None:
-    start, add, delete, hide = section(PAGE, "Add documents without a new release")
-    export, export_onto = section(PAGE, "Documents become part of the next release", having="export")
-    terminal.replaced["longitude-3"] = "x/p0"
-    terminal.type(start)
-    counts = []
-    for command in (add, delete, hide):
-        terminal.type(command)
-        live = asked(served, "/info")["live"]
-        counts.append((live["documents"], live["deleted"]))
-    assert counts == [(1, 0), (0, 1), (0, 2)]
-    terminal.type(add)
-    terminal.type(export)
-    terminal.type(delete)
-    terminal.type(export_onto)
-    held = [[Path(folder, f"{name}.jsonl").read_text() for name in ("corpus", "deleted")] for folder in FOLDERS]
-    assert [["Ships carry clocks" in text for text in texts] for texts in held] == [[True, False], [False, False]]
-    assert [["news/7" in text for text in texts] for texts in held] == [[True, False], [False, True]]
 
 
 def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:

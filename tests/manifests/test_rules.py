@@ -12,8 +12,7 @@ import pytest
 import yaml
 from rendered_overlays import MANIFESTS, program, rule_groups
 
-from stillhouse.monitoring.dashboard import PANELS, render
-from stillhouse.monitoring.table import COMMON, Metric, all_metrics, labels_of
+from stillhouse.monitoring.table import all_metrics, labels_of
 
 TESTS = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
 SCRAPED = {"job", "instance", "namespace", "pod"}
@@ -111,40 +110,8 @@ def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
     assert joined <= there | SCRAPED, f"{where}: nothing has the labels {joined - there}"
 
 
-@pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
-def test_every_metric_is_on_the_dashboard(metric: Metric) -> None:
-    """The dashboard shows throughput as a rate that a recording rule computes."""
-    shown = " ".join(query for panel in PANELS for query, _ in panel.queries)
-    for name in NAME.findall(shown):
-        shown += " " + recorded().get(name, "")
-    assert metric.name in names_in(shown)
-
-
-def test_legends_use_labels_of_the_metrics() -> None:
-    for panel in PANELS:
-        for query, legend in panel.queries:
-            labels = set(COMMON) | {"work", "schedule", "endpoint"} | SCRAPED
-            for name in names_in(query):
-                labels |= set(labels_of(all_metrics()[name])) if name in all_metrics() else set()
-            assert set(re.findall(r"{{(\w+)}}", legend)) <= labels, panel.title
-
-
-def test_the_dashboard_is_what_the_panels_say() -> None:
-    committed = (MANIFESTS / "components" / "monitoring" / "dashboard.json").read_text(encoding="utf-8")
-    assert committed == render(), "run `make render`"
-
-
 def test_the_page_about_clusters_lists_every_metric_and_alert() -> None:
     page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].split(" by ")[0].strip(" `") for line in page.splitlines() if line.startswith("| ")}
     assert all_metrics().keys() <= rows
     assert {rule["alert"] for rule in rules() if "alert" in rule} <= rows
-
-
-def test_panels_do_not_overlap() -> None:
-    places = [panel["gridPos"] for panel in json.loads(render())["panels"]]
-    cells = [
-        (x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
-    ]
-    assert len(cells) == len(set(cells))
-    assert all(at["x"] + at["w"] <= 24 for at in places)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stillhouse.context import Context
 from stillhouse.curves import Watch
 from stillhouse.monitoring.exporter import Exporter
-from stillhouse.monitoring.table import LABEL_VALUES, LIVE
+from stillhouse.monitoring.table import LIVE
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 
@@ -25,13 +25,8 @@ CONFIG = TrainingConfig(learning_rate=0.1, warmup_ratio=0.5, precision="fp32", e
 
 
 @pytest.fixture
-def lines() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def exporter(lines: list[str]) -> Iterator[Exporter]:
-    serving = Exporter(free_port(), COMMON, lines.append)
+def exporter() -> Iterator[Exporter]:
+    serving = Exporter(free_port(), COMMON)
     yield serving
     serving.close()
 
@@ -115,13 +110,6 @@ def test_progress_bars_export_their_progress(tmp_path: Path, exporter: Exporter)
     assert exporter.throughput().keys() == {"encoding passages", "reading"}
 
 
-def test_the_number_of_label_values_is_limited(exporter: Exporter, lines: list[str]) -> None:
-    exporter.measured(1.0, {f"signal {number}": 1.0 for number in range(LABEL_VALUES + 10)})
-    assert len(scrape(exporter)["stillhouse_signal"]) == LABEL_VALUES
-    assert len(lines) == 1
-    assert f"signal {LABEL_VALUES}" in lines[0]
-
-
 def test_memory_of_an_unused_gpu_is_0(exporter: Exporter) -> None:
     assert scrape(exporter)["stillhouse_gpu_memory_bytes"] == {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
 
@@ -129,4 +117,4 @@ def test_memory_of_an_unused_gpu_is_0(exporter: Exporter) -> None:
 def test_a_closed_exporter_frees_its_port() -> None:
     port = free_port()
     for _ in range(2):
-        Exporter(port, COMMON, print).close()
+        Exporter(port, COMMON).close()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,6 @@ import yaml
 from ports import free_port
 
 from stillhouse.errors import ValidationFailed
-from stillhouse.kubernetes.pods.run_control import report_run
-from stillhouse.monitoring.watch import watch_step, watch_task
-from stillhouse.steps.spec import Report
 
 RULES = Path(__file__).resolve().parents[2] / "manifests" / "components" / "monitoring" / "rules.yaml"
 PATIENCE = 60.0
@@ -190,46 +187,3 @@ def test_a_killed_step_leaves_the_earlier_results(monitoring: Monitoring, small_
         assert done.returncode == expected
     [left] = wait_for(lambda: monitoring.query('stillhouse_step_success{step="mine"}'), "the results")
     assert left["metric"]["run"] == "first"
-
-
-@pytest.mark.usefixtures("asked_for")
-def test_a_run_that_failed_is_alerted_until_the_next_succeeds(
-    monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_PIPELINE", "zero-shot")
-    assert report_run(False, print)
-    [failed] = wait_for(lambda: monitoring.firing("StillhouseRunFailed"), "the alert")
-    assert (failed["metric"]["pipeline"], failed["metric"]["run"]) == ("zero-shot", "run-1")
-    monkeypatch.setenv("STILLHOUSE_RUN", "run-2")
-    assert report_run(True, print)
-    wait_for(lambda: not monitoring.firing("StillhouseRunFailed"), "the alert to end")
-
-
-@pytest.mark.usefixtures("asked_for")
-def test_throughput_is_shown_for_a_released_run_only(monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`compare-release` accepts the second run too, but its release fails."""
-    monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
-    for run, seconds, arrives in (("first", 0.05, True), ("second", 0.5, False)):
-        monkeypatch.setenv("STILLHOUSE_RUN", run)
-        monkeypatch.setenv("STILLHOUSE_TASK", "index")
-        with watch_step("index", print) as watched:
-            watched.monitor.began("encoding", 10, 0)
-            time.sleep(seconds)
-            watched.monitor.advanced("encoding", 10)
-            watched.monitor.ended("encoding")
-        monkeypatch.setenv("STILLHOUSE_TASK", "promote")
-        with suppress(OSError), watch_task("promote", print) as task:
-            with watch_step("compare-release", print) as judged:
-                judged.report = Report("better", facts={"accepted": True})
-            if not arrives:
-                raise OSError("the remote does not answer")
-            task.report = Report("released", facts={"released": True})
-        mine = f'{{pipeline="refresh",step="promote",run="{run}"}}'
-        wait_for(partial(monitoring.query, f"stillhouse_step_success{mine}"), "the results")
-        assert monitoring.query(f"stillhouse_promotion_accepted{mine} == 1"), "the verdict stays beside the end"
-        assert bool(monitoring.query(f"stillhouse_promotion_released{mine} == 1")) == arrives
-        time.sleep(2)  # the rule is evaluated every second
-        [taken] = monitoring.query('stillhouse:release_examples_per_second{pipeline="refresh"}')
-        assert 50 < float(taken["value"][1]) <= 200, "the second is at 20 at most"
-    [failed] = wait_for(lambda: monitoring.firing("StillhouseStepFailed"), "the alert")
-    assert (failed["metric"]["step"], failed["metric"]["run"]) == ("promote", "second")

@@ -13,7 +13,7 @@ import pytest
 from gateway_stand_in import Gateway
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.artifacts import write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods import run_control
 from stillhouse.kubernetes.pods.in_pod import run_component
@@ -91,17 +91,6 @@ def test_a_step_s_pod_pushes_the_failure_of_its_nodes(
     assert samples["stillhouse_step_success", ""] == 0
     logged = reasons(samples) if any(name == "stillhouse_step_failure" for name, _ in samples) else None
     assert logged == expected
-
-
-def test_a_pod_that_fails_preflight_pushes_bad_input(
-    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "stillhouse.kubernetes.pods.component.check_pod", lambda parallel: read_manifest(tmp_path / "x")
-    )
-    with pytest.raises(SystemExit):
-        run_component("pretrain", pretraining(tmp_path))
-    assert reasons(gateway.pushes[0][2]) == ["bad_input"]
 
 
 def test_the_pod_pushes_nothing_for_a_step_that_succeeded(gateway: Gateway) -> None:
@@ -240,16 +229,6 @@ def test_a_run_that_a_user_cancelled_is_not_a_failure(state: str, gateway: Gatew
     assert gateway.pushes == []
     page = (tmp_path / "summary").read_text()
     assert page.startswith("## refresh: canceled\n") and "first failed task" not in page
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "gateway:9091"])
-def test_the_end_of_a_run_is_shown_whatever_the_gateway_does(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", address)
-    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    assert end(tmp_path, "FAILED") == 0.0
-    assert "refresh: failed" in (tmp_path / "summary").read_text() and "not pushed" in capsys.readouterr().err
 
 
 def test_a_task_that_fails_for_its_own_reason_ends_with_it(gateway: Gateway) -> None:

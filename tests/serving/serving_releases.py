@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,6 @@ from stillhouse.serving.shelf import Shelf
 from stillhouse.serving.source import FolderSource, Source
 
 TRAP = "<script>document.title='caught'</script> & \"red\" <b>birds</b>"
-BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-"""What a browser says about itself when it opens a page."""
 PARTS = ("corpus", "retriever", "index", "hybrid")
 
 
@@ -124,14 +122,7 @@ def running(
 ) -> Iterator[Running]:
     """Serves a folder, or another source, until the block ends."""
     lines: list[str] = settings.pop("lines", [])
-    live = settings.get("live")
-    shelf = Shelf(
-        FolderSource(place) if isinstance(place, Path) else place,
-        lambda source: live.prepare(open_release(source)) if live else open_release(source),
-        keep,
-        lines.append,
-        placing=live.placing if live else nullcontext,
-    )
+    shelf = Shelf(FolderSource(place) if isinstance(place, Path) else place, open_release, keep, lines.append)
     service = make_service(shelf, limits or Limits(), log=lines.append, **settings)
     with ExitStack() as held:
         listening = held.enter_context(closing(listen("127.0.0.1", 0)))

@@ -12,7 +12,7 @@ from test_swapped_releases import point, until
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.errors import InputError
-from stillhouse.serving.canaries import average_overlap
+from stillhouse.serving.release import average_overlap
 from stillhouse.serving.source import FolderSource
 
 Runs = Callable[[Path], Callable[..., dict[str, Path]]]
@@ -87,16 +87,6 @@ def test_a_run_of_another_release_does_not_open(with_runs: list[Path], tmp_path:
     shutil.copytree(with_runs[1] / "run", mixed / "run")
     with pytest.raises(InputError, match="made from another corpus"):
         open_release(FolderSource(mixed))
-
-
-def test_a_run_that_lies_beside_counts_only_where_it_is_of_this_release(with_runs: list[Path], tmp_path: Path) -> None:
-    """In the artifacts of a workspace, `best` exists before `best_run`."""
-    shutil.copytree(with_runs[0], tmp_path / "best", ignore=shutil.ignore_patterns("run"))
-    shutil.copytree(with_runs[1] / "run", tmp_path / "best_run" / "run")
-    assert open_release(FolderSource(tmp_path / "best")).canaries == []
-    shutil.rmtree(tmp_path / "best_run")
-    shutil.copytree(with_runs[0] / "run", tmp_path / "best_run" / "run")
-    assert len(open_release(FolderSource(tmp_path / "best")).canaries) == 6
 
 
 def test_overlap_counts_what_two_rankings_share_from_the_top() -> None:

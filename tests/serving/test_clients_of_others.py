@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import runpy
-import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from serving_releases import Running
 from tritonclient.utils import InferenceServerException
 
@@ -27,16 +22,14 @@ def vectors(served: Running, texts: list[str], prompt: str = "query") -> np.ndar
     return np.array(served.client.post("/embed", json={"inputs": texts, "prompt_name": prompt}).json(), np.float32)
 
 
-@pytest.mark.parametrize("binary_in", [True, False])
-@pytest.mark.parametrize("binary_out", [True, False, None])
-def test_triton_s_client_gets_the_vectors(served: Running, binary_in: bool, binary_out: bool | None) -> None:
+def test_triton_s_client_gets_the_vectors_as_json(served: Running) -> None:
     with triton.InferenceServerClient(served.url.removeprefix("http://")) as client:
         assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("retriever")
-        assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+        assert client.get_server_metadata()["extensions"] == []
         [takes], [gives] = (client.get_model_metadata("retriever")[side] for side in ("inputs", "outputs"))
         tensor = triton.InferInput(takes["name"], [len(TEXTS)], takes["datatype"])
-        tensor.set_data_from_numpy(np.array(TEXTS, dtype=object), binary_data=binary_in)
-        wanted = None if binary_out is None else [triton.InferRequestedOutput(gives["name"], binary_data=binary_out)]
+        tensor.set_data_from_numpy(np.array(TEXTS, dtype=object), binary_data=False)
+        wanted = [triton.InferRequestedOutput(gives["name"], binary_data=False)]
         for role in ("query", "passage"):
             answer = client.infer(
                 "retriever", [tensor], outputs=wanted, request_id="7", parameters={"input_type": role}
@@ -46,58 +39,6 @@ def test_triton_s_client_gets_the_vectors(served: Running, binary_in: bool, bina
             assert said["id"] == "7" and said["model_version"] == served.service.shelf.current.name
         with pytest.raises(InferenceServerException, match="is not served here"):
             client.infer("another", [tensor])
-
-
-def binary(texts: list[bytes], size: int | None = None, **tensor: Any) -> tuple[bytes, bytes]:
-    data = b"".join(struct.pack("<I", len(text)) + text for text in texts)
-    parameters = {"binary_data_size": len(data) if size is None else size}
-    described = {"name": "text", "shape": [len(texts)], "datatype": "BYTES", "parameters": parameters} | tensor
-    return json.dumps({"inputs": [described]}).encode(), data
-
-
-def post(served: Running, head: bytes, data: bytes, length: str | None = None) -> Any:
-    headers = {"Inference-Header-Content-Length": length if length is not None else str(len(head))}
-    return served.client.post(INFER, content=head + data, headers=headers)
-
-
-@pytest.mark.parametrize(
-    ("head", "data", "length", "status"),
-    [
-        (*binary([b"tree"]), None, 200),
-        (*binary([b"tree"]), "9999", 400),
-        (*binary([b"tree"]), "-1", 400),
-        (*binary([b"tree"]), "1_0", 400),
-        (*binary([b"tree"]), "5", 400),
-        (*binary([b"tree"], size=7), None, 400),
-        (*binary([b"tree"], size=9), None, 400),
-        (*binary([b"tree"], size=-1), None, 400),
-        (*binary([b"tree", b"\xff"]), None, 422),
-        (*binary([b"tree"], datatype="FP32"), None, 422),
-        (*binary([b"tree"], shape=[2]), None, 422),
-        (*binary([]), None, 422),
-        (binary([b"a"], size=6)[0], b"\xff\xff\xff\xffab", None, 400),
-        (binary([b"a"], size=2)[0], b"ab", None, 400),
-        (b"[" * 5000, b"", None, 400),
-        (b"[]", b"", None, 422),
-        (b'{"inputs": [1]}', b"", None, 422),
-    ],
-)
-def test_lengths_that_do_not_fit_are_bad_requests(
-    served: Running, head: bytes, data: bytes, length: str | None, status: int
-) -> None:
-    answer = post(served, head, data, length)
-    assert answer.status_code == status, answer.text
-    if status != 200:
-        assert set(answer.json()) == {"error", "error_type"} and "\n" not in answer.json()["error"]
-
-
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(head=st.binary(max_size=80), data=st.binary(max_size=40), size=st.integers(-2, 60), length=st.integers(-1, 200))
-def test_no_lengths_make_the_service_fail(served: Running, head: bytes, data: bytes, size: int, length: int) -> None:
-    good, _ = binary([b"tree"], size=size)
-    for first in (head, good):
-        for said in (str(length), str(len(first))):
-            assert post(served, first, data, said).status_code in (200, 400, 413, 422)
 
 
 def test_langchain_s_retriever_returns_what_search_finds(served: Running) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import threading
 import time
 from pathlib import Path
@@ -12,10 +11,7 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
-import torch
-from huggingface_hub import InferenceClient, constants
-from serving_releases import PARTS, Running, running
-from transformers import AutoModel, AutoTokenizer
+from serving_releases import Running, running
 
 from stillhouse.serving.embeddings_api import _json_list
 from stillhouse.serving.release import Release
@@ -63,18 +59,6 @@ def test_a_role_has_many_names(served: Running, role: str) -> None:
         assert all(str(name).lower() in answer.json()["error"]["message"] for name in NAMES[role] if name)
 
 
-@pytest.mark.parametrize("format", ["float", "base64", None])
-def test_any_encoding_format_of_openai_s_client(served: Running, format: Any) -> None:
-    body = {"encoding_format": format, "dimensions": None, "user": None, "input_type": "passage"}
-    made = openai_of(served).embeddings.create(model="retriever", input=TEXTS, extra_body=body)
-    np.testing.assert_array_equal(np.float32([each.embedding for each in made.data]), vectors(served, "passage"))
-    sent = [
-        each["embedding"] for each in post(served, "/v1/embeddings", model="retriever", input=TEXTS, **body)["data"]
-    ]
-    found = [np.frombuffer(base64.b64decode(each), "<f4") if format == "base64" else each for each in sent]
-    np.testing.assert_array_equal(np.float32(found), vectors(served, "passage"))
-
-
 @pytest.mark.parametrize("ids", [[1, 2, 3], [[1, 2], [3]], [[]]])
 def test_token_ids_name_the_setting_of_the_client(served: Running, ids: Any) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as refused:
@@ -82,9 +66,8 @@ def test_token_ids_name_the_setting_of_the_client(served: Running, ids: Any) -> 
     assert {"message", "type", "param", "code"} == set(refused.value.body)  # type: ignore[arg-type]
     assert refused.value.type == "invalid_request_error"
     assert "check_embedding_ctx_length=False" in str(refused.value) and "tiktoken" in str(refused.value)
-    for path in ("/embed", "/embed_all", "/"):
-        answer = served.client.post(path, json={"inputs": ids})
-        assert answer.status_code == 422 and "token ids" in answer.json()["error"]
+    answer = served.client.post("/embed", json={"inputs": ids})
+    assert answer.status_code == 422 and "token ids" in answer.json()["error"]
 
 
 def test_two_thousand_and_forty_eight_inputs(served: Running) -> None:
@@ -142,52 +125,3 @@ def test_a_long_answer_is_written_in_turns() -> None:
         await task
 
     asyncio.run(main())
-
-
-def test_the_root_embeds_for_programs(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    for body in ({"inputs": TEXTS}, {"inputs": TEXTS, "prompt_name": "passage", "truncate": True}):
-        assert post(served, "/", **body) == post(served, "/embed", **body)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    client = InferenceClient(base_url=served.url)
-    np.testing.assert_array_equal(client.feature_extraction(TEXTS), vectors(served, "query"))
-    made = client.feature_extraction(TEXTS, prompt_name="document", normalize=True, truncate=True)
-    np.testing.assert_allclose(made, vectors(served, "passage"), atol=1e-6)
-
-
-@pytest.mark.parametrize("role", ["query", "passage"])
-def test_embed_all_gives_the_states_that_transformers_computes(
-    served: Running, two_releases: list[Path], role: str
-) -> None:
-    folder = two_releases[0] / PARTS[1]
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    found = post(served, "/embed_all", inputs=TEXTS, prompt_name=role)
-    assert len(found) == len(TEXTS)
-    for text, states in zip(TEXTS, found):
-        given = tokenizer(text, truncation=True, max_length=24 if role == "query" else 32, return_tensors="pt")
-        with torch.inference_mode():
-            expected_LD = model(**given).last_hidden_state[0].numpy()
-        # Passages may be computed in bf16.
-        np.testing.assert_allclose(states, expected_LD, atol=1e-4 if role == "query" else 0.1)
-    [alone] = post(served, "/embed_all", inputs=TEXTS[1], prompt_name=role)
-    np.testing.assert_allclose(alone, found[1], atol=1e-4 if role == "query" else 0.1)
-
-
-def test_embed_all_gives_one_batch_of_tokens_at_most(two_releases: list[Path]) -> None:
-    with running(two_releases[0], Limits(batch_tokens=30)) as service:
-        [alone] = post(service, "/embed_all", inputs=[LONG], prompt_name="passage")
-        assert len(alone) == 32
-        answer = service.client.post("/embed_all", json={"inputs": [LONG, "tree"], "prompt_name": "passage"})
-        assert answer.status_code == 413 and "tokens" in answer.json()["error"]
-
-
-def test_similarity_is_the_cosine(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    for role in ("query", "passage"):
-        vectors_QD = vectors(served, role).astype(np.float64)
-        vectors_QD /= np.linalg.norm(vectors_QD, axis=1, keepdims=True)
-        inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
-        found = post(served, "/similarity", inputs=inputs, parameters={"prompt_name": role})
-        np.testing.assert_allclose(found, vectors_QD[1:] @ vectors_QD[0], atol=1e-5)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    client = InferenceClient()
-    found = client.sentence_similarity(TEXTS[0], other_sentences=TEXTS, model=f"{served.url}/similarity")
-    assert found[0] == pytest.approx(1) and found[1] < 0.9999

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
-from serving_releases import BROWSER, TRAP, Running, running
-from test_search_page import Elements
+from serving_releases import Running, running
 
-from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.settings import Limits
 
 LIMITS = Limits(texts=8, characters=200, top=50, body=20_000)
@@ -27,9 +24,8 @@ EXAMPLES = settings(
 
 
 @pytest.fixture(scope="module")
-def service(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    live = LiveDocuments(tmp_path_factory.mktemp("live") / "log", LIMITS)
-    with running(two_releases[0], LIMITS, live=live) as found:
+def service(two_releases: list[Path]) -> Iterator[Running]:
+    with running(two_releases[0], LIMITS) as found:
         yield found
 
 
@@ -39,7 +35,7 @@ def test_no_address_crashes(service: Running, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     operations = [found.ok() for found in schema.get_all_operations()]
     paths = {operation.path for operation in operations}
-    assert {"/", "/search", "/documents", "/v1/embeddings", "/v2/rerank", "/v2/models/{name}/infer"} <= paths
+    assert {"/search", "/v1/embeddings", "/v2/rerank", "/v2/models/{name}/infer"} <= paths
     statuses: dict[str, set[int]] = {}
 
     @EXAMPLES
@@ -58,33 +54,3 @@ def test_no_address_crashes(service: Running, mode: GenerationMode) -> None:
     ask()
     assert len(statuses) > 5
     assert service.client.get("/ready").status_code == 200
-
-
-PLACES = [
-    "../../etc/passwd",
-    "..%2f..%2fetc",
-    "/etc/passwd",
-    "C:\\x",
-    "\u202e\r\nX-Injected: 1",
-    TRAP,
-    "%00",
-    ".",
-]
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_path_in_an_id_is_a_name(service: Running, place: str) -> None:
-    """It is found, shown as text and deleted, and no file is looked for."""
-    document = {"id": place, "text": "seven zebras sing", "title": place}
-    answer = service.client.post("/documents", json=document)
-    if answer.status_code == 422:
-        assert "id" in answer.json()["error"]["message"]
-        return
-    assert answer.status_code == 200, answer.text
-    [found] = service.search(query="seven zebras sing", filter={"id_prefix": place}, top=1)["answers"][0]["hits"]
-    assert found["passage_id"] == place
-    shown = service.client.post("/", data={"query": "seven zebras sing", "top": "3"}, headers=BROWSER)
-    assert Elements(shown.text).runs == [] and "x-injected" not in shown.headers
-    answer = service.client.request("DELETE", "/documents", json={"ids": [place]})
-    assert answer.status_code == 200
-    assert service.client.delete(f"/documents/{quote(place, safe='')}").status_code < 500

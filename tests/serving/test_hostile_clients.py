@@ -1,9 +1,8 @@
-"""Slow clients, and requests that no client library would send."""
+"""Requests that no client library would send."""
 
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from stillhouse.serving.settings import Limits
 
 @pytest.fixture(scope="module")
 def strict(two_releases: list[Path]) -> Iterator[Running]:
-    with running(two_releases[0], Limits(body=200_000, body_seconds=0.5, head_seconds=0.5)) as service:
+    with running(two_releases[0], Limits(body=200_000)) as service:
         yield service
 
 
@@ -38,16 +37,6 @@ def read_all(client: socket.socket) -> bytes:
     return found
 
 
-def read_answer(client: socket.socket) -> bytes:
-    """Read the answer of `/health`, whose head and body may arrive separately."""
-    found = b""
-    while b"alive" not in found:
-        part = client.recv(4096)
-        assert part, found
-        found += part
-    return found
-
-
 def send(service: Running, data: bytes) -> bytes:
     with connected(service) as client:
         try:
@@ -58,29 +47,6 @@ def send(service: Running, data: bytes) -> bytes:
         return read_all(client)
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_a_request_head_sent_too_slowly_is_closed(strict: Running, before: bytes) -> None:
-    with connected(strict) as client:
-        if before:  # the limit also holds for a reused connection
-            client.sendall(before)
-            assert read_answer(client).startswith(b"HTTP/1.1 200 ")
-        began, found = time.monotonic(), b""
-        client.settimeout(0.1)
-        client.sendall(b"GET /health HTTP/1.1\r\n")
-        while time.monotonic() - began < 8:
-            try:
-                client.sendall(b"X-Slow: 1\r\n")
-                found += client.recv(4096)
-                if b"seconds" in found:
-                    break
-            except TimeoutError:
-                continue
-            except ConnectionError:
-                break
-        assert found.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.5 seconds" in found
-    assert strict.client.get("/health").status_code == 200
-
-
 @pytest.mark.parametrize("token", ["secret\n", " secret", "  ", "geheimnü", "se\tcret"])
 def test_a_token_that_no_client_could_send_is_refused_at_start(
     token: str, two_releases: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -88,25 +54,6 @@ def test_a_token_that_no_client_could_send_is_refused_at_start(
     monkeypatch.setenv("STILLHOUSE_SERVE_TOKEN", token)
     assert cli.main(["serve", str(two_releases[0]), "--port", "0"]) == 2
     assert "$STILLHOUSE_SERVE_TOKEN" in capsys.readouterr().err
-
-
-def test_an_idle_connection_is_closed(strict: Running) -> None:
-    with connected(strict) as client:
-        assert read_all(client).startswith(b"HTTP/1.1 408 ")
-
-
-def test_slow_answers_are_not_taken_for_slow_heads(strict: Running) -> None:
-    with connected(strict) as client:
-        for _ in range(3):
-            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert read_answer(client).startswith(b"HTTP/1.1 200 ")
-            time.sleep(0.6)
-
-
-def test_endless_headers_are_refused(strict: Running) -> None:
-    found = send(strict, b"GET /health HTTP/1.1\r\n" + b"X-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 20_000)
-    assert found.startswith(b"HTTP/1.1 400 ")
-    assert strict.client.get("/health").status_code == 200
 
 
 @pytest.mark.parametrize("body", [b"[" * 150_000, b'{"query":' * 20_000, b'{"filter": {"article": ' * 5000])
@@ -124,7 +71,6 @@ def test_deep_nesting_is_a_bad_request(strict: Running, path: str, body: bytes) 
 parts = [b"/", b"..", b"%2f", b"%0d%0a", b"%00", b"%ff", b"v2/models", b"?q=", b"#"]
 targets = st.one_of(
     st.sampled_from([b"/search", b"/v2/models/..%2f..%2fetc%2fpasswd", b"/..//../search"]),
-    st.just(b"/documents/a%00b%0d%0aX:1"),
     st.lists(st.sampled_from(parts), max_size=6).map(lambda found: b"/" + b"".join(found)),
 )
 values = st.one_of(

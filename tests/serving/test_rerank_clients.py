@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from serving_releases import Running
 
 QUERY = "where does the red bird one sing"
@@ -19,16 +20,17 @@ def rank(service: Running, path: str, **body: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_the_ranking_is_that_of_rerank(reranking: Running, version: str) -> None:
-    """Also for more texts than are scored at once, against scores of each text alone."""
+def test_the_ranking_is_that_of_the_cross_encoder(reranking: Running, version: str) -> None:
+    """Also for more texts than are scored at once, against the model's own scores of each text alone."""
     found = rank(reranking, f"/v{version}/rerank", model="retriever")
-    alone = [reranking.client.post("/rerank", json={"query": QUERY, "texts": [text]}).json()[0] for text in TEXTS]
-    scores = np.array([each["score"] for each in alone])
+    model = reranking.service.shelf.current._reranker._model
+    with torch.inference_mode():
+        raw = [float(model(*model.pairs([QUERY], [text]).batch([0], torch.device("cpu")))) for text in TEXTS]
+    scores = 1 / (1 + np.exp(-np.array(raw)))
     assert [each["index"] for each in found["results"]] == np.argsort(-scores, kind="stable").tolist()
     np.testing.assert_allclose([each["relevance_score"] for each in found["results"]], -np.sort(-scores), atol=1e-6)
     assert found["id"] and found["id"] != rank(reranking, f"/v{version}/rerank")["id"]
     assert found["meta"]["api_version"]["version"] == version
-    model = reranking.service.shelf.current._reranker._model
     tokens = sum(map(len, model.pairs([QUERY] * len(TEXTS), TEXTS).ids.ids))
     assert found["usage"]["total_tokens"] == found["meta"]["tokens"]["input_tokens"] == tokens
 

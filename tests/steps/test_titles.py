@@ -80,7 +80,6 @@ ALLOWED = {
     "stillhouse/corpus/difference.py",  # separate digests of both
     "stillhouse/evaluation/own_passages.py",  # passage_text, for passages with the id of a query
     "stillhouse/evaluation/report/examples.py",  # shown to people
-    "stillhouse/serving/live_documents.py",  # passage_text, for a document and the passage that it replaces
 }
 
 

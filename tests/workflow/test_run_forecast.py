@@ -206,7 +206,7 @@ def test_passages_and_queries_from_elsewhere_are_not_missed() -> None:
     look = FirstLook("beir", 2, (150, 150), {"train": 1, "test": 1}, True, articles=2)
     stops = shortfalls(LABELLED, look)
     assert len(stops) == 2 and "passages" in stops[0] and "dev queries" in stops[1]
-    assert shortfalls(with_settings(LABELLED, {"ingest": {"documents": "more"}}), look) == stops[1:]
+    assert shortfalls(with_settings(LABELLED, {"ingest": {"distractors": "more"}}), look) == stops[1:]
     stages = {"passages": {"step": "ingest", "settings_of": "ingest"}, "ingest": {"generated": "generated/queries"}}
     stages["generated"] = {"step": "generate-queries", "corpus": "passages/corpus"}
     assert shortfalls({**LABELLED, "stages": {**LABELLED["stages"], **stages}}, look) == stops[:1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -143,25 +142,6 @@ class BM25:
         if not known:
             return np.zeros(rows_K.shape, dtype=np.float32)
         return np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], np.float32(0))
-
-    @property
-    def k1(self) -> float:
-        return float(self._index.k1)
-
-    @property
-    def b(self) -> float:
-        return float(self._index.b)
-
-    def words(self, texts: Sequence[str]) -> list[list[str]]:
-        """The words of texts as indexed: stemmed, without stop words."""
-        return self.terms.of(texts)
-
-    def weight(self, word: str) -> float:
-        """The inverse document frequency of a word in Lucene's form, also if no passage has the word."""
-        number = self._index.vocab_dict.get(word)
-        ends = self._index.scores["indptr"]
-        passages = 0 if number is None else int(ends[number + 1]) - int(ends[number])
-        return math.log(1 + (self._count - passages + 0.5) / (passages + 0.5))
 
     @doing("scoring with BM25")
     def score_pairs(

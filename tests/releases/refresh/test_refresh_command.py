@@ -16,12 +16,10 @@ from stillhouse.releases.git import Git
 from stillhouse.releases.refresh import run, workspace
 from stillhouse.steps.places import location_fields
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.step_command import flag_of
 
 
-@pytest.mark.parametrize("name", ["train_queries", "documents"])
-def test_added_folders_are_found_from_the_folder_of_the_refresh(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_added_queries_are_found_from_the_folder_of_the_refresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recipe is read in a clone, where a relative path would lead elsewhere."""
     asked: list[run.Request] = []
@@ -32,8 +30,8 @@ def test_added_folders_are_found_from_the_folder_of_the_refresh(
 
     monkeypatch.setattr(run, "refresh", refused)
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["refresh", "releases", flag_of(name), "added"]) == 2
-    assert asked[0].source == {name: str(tmp_path / "added")}
+    assert cli.main(["refresh", "releases", "--train-queries", "added"]) == 2
+    assert asked[0].source == {"train_queries": str(tmp_path / "added")}
     assert asked[0].source.keys() <= set(location_fields(find_step("ingest")))
 
 

@@ -13,7 +13,7 @@ from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, fit_fusion, fused_scores, unfitted
 
 FEWEST_TO_FIT = 30
-"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (few_dev_questions.md)."""
+"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (docs/findings.md)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ LEFT_OUT = {
     "ir_datasets": "fetches from the network what it reads",
     "optuna": "searches on one's own machine",
     "ray": "an image for corpora beyond a machine adds it (docs/large-corpora.md)",
-    "PIL": "draws the pictures of docs/forms",
 }
 """Packages that no image has, with the reason."""
 ONE_OF = {"faiss": {"cpu": "faiss-cpu", "gpu": "faiss-gpu"}}

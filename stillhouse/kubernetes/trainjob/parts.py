@@ -59,31 +59,17 @@ class Parts:
         """The file that marks a part as done; numbers start at 1."""
         return self.folder / f"part-{number:04}.done"
 
-    @property
-    def _nothing_came(self) -> Path:
-        return self.folder / "nothing-came"
-
     def done(self) -> bool:
         """Whether every part is done."""
-        return self._are_done(0)
-
-    def lost(self) -> bool:
-        """Whether a successful job left parts undone that a new job would do, not because of another volume."""
-        return not self._nothing_came.exists() and not self._are_done(self.own)
+        return self.file.is_file() and all(self.mark(number).is_file() for number in range(1, self.count + 1))
 
     def clear(self) -> None:
         """Keeps the finished parts, which are not repeated."""
-        self._nothing_came.unlink(missing_ok=True)
 
     def refuse_missing(self) -> None:
         """Raises `InputError` if the nodes succeeded but their parts are not here."""
         if not self.done():
-            self._nothing_came.touch()
             raise InputError(
                 f"the nodes succeeded but left nothing in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
-
-    def _are_done(self, after: int) -> bool:
-        """Whether every part after the first `after` is done."""
-        return self.file.is_file() and all(self.mark(number).is_file() for number in range(after + 1, self.count + 1))

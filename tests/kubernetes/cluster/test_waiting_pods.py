@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import re
-from string import Formatter
 from typing import Any
 
 import pytest
 
-from stillhouse.kubernetes.cluster.remedies import IMAGE_ROWS, ROWS, explain, with_remedy
 from stillhouse.kubernetes.cluster.waiting import reasons, refusals, said
 
 Plain = dict[str, Any]
@@ -226,24 +223,3 @@ def test_a_step_s_message_is_found_in_its_log() -> None:
     ]
     assert said(lines) == "this cluster cannot run it:\n  - no GPU: add one\n  - no claim"
     assert said(["ok"]) == said([]) == ""
-
-
-def test_a_message_of_a_train_job_gets_its_remedy() -> None:
-    assert with_remedy(f"FailedCreate: {QUOTA}").startswith(f"FailedCreate: {QUOTA}: it starts when")
-    assert with_remedy("odd") == "odd"
-
-
-EVERY_ROW = (*ROWS, *IMAGE_ROWS)
-
-
-@pytest.mark.parametrize(("pattern", "cause", "remedy"), EVERY_ROW, ids=[cause for _, cause, _ in EVERY_ROW])
-def test_every_cause_fits_the_groups_of_its_pattern(pattern: str, cause: str, remedy: str) -> None:
-    """A message that matches never fails to format, and no remedy has surrounding spaces or a final full stop."""
-    named = {name for _, name, _, _ in Formatter().parse(cause) if name is not None}
-    assert named <= {"key", *map(str, range(re.compile(pattern).groups))}
-    assert "key" not in named or re.compile(pattern).groups, "without a group, the key is empty"
-    assert remedy and remedy.strip() == remedy and not remedy.endswith(".")
-
-
-def test_an_unknown_message_has_no_cause() -> None:
-    assert explain("nothing that is known") == ("", "")

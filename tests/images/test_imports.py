@@ -100,13 +100,3 @@ def test_the_operations_side_finds_what_it_imports() -> None:
     assert {"kfp", "yaml"} <= wanted.keys()
     assert len(seen) > 40
     assert not {name: place for name, place in wanted.items() if not locked(name, ("ops",))}
-
-
-def test_imports_are_found_at_every_level(tmp_path: Path) -> None:
-    path = tmp_path / "module.py"
-    path.write_text(
-        "import json\nif TYPE_CHECKING:\n    import mypy\ndef f():\n    from kfp import dsl\n"
-        "@dsl.component(base_image='x')\ndef g():\n    import torch\n"
-    )
-    assert list(imported(path, lazy=True)) == ["json", "kfp.dsl"]
-    assert list(imported(path, lazy=False)) == ["json"]

@@ -54,10 +54,6 @@ CONTAINERS = {
         "its secret lacks the key access-key-id",
         "`keys` of the placement",
     ),
-    ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root (pod: ...)"): (
-        "root",
-        "`user`",
-    ),
     ("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'): ("it could not be pulled", "lets the nodes"),
     (
         "ErrImagePull",
@@ -89,7 +85,6 @@ MOUNTS = {
         "lacks the key id",
         "add the key",
     ),
-    'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) train-0': ("another node", "ReadWriteMany"),
 }
 QUEUES = {
     "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor "
@@ -102,12 +97,7 @@ QUEUES = {
         "more nvidia.com/gpu than its queue can ever give (8)",
         "raise `nominalQuota`",
     ),
-    "couldn't assign flavors to pod set main: resource amd.com/gpu unavailable in ClusterQueue": (
-        "offers no amd.com/gpu",
-        "`coveredResources`",
-    ),
     "LocalQueue stillhouse doesn't exist": ("Kueue has no LocalQueue stillhouse", "`kubectl get localqueues`"),
-    "Workload namespace doesn't match ClusterQueue selector": ("does not accept work from this namespace", "label"),
 }
 
 
@@ -185,14 +175,6 @@ QUOTA = (
 )
 REFUSED = {
     QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
-    'pods "t" is forbidden: failed quota: q: must specify limits.cpu for: wait': (
-        "quota q admits only pods",
-        "LimitRange",
-    ),
-    'pods "t" is forbidden: maximum memory usage per Container is 8Gi, but limit is 96Gi': (
-        "LimitRange allows a pod a maximum memory of 8Gi",
-        "change the LimitRange",
-    ),
     'pods "t" is forbidden: error looking up service account stillhouse/pipeline-runner: serviceaccount '
     '"pipeline-runner" not found': ("service account does not exist", "stillhouse-steps"),
 }

@@ -105,7 +105,9 @@ def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes
         pods.look(now=True)
     [line] = lines
     assert line.startswith("  encode cannot start: no node has enough nvidia.com/gpu free")
-    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode", "0/4 nodes are available: 4 Insufficient memory.")]
+    kubernetes.objects[f"{HERE}/pods"] = [
+        unschedulable("p1", "encode", "0/4 nodes are available: 4 Insufficient memory.")
+    ]
     pods.look(now=True)
     assert len(lines) == 2 and "enough memory free" in lines[1], "another reason is reported"
 

@@ -19,7 +19,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = prometheus promtool prometheus-pushgateway sshd chromium
 TEST_PACKAGES = prometheus prometheus-pushgateway openssh-server chromium
 
-.PHONY: reproduce checked test test-full test-kill fuzz lint render compile forms install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce checked test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -58,9 +58,6 @@ render: install  ## dvc.yaml and components/ from the graph and the steps
 
 compile: install  ## manifests/pipelines, which git does not keep: overlays with pipelines need them
 	$(RUN) stillhouse pipeline compile
-
-forms: compile  ## docs/forms, pictures of the forms by which Kubeflow starts runs, from manifests/pipelines; needs chromium
-	$(RUN) python -m stillhouse.pipelines.run_form manifests/pipelines docs/forms
 
 deploy: compile  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)

@@ -164,9 +164,6 @@ def fetch_action(argv: Sequence[str]) -> int:
 
 def register_action(argv: Sequence[str]) -> int:
     parser = _parser("register", "Updates Kubeflow's Model Registry with the releases.")
-    parser.add_argument(
-        "--labels", action="store_true", help="print the labels for an InferenceService of the release in use, as YAML"
-    )
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
     from stillhouse.releases.model_registry.register import register
@@ -178,11 +175,8 @@ def register_action(argv: Sequence[str]) -> int:
             f"no Model Registry is configured; set its address, for example {ADDRESS}=http://model-registry-service.kubeflow:8080"
         )
     with watched("release", quiet()):
-        registered = register(Git.of(arguments.folder), settings)
-    if arguments.labels:
-        show(*(f'{name}: "{value}"' for name, value in registered.labels.items()))
-    else:
-        show(registered.sentence)
+        said = register(Git.of(arguments.folder), settings)
+    show(said)
     return 0
 
 

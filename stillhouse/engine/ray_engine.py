@@ -114,17 +114,14 @@ def _begin(name: str) -> None:
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
         }
-        for tries_left in (1, 0):
-            try:
-                ray.init("local", **settings, **quietly)
-                return
-            except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
-                ray.shutdown()
-                if not tries_left:
-                    raise CrashElsewhere(
-                        f"Ray did not start on this machine ({str(error).splitlines()[0]}); run the step again when "
-                        "the machine is less busy, or without an engine"
-                    ) from error
+        try:
+            ray.init("local", **settings, **quietly)
+        except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
+            ray.shutdown()
+            raise CrashElsewhere(
+                f"Ray did not start on this machine ({str(error).splitlines()[0]}); run the step again when the "
+                "machine is less busy, or without an engine"
+            ) from error
         return
     try:
         ray.init(address, **quietly)

@@ -104,11 +104,8 @@ def _kind(step: str, placement: Placement) -> PodKind:
     return PodKind(
         tasks=(step,),
         cpu=placement.cpu,
-        cpu_limit=placement.cpu_limit or placement.cpu,
         memory=placement.memory,
-        memory_limit=placement.memory_limit or placement.memory,
         accelerator=placement.accelerator is not None,
-        nodes=placement.nodes,
         node_selector=dict(placement.node_selector),
         tolerations=tuple(_toleration(one) for one in placement.tolerations),
         queue=placement.queue,

@@ -41,7 +41,7 @@ def check_run(
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_cluster(wanted: str):
-    """Refuses a run whose pods would wait in vain for a GPU type, a claim, a secret, quota or a queue.
+    """Refuses a run whose pods would wait in vain for a GPU type, a claim, a secret or a queue.
 
     Args:
         wanted: what the run's pods need from the cluster, as JSON.

@@ -24,7 +24,6 @@ from stillhouse.releases.tags import (
     publish,
     read_history,
     refuse_changed,
-    refuse_foreign_record,
     refuse_overtaken,
 )
 
@@ -69,7 +68,6 @@ def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorde
     first.
     """
     git = Git.of(candidate.folder)
-    refuse_foreign_record(candidate.folder)
     branch = branch or branch_of(git)
     history = read_history(git)
     artifacts = data.artifacts_of(candidate.folder, candidate.paths)

@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_json
@@ -130,19 +129,6 @@ def _record(git: Git, tag: str) -> dict[str, Any]:
             f"the tag (`git push {REMOTE} :refs/tags/{tag} && git tag -d {tag}`)"
         ) from None
     return dict(record)
-
-
-def refuse_foreign_record(folder: Path) -> None:
-    """Raises `InputError` if the folder has a release.json that no promotion wrote."""
-    path = folder / RECORD
-    try:
-        ours = not path.is_symlink() and isinstance(json.loads(path.read_bytes())["artifacts"], dict)
-    except FileNotFoundError:
-        return
-    except (IsADirectoryError, ValueError, TypeError, KeyError):
-        ours = False
-    if not ours:
-        raise InputError(f"`stillhouse release promote` did not write {path}, and would replace it; move it away")
 
 
 def next_version(history: History, bump: str) -> Version:

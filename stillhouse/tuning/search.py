@@ -1,244 +1,255 @@
-"""The local search: runs trials one after another within a time budget and stops hopeless ones early.
+"""The search: one Optuna study. Each trial runs the part of a workspace's graph that its settings change.
 
-A trial stops when its gain is below the median gain of the finished trials at the same part. Optuna's median rule
-compares trials at equal steps. Trainings of different lengths are measured at different parts, and a short one often
-only at its end, so curves are interpolated linearly between measurements. A training gains most at its beginning, so
-interpolation underestimates the finished trials, and few good trials are pruned.
+The recipe's own settings are measured first; what the workspace has of them is linked, and trials link what they share
+with them. A killed search resumes from Optuna's journal, and its unfinished trial from the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import median
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.monitoring.duration import in_words
+import numpy as np
+
+from stillhouse.artifacts import digest_json, read_manifest, write_whole
+from stillhouse.config import nearest
+from stillhouse.context import WORK_ROOT, Context, device
+from stillhouse.corpus.store import Corpus
+from stillhouse.curves import DEV, CurveRow
+from stillhouse.environment_variables import environment_variables
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.graph import below
+from stillhouse.experiments.comparison.plan import merged
+from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import reason
-from stillhouse.tuning.clock import Clock
-from stillhouse.tuning.space import Settings
-from stillhouse.tuning.study import (
-    FIGURE,
-    NUMBER,
-    SECONDS,
-    SETTINGS,
-    distributions,
-    nearest_within,
-    proposed,
-    sampler,
-    stored,
-)
-from stillhouse.tuning.trial import Place, read_figure, run_trial
-from stillhouse.tuning.trial_graph import TrialGraph, differing, remove_trial
+from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.places import location_fields
+from stillhouse.steps.spec import Paths, Report, Step
+from stillhouse.tuning.space import Settings, Space
+from stillhouse.workflow.graph import CORPUS, Use, graph_of, needed
+from stillhouse.workflow.in_process import made_of
+from stillhouse.workflow.recipes import Recipe, configs
 
 if TYPE_CHECKING:
     import optuna
 
-    from stillhouse.tuning.dev_figure import DevFigure
-
-DRAWS = 100
-"""After this many consecutive proposals that were tried before, the space counts as exhausted."""
+JOURNAL = "journal.log"
+SETTINGS, RANKS, ABOUT = "settings", "reciprocal_ranks", "about"
+"""The attributes of a trial: its settings and RR@10 of each dev question. That of the study: what it searches."""
 OF_SETTINGS = ("bad_input", "not_finite", "out_of_memory")
 """Why a trial may fail that other settings would not."""
-WARM_UP = 30
-"""Percentage of a trial before which it is not pruned: the learning rate has only just warmed up."""
-Curve = Mapping[int, float]
-"""Percentage of a trial's training that is done -> the gain in its dev figure since its start."""
-Log = Callable[[str], None]
+PARTS, WARM_UP = 10, 3
+"""Trials are compared after each tenth of their last training, and not in the first three."""
+DEPTH = 100
+"""Passages to retrieve: more than 10, because passages that are neither right nor wrong are skipped."""
+
+Listen = Callable[[Sequence[CurveRow], int], None]
+"""Gets the curve of a training so far, and its number of steps."""
 
 
-class _GivenUp(Exception):
-    """The trial is behind the others."""
-
-
-class _OutOfTime(Exception):
-    """The search's time is up."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A finished trial: its number (0 = the recipe's own settings), its changed settings and its figure."""
-
-    number: int
-    settings: Settings
-    figure: DevFigure
-
-
-@dataclass
 class Search:
-    """Runs trials of `graph` in `place` and records them in `study`.
+    """Trials over the rows of `space`, in `folder`; nothing in `artifacts`, the workspace's, is changed."""
 
-    All trials together may take `seconds` of `clock`, including those from earlier runs of the search.
-    """
+    def __init__(self, recipe: Recipe, where: str, space: Space, artifacts: Path, folder: Path, seed: int = 42) -> None:
+        """Open or resume a search. Raises `InputError` for a folder with something else, or without Optuna."""
+        self.recipe, self.where, self.space, self.folder, self.seed = recipe, where, space, folder, seed
+        self.uses, self.shared = trial_uses(recipe, where, space), folder / "shared" / "artifacts"
+        journal = folder / JOURNAL
+        own = journal.is_file() and journal.read_bytes().startswith(b'{"op_code"')
+        if folder.is_dir() and any(folder.iterdir()) and not own:
+            raise InputError(f"{folder} holds files that no search made; choose another --folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / ".gitignore").exists():
+            write_whole(folder / ".gitignore", "*\n")
+        self.study = _study(journal)
+        self.default = self._measured({}, self.shared, artifacts)
+        made = read_manifest(self.shared / self.uses[-1].name / "index", verify=False).digest
+        about = digest_json([made, repr(space)])
+        if self.study.user_attrs.get(ABOUT, about) != about:
+            raise InputError(f"{folder} has a search over another space, recipe or corpus; choose another --folder")
+        self.study.set_user_attr(ABOUT, about)
 
-    graph: TrialGraph
-    place: Place
-    study: optuna.Study
-    clock: Clock
-    seconds: float
-    seed: int = 42
-    log: Log = lambda line: None
-    default: Settings = field(init=False)
+    def run(self, trials: int, seconds: float | None = None, log: Callable[[str], None] = lambda line: None) -> None:
+        """Try settings until there are `trials` in all. After `seconds` no further trial begins."""
+        from optuna.samplers import TPESampler
 
-    def __post_init__(self) -> None:
-        self.default = self.graph.default()
+        for last in self.study.trials[-1:]:
+            if last.state.name in ("RUNNING", "FAIL"):  # it was killed
+                self.study.enqueue_trial(last.params)
 
-    def run(self, most: int = 0) -> None:
-        """Try the recipe's own settings, then at most `most` others, until the time is up or all are tried."""
-        self._take_up()
-        while not most or self.tried() <= most:
-            if self.tried() and self.left() <= self._least():
-                return
-            trial = self._next()
-            if trial is None:
-                self.log("every setting of the space has been tried")
-                return
-            if not self._try(trial):
-                return
+        def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+            best = max([float(np.mean(self.default)), *(one.value for one in self.finished())])
+            named = ", ".join(f"{key} {value}" for key, value in trial.user_attrs[SETTINGS].items())
+            said = "stopped early" if trial.value is None or trial.state.name == "PRUNED" else f"dev {trial.value:.4f}"
+            log(f"trial {len(self.tried())} of {trials}: {named}: {said}; best so far {best:.4f}")
+            self._keep_the_best()
 
-    def tried(self) -> int:
-        """The number of finished and pruned trials."""
-        return len(self._in_states("COMPLETE", "PRUNED"))
+        self.study.sampler = TPESampler(seed=self.seed + len(self.tried()))
+        self.study.optimize(self._try, max(0, trials - len(self.tried())), seconds, callbacks=[tell])
 
-    def given_up(self) -> int:
-        return len(self._in_states("PRUNED"))
+    def tried(self) -> list[Any]:
+        """The trials that finished or were stopped early."""
+        return [one for one in self.study.trials if one.state.name in ("COMPLETE", "PRUNED")]
 
-    def left(self) -> float:
-        """The remaining seconds."""
-        return self.seconds - sum(trial.user_attrs.get(SECONDS, 0.0) for trial in self.study.trials)
+    def finished(self) -> list[Any]:
+        """The trials that finished, the best first."""
+        found = [one for one in self.study.trials if one.state.name == "COMPLETE"]
+        return sorted(found, key=lambda one: (-one.value, one.number))
 
-    def finished(self) -> list[Finished]:
-        """The finished trials, with the recipe's own settings first."""
-        return [
-            Finished(attrs[NUMBER], attrs[SETTINGS], read_figure(self.place.folder / attrs[FIGURE]))
-            for attrs in (trial.user_attrs for trial in self._in_states("COMPLETE"))
-        ]
+    def place(self, settings: Settings) -> Path:
+        """The folder of a trial, which depends only on its settings."""
+        return self.folder / "trials" / digest_json(settings)[:16]
 
-    def best(self) -> Finished | None:
-        """The finished trial with the highest figure, the first of equal ones."""
-        return max(self.finished(), key=lambda one: (one.figure.mean, -one.number), default=None)
+    def _try(self, trial: optuna.Trial) -> float:
+        from optuna import TrialPruned
 
-    def _take_up(self) -> None:
-        """Queue the trial that a killed run was working on to run first."""
-        states = _states()
-        for trial in self._in_states("RUNNING"):
-            self.study.tell(trial.number, state=states.FAIL)
-            self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: trial.user_attrs.get(SETTINGS)})
-        if not self.study.trials:
-            own = {one.key: stored(nearest_within(one, self.default[one.key])) for one in self.graph.space.parameters}
-            self.study.enqueue_trial(own, user_attrs={SETTINGS: {}})
+        settings = {key: row.suggested(trial, key) for key, row in self.space.rows.items()}
+        trial.set_user_attr(SETTINGS, settings)
+        reported: set[int] = set()
 
-    def _next(self) -> optuna.Trial | None:
-        """The next trial with new settings, or None if there is none."""
-        known = [trial.user_attrs.get(SETTINGS) for trial in self._in_states("COMPLETE", "PRUNED")]
-        for draw in range(DRAWS):
-            number = self.tried()
-            self.study.sampler = _random(self.seed, number, draw) if draw else sampler(self.seed, number)
-            trial = self.study.ask(distributions(self.graph.space))
-            settings = trial.user_attrs.get(SETTINGS)
-            if settings is None:
-                settings = differing(proposed(self.graph.space, trial.params), self.default)
-                settings |= self.graph.space.always
-                trial.set_user_attr(SETTINGS, settings)
-            trial.set_user_attr(NUMBER, number)
-            if settings not in known:
-                return trial
-            self.study.tell(trial, state=_states().FAIL)
-        return None
+        def listen(rows: Sequence[CurveRow], steps: int) -> None:
+            """Report the gain since the training's start: its dev candidates depend on what was mined."""
+            part = PARTS * rows[-1].step // steps
+            signal = next((name for name in rows[0].signals if name.startswith(DEV)), "")
+            if signal and part > 0 and part not in reported:
+                reported.add(part)
+                trial.report(rows[-1].signals[signal] - rows[0].signals[signal], part)
+                if trial.should_prune():
+                    raise TrialPruned
 
-    def _try(self, trial: optuna.Trial) -> bool:
-        """Run a trial. Returns False once the time is up."""
-        settings: Settings = trial.user_attrs[SETTINGS]
-        curve: dict[int, float] = {}
-        others = [one.intermediate_values for one in self._in_states("COMPLETE") if one.intermediate_values]
-        begun = self.clock()
-
-        def note() -> None:
-            nonlocal begun
-            now = self.clock()
-            trial.set_user_attr(SECONDS, trial.user_attrs.get(SECONDS, 0.0) + now - begun)
-            begun = now
-
-        def report(part: float, gain: float) -> None:
-            note()
-            curve[round(100 * part)] = gain
-            trial.report(gain, round(100 * part))
-            if settings and is_behind(curve, others):
-                raise _GivenUp
-            if settings and self.left() <= 0:
-                raise _OutOfTime
-
-        states = _states()
-        before = self.best()
+        same = [one.user_attrs[RANKS] for one in self.finished() if one.user_attrs[SETTINGS] == settings]
         try:
-            figure = run_trial(self.graph, self.place, settings, report)
-        except _GivenUp:
-            self.study.tell(trial, state=states.PRUNED)
-            remove_trial(self.place.trial(settings))
-            self._say(trial, settings, f"stopped early, after {max(curve)} % of its training")
-        except _OutOfTime:
-            note()
-            self.study.tell(trial, state=states.FAIL)
-            self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: settings})
-            self._say(trial, settings, "stopped because the time is up; raise --minutes to continue it")
-            return False
+            ranks = same[0] if same else self._trained(settings, listen)
         except Exception as error:
-            if not settings or reason(error) not in OF_SETTINGS:
-                raise
-            note()
-            self.study.tell(trial, state=states.PRUNED)
-            remove_trial(self.place.trial(settings))
-            self._say(trial, settings, f"failed: {error}")
-        else:
-            note()
-            trial.set_user_attr(FIGURE, self.place.figure(settings).relative_to(self.place.folder).as_posix())
-            self.study.tell(trial, figure.mean)
-            best = self.best()
-            assert best is not None
-            if before is not None:
-                remove_trial(self.place.trial(settings if best.number == before.number else before.settings))
-            self._say(trial, settings, f"dev {figure.mean:.4f}")
-        return True
+            if reason(error) in OF_SETTINGS:
+                raise TrialPruned from error
+            raise
+        trial.set_user_attr(RANKS, ranks)
+        return float(np.mean(ranks))
 
-    def _say(self, trial: optuna.Trial, settings: Settings, what: str) -> None:
-        named = ", ".join(f"{key} {value}" for key, value in settings.items()) or "the default"
-        best = self.best()
-        so_far = f"best so far {best.figure.mean:.4f} (trial {best.number})" if best else "none has finished yet"
-        self.log(f"trial {trial.user_attrs[NUMBER]}: {named}: {what}; {so_far}, {in_words(max(0.0, self.left()))} left")
+    def _trained(self, settings: Settings, listen: Listen) -> list[float]:
+        folder = self.place(settings)
+        with environment_variables({WORK_ROOT: str(folder / "work")}):  # so that checkpoints go with the trial
+            return self._measured(self.space.always | settings, folder / "artifacts", self.shared, listen)
 
-    def _least(self) -> float:
-        """The least remaining time for a new trial: a third of a finished trial's average time, in seconds."""
-        took = [trial.user_attrs.get(SECONDS, 0.0) for trial in self._in_states("COMPLETE")]
-        return sum(took) / len(took) / 3 if took else 0.0
+    def _measured(self, settings: Settings, root: Path, source: Path, listen: Listen | None = None) -> list[float]:
+        """Make what is missing below `root`, link what `source` has, and return RR@10 of each dev question."""
+        found = configs(merged(self.recipe, settings), self.where)
+        *_, training = (use for use in self.uses if any(port.name == "curves" for port in use.step.outputs))
+        for use in self.uses:
+            config = found[use.name]
+            if not _linked(use, config, source, root) and not _made(use, config, root, root):
+                step = _heard(use.step, listen) if listen and use == training else use.step
+                execute(step, config, use.input_paths(root), use.output_paths(root))
+        index = self.uses[-1]
+        retriever, context = root / index.inputs["retriever"], Context(root.parent, device(), quiet=True)
+        return measure_dev(root / CORPUS["corpus"], retriever, root / index.name / "index", context)
 
-    def _in_states(self, *names: str) -> list[Any]:
-        return [trial for trial in self.study.trials if trial.state.name in names]
+    def _keep_the_best(self) -> None:
+        """Remove the retrievers and checkpoints of all other trials."""
+        best = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
+        for other in (self.folder / "trials").iterdir():
+            if other not in best:
+                shutil.rmtree(other)
 
 
-def is_behind(curve: Curve, finished: Sequence[Curve]) -> bool:
-    """Whether the best gain so far is below the median of the finished trials' gains at this part."""
-    if not curve or not finished or max(curve) < WARM_UP:
+def trial_uses(recipe: Recipe, where: str, space: Space) -> list[Use]:
+    """The uses up to the index of the space's retriever, in running order.
+
+    Raises `InputError` if it has no index or does not depend on the searched settings, or if these are of a source.
+    """
+    graph = graph_of(recipe, where)
+    indexes = {use.inputs["retriever"].partition("/")[0]: use for use in graph if use.step_name == "index"}
+    if space.retriever not in indexes:
+        known = nearest(space.retriever, indexes)
+        raise InputError(f"{where} has no retriever {space.retriever!r} with an index to measure it; {known}")
+    uses = needed(graph, [indexes[space.retriever].name])
+    sections = {key.partition(".")[0] for key in (*space.rows, *space.always)}
+    if unused := sorted(sections - {use.section for use in uses}):
+        raise InputError(f"{space.retriever} does not depend on {', '.join(unused)}; leave their settings out")
+    varying = below({use.name for use in uses if use.section in sections}, uses)
+    if outside := [use.name for use in uses if use.name in varying and location_fields(use.step)]:
+        raise InputError(f"{', '.join(outside)} reads a source, so its settings cannot be searched; leave them out")
+    return uses
+
+
+def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) -> list[float]:
+    """RR@10 of each judged dev question, over all passages. Raises `InputError` if there are none."""
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.retrieval.settings import InferenceConfig
+
+    opened, encoder, vectors = Corpus.open(corpus), BiEncoder.load(retriever), VectorIndex(index)
+    check_index(vectors, opened)
+    judged = JudgedQueries(opened, "dev")
+    if not len(judged):
+        raise InputError(f"{corpus} has no judged dev questions for the search; ingest with a dev_fraction above 0")
+    vectors_QD = query_vectors(encoder, vectors, judged.texts, context, InferenceConfig())
+    rows_QK, _ = vectors.search(vectors_QD, DEPTH, gpu=searches_on_gpu(vectors, DEPTH, context))
+    return [float(rank) for rank in judged.reciprocal_ranks(rows_QK)]
+
+
+def _made(use: Use, config: Any, outputs: Path, inputs: Path) -> bool:
+    """Whether `outputs` has what a use makes from `inputs`. Of a source, what was read counts as current."""
+    try:
+        return made_of(use, config, outputs, open_inputs(use.step, use.input_paths(inputs)))
+    except InputError:
         return False
-    return max(curve.values()) < median(gain_at(other, max(curve)) for other in finished)
 
 
-def gain_at(curve: Curve, part: int) -> float:
-    """A curve's gain at a part, interpolated between the neighbouring points; it begins at 0."""
-    points = sorted({0: 0.0, **curve}.items())
-    for (before, low), (after, high) in pairwise(points):
-        if before <= part <= after:
-            return low + (high - low) * (part - before) / (after - before)
-    return points[-1][1]
+def _linked(use: Use, config: Any, source: Path, root: Path) -> bool:
+    """Link the outputs of a use from `source` if they match; a link to other outputs is removed."""
+    link = root / use.name
+    if link.is_symlink():
+        link.unlink()
+    if link.exists() or not _made(use, config, source, root):
+        return False
+    root.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(source / use.name, root), target_is_directory=True)
+    return True
 
 
-def _states() -> Any:
-    from optuna.trial import TrialState
+def _heard(step: Step, listen: Listen) -> Step:
+    """The step of a training with a monitor that passes on its curve."""
 
-    return TrialState
+    def run(config: Any, inputs: Paths, outputs: Paths, context: Context) -> Report:
+        return step.run(config, inputs, outputs, dataclasses.replace(context, monitor=_Heard(context.monitor, listen)))
+
+    return dataclasses.replace(step, run=run)
 
 
-def _random(seed: int, number: int, draw: int) -> optuna.samplers.BaseSampler:
-    from optuna.samplers import RandomSampler
+class _Heard(Monitor):
+    """A step's own monitor, which also passes on the curve."""
 
-    return RandomSampler(seed=seed * 100_003 + number * DRAWS + draw)
+    def __init__(self, own: Monitor, listen: Listen) -> None:
+        self._own, self._listen = own, listen
+        for name in ("began", "advanced", "ended", "trained", "measured"):
+            setattr(self, name, getattr(own, name))
+
+    def curve(self, rows: Sequence[CurveRow], steps: int) -> None:
+        self._own.curve(rows, steps)
+        self._listen(rows, steps)
+
+
+def _study(journal: Path) -> optuna.Study:
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise InputError("`stillhouse tune` needs Optuna: pip install 'stillhouse[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=WARM_UP)
+    try:
+        storage = JournalStorage(JournalFileBackend(str(journal)))
+        return optuna.create_study(
+            storage=storage, study_name="stillhouse", direction="maximize", load_if_exists=True, pruner=pruner
+        )
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{journal} is damaged ({error}); choose another --folder") from None

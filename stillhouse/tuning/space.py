@@ -1,4 +1,4 @@
-"""A search space: the settings of a recipe to search and their ranges, from one YAML file.
+"""A search space: the settings of a recipe to search, one row each, from a YAML file.
 
     retriever: retriever_1
     settings:
@@ -14,17 +14,21 @@ The step defines the type of a setting, and every bound and choice is checked as
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.setting_kinds import kind_of, plain
 from stillhouse.workflow.graph import Use, known_uses
-from stillhouse.workflow.recipes import SHIPPED, Recipe, find_file
+from stillhouse.workflow.recipes import SHIPPED, Recipe
 from stillhouse.yaml_file import read_yaml, shown
+
+if TYPE_CHECKING:
+    import optuna
 
 SPACES = SHIPPED / "spaces"
 KEYS = ("retriever", "always", "settings")
@@ -32,73 +36,37 @@ SCALES = ("linear", "log")
 DIGITS = 2
 """Significant digits of a drawn number: more are meaningless, and people read these numbers in params.yaml."""
 
-Value = bool | int | float | str | list[Any] | dict[str, Any] | None
-Settings = dict[str, Value]
+Settings = dict[str, Any]
 """`section.setting` -> value."""
 
 
 @dataclass(frozen=True)
-class Range:
-    """Numbers from `low` to `high`, inclusive; `log` samples them uniformly in their logarithm."""
+class Row:
+    """The values of one setting: `choices`, or numbers from `low` to `high`, inclusive."""
 
-    low: float
-    high: float
-    log: bool
-    whole: bool
+    choices: tuple[Any, ...] = ()
+    low: float = 0
+    high: float = 0
+    log: bool = False
+    whole: bool = False
 
-    def rounded(self, value: float) -> int | float:
-        """Round a drawn number to a whole number or a few digits, within the bounds."""
+    def suggested(self, trial: optuna.Trial, key: str) -> Any:
+        """The value that Optuna suggests, which knows no lists: choices are JSON."""
+        if self.choices:
+            return json.loads(trial.suggest_categorical(key, [json.dumps(choice) for choice in self.choices]))
         if self.whole:
-            return min(max(round(value), int(self.low)), int(self.high))
-        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """A list of values of one kind."""
-
-    values: tuple[Value, ...]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A setting to search; `kind` is the type of its values: the scalar for a range, the field's type for choices."""
-
-    section: str
-    field: str
-    kind: Any
-    domain: Range | Choices
-
-    @property
-    def key(self) -> str:
-        return f"{self.section}.{self.field}"
+            return trial.suggest_int(key, int(self.low), int(self.high), log=self.log)
+        drawn = trial.suggest_float(key, self.low, self.high, log=self.log)
+        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True)
 class Space:
-    """Parameters in the file's order, and the use whose retriever a trial measures.
-
-    The settings in `always` apply to all trials except the one with the recipe's own settings.
-    """
+    """The rows by `section.setting`, and the stage whose retriever a trial measures."""
 
     retriever: str
-    parameters: tuple[Parameter, ...]
-    always: Mapping[str, Value] = dataclasses.field(default_factory=dict)
-
-    @property
-    def sections(self) -> set[str]:
-        return {parameter.section for parameter in self.parameters} | {key.partition(".")[0] for key in self.always}
-
-    def within(self, sections: set[str], retriever: str) -> Space:
-        """The space restricted to these sections, for a retriever that depends only on them."""
-        kept = tuple(parameter for parameter in self.parameters if parameter.section in sections)
-        always = {key: value for key, value in self.always.items() if key.partition(".")[0] in sections}
-        return Space(retriever, kept, always)
-
-
-def find_space(name: str) -> Path:
-    """The file of a space. A name without a suffix means a shipped one. Raises `InputError` if there is none."""
-    return find_file(name, SPACES, "search space")
+    rows: Mapping[str, Row]
+    always: Settings = field(default_factory=dict)
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
@@ -112,83 +80,41 @@ def read_space(path: Path, recipe: Recipe) -> Space:
     for key in content:
         if key not in KEYS:
             raise InputError(f"{path}: unknown key {shown(key)}; {nearest(str(key), KEYS)}")
-    retriever = content.get("retriever", "retriever_1")
-    if not isinstance(retriever, str):
-        raise InputError(f"{path}: retriever must be the name of a stage, not {shown(retriever)}")
-    always = content.get("always") or {}
-    if not isinstance(always, dict):
-        raise InputError(f"{path}: always must map section.setting to a value, not {shown(always)}")
-    uses = known_uses(recipe)
-    parameters = tuple(_parameter(key, domain, uses, str(path)) for key, domain in content["settings"].items())
-    for key in {parameter.key for parameter in parameters} & set(always):
-        raise InputError(f"{path}: {key} is in both settings and always; keep one of the two")
-    checked = {str(key): _checked(key, value, uses, str(path)) for key, value in always.items()}
-    return Space(retriever, parameters, checked)
+    uses, settings, others = known_uses(recipe), content["settings"], content.get("always") or {}
+    if not isinstance(others, dict):
+        raise InputError(f"{path}: always must map section.setting to a value, not {shown(others)}")
+    rows = {str(key): _row(row, *_setting(str(key), uses, f"{path}: {key}")) for key, row in settings.items()}
+    always = {}
+    for key, value in others.items():
+        kind, rules, where = _setting(str(key), uses, f"{path}: {key}")
+        always[str(key)] = plain(check_value(value, kind, rules, where))
+    return Space(str(content.get("retriever", "retriever_1")), rows, always)
 
 
-def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, Any, Mapping[str, Any]]:
-    """The section, name, kind and rules of a setting that trials may change."""
-    section, _, field = str(key).partition(".")
-    by_section = {use.section: use for use in uses.values()}
-    if section not in by_section:
-        raise InputError(f"{where}: there is no section {section!r}; {nearest(section, by_section)}")
-    config = by_section[section].step.config
-    rules = {one.name: one.metadata for one in dataclasses.fields(config)}
-    if field not in rules:
-        raise InputError(f"{where}: section {section} has no setting {field!r}; {nearest(field, rules)}")
-    if rules[field].get("location"):
-        raise InputError(f"{where} is a location, which cannot be searched; leave it out")
-    return section, field, field_types(config)[field], rules[field]
+def _setting(key: str, uses: Mapping[str, Use], where: str) -> tuple[Any, Mapping[str, Any], str]:
+    """The type and the rules of a setting that trials may change."""
+    section, _, name = key.partition(".")
+    configs = {use.section: use.step.config for use in uses.values()}
+    if section not in configs:
+        raise InputError(f"{where}: there is no section {section!r}; {nearest(section, configs)}")
+    rules = {one.name: one.metadata for one in dataclasses.fields(configs[section])}
+    if name not in rules:
+        raise InputError(f"{where}: section {section} has no setting {name!r}; {nearest(name, rules)}")
+    return field_types(configs[section])[name], rules[name], where
 
 
-def _checked(key: object, value: Any, uses: Mapping[str, Use], path: str) -> Value:
-    where = f"{path}: {key}"
-    _, _, kind, rules = _field(key, uses, where)
-    checked: Value = plain(check_value(value, kind, rules, where))
-    return checked
-
-
-def _parameter(key: object, domain: object, uses: Mapping[str, Use], path: str) -> Parameter:
-    where = f"{path}: {key}"
-    section, field, kind, rules = _field(key, uses, where)
-    if not isinstance(domain, dict):
-        raise InputError(f"{where} must be {{min: …, max: …}} or {{choices: […]}}, not {shown(domain)}")
-    if "choices" in domain:
-        return Parameter(section, field, kind, _choices(domain, kind, rules, where))
-    known = kind_of(kind)
+def _row(row: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Row:
+    known, example = kind_of(kind), "write {min: …, max: …}, with scale: log if you like, or {choices: […]}"
+    if isinstance(row, dict) and row.keys() == {"choices"} and isinstance(row["choices"], list) and row["choices"]:
+        return Row(tuple(plain(check_value(value, kind, rules, where)) for value in row["choices"]))
+    if not isinstance(row, dict) or not {"min", "max"} <= row.keys() <= {"min", "max", "scale"}:
+        raise InputError(f"{where} is {shown(row)}; {example}")
     if known.base not in (int, float) or known.shape != "one":
-        raise InputError(f"{where} is not a number: list its values with {{choices: […]}}")
-    return Parameter(section, field, known.base, _range(domain, known.base, rules, where))
-
-
-def _choices(domain: Mapping[str, Any], kind: Any, rules: Mapping[str, Any], where: str) -> Choices:
-    _refuse_unknown(domain, ("choices",), where)
-    if not isinstance(domain["choices"], list) or not domain["choices"]:
-        raise InputError(f"{where}: choices must be a list of values, for example [4, 8]")
-    values = tuple(plain(check_value(value, kind, rules, where)) for value in domain["choices"])
-    if any(values.count(value) > 1 for value in values):
-        raise InputError(f"{where}: choices contain a value twice; keep one of the two")
-    return Choices(values)
-
-
-def _range(domain: Mapping[str, Any], kind: type, rules: Mapping[str, Any], where: str) -> Range:
-    _refuse_unknown(domain, ("min", "max", "scale"), where)
-    for bound in ("min", "max"):
-        if bound not in domain:
-            raise InputError(f"{where} has no {bound}; write {{min: …, max: …}} or {{choices: […]}}")
-    rules = {**rules, "former": None}  # a bound is a plain number, even if earlier versions used it for null
-    low, high = (check_value(domain[bound], kind, rules, f"{where}.{bound}") for bound in ("min", "max"))
-    scale = domain.get("scale", "linear")
+        raise InputError(f"{where} is not a number; list its values with {{choices: […]}}")
+    low, high = (check_value(row[bound], known.base, rules, f"{where}.{bound}") for bound in ("min", "max"))
+    scale = row.get("scale", "linear")
     if scale not in SCALES:
         raise InputError(f"{where}: scale {shown(scale)}; {nearest(str(scale), SCALES)}")
-    if low >= high:
-        raise InputError(f"{where}: min {low} must be below max {high}; swap them, or leave out the setting")
-    if scale == "log" and low <= 0:
-        raise InputError(f"{where}: scale log needs a min above 0, not {low}; raise it, or use scale linear")
-    return Range(low, high, scale == "log", kind is int)
-
-
-def _refuse_unknown(domain: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in domain:
-        if key not in known:
-            raise InputError(f"{where}: unknown key {shown(key)}; {nearest(str(key), known)}")
+    if low >= high or (scale == "log" and low <= 0):
+        raise InputError(f"{where}: min must be below max, and above 0 with scale log; change them")
+    return Row(low=low, high=high, log=scale == "log", whole=known.base is int)

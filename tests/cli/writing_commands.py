@@ -259,14 +259,12 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def tune_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    import numpy as np
 
-    from stillhouse.tuning import dev_figure
+    from stillhouse.tuning import search
     from stillhouse.workflow.recipes import find_recipe
 
     stand_ins(patch, inputs)
-    figure = dev_figure.DevFigure(("q",), np.ones(1))
-    patch.setattr(dev_figure, "measure_dev", lambda *given: figure)
+    patch.setattr(search, "measure_dev", lambda *given: [1.0])
     (inputs / "params.yaml").write_text(find_recipe("labelled").read_text())
 
 

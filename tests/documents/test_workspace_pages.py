@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from terminal import Terminal
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
-from stillhouse.tuning import clock
 
 pytestmark = pytest.mark.long
 
@@ -30,7 +28,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal(tmp_path, monkeypatch, after=make_small)
 
 
-def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path) -> None:
     write_corpus(tmp_path / "path/to/corpus")
     begin, same = section("README.md", "Your own corpus"), section("docs/train.md", "Training on your corpus")
     texts = [[one.text for one in page if not one.inline] for page in (begin, same)]
@@ -40,8 +38,6 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path, monkeypa
     [said] = terminal.type_all(section("README.md", "Two commands")).values()
     assert " 1. " in said
 
-    # Each second of CPU time counts as ten minutes, enough for the default and a few trials.
-    monkeypatch.setattr(clock, "search_clock", lambda device: lambda: time.process_time() * 600)
     terminal.patch.chdir(tmp_path)
     said = "".join(terminal.type_all(section("docs/tune.md", "Searching for settings")).values())
     assert "dev" in said and Path("tune/journal.log").is_file()

@@ -92,25 +92,3 @@ def test_an_unavailable_service_is_reported_and_does_not_fail(tmp_path: Path, in
         ended, said = run(tmp_path, address, report(MENDED))
         assert ended == 0
         assert said.startswith(f"not audited: {address} does not report vulnerabilities here")
-
-
-@pytest.mark.parametrize(
-    ("printed", "complaint", "logged"),
-    [
-        ("no JSON", "", "pip-audit said nothing, exit code 0"),
-        ("", "ValueError: the lock has no hashes", "ValueError: the lock has no hashes"),
-        ("[]", "", "pip-audit said nothing, exit code 0"),
-        ("{}", "", "pip-audit said nothing, exit code 0"),
-    ],
-)
-def test_a_lock_that_is_not_audited_fails(
-    tmp_path: Path, index: str, printed: str, complaint: str, logged: str
-) -> None:
-    assert run(tmp_path, index, printed, complaint) == (1, f"kfp.txt: not audited, {logged}\n")
-
-
-def test_a_service_that_disappears_midway_is_reported_and_does_not_fail(tmp_path: Path, index: str) -> None:
-    unreachable = "ERROR:pip_audit._cli:Could not connect to a service of vulnerabilities"
-    assert run(tmp_path, index, "", unreachable) == (0, f"kfp.txt: not audited, {unreachable}\n")
-    assert run(tmp_path, f"{index}/once", "", "Timeout") == (0, "kfp.txt: not audited, Timeout\n")
-    assert Index.answered == 2

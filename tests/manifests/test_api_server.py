@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from subprocess import CompletedProcess
 
 import pytest
@@ -73,38 +72,3 @@ def test_the_api_server_accepts_every_resource(overlay: str, namespace: str) -> 
     absent = ask(rendered(overlay), apply)
     if absent:
         pytest.skip(f"the rest was taken, but this cluster has no {', '.join(sorted(absent))}")
-
-
-@dataclass
-class Kubeflow:
-    """An API server with a webhook that knows the applied pipelines; it lacks the kinds of `absent`."""
-
-    absent: tuple[str, ...] = ()
-    pipelines: set[str] = field(default_factory=set)
-    kept: list[str] = field(default_factory=list)
-
-    def apply(self, resource: Resource, dry: bool) -> CompletedProcess[str]:
-        said = self._refusal(resource)
-        if not said and not dry:
-            self.kept.append(resource["kind"])
-            self.pipelines.add(resource["metadata"]["name"])
-        return CompletedProcess([], 1 if said else 0, "", said)
-
-    def _refusal(self, resource: Resource) -> str:
-        if resource["kind"] in self.absent:
-            return f'no matches for kind "{resource["kind"]}"'
-        if resource["kind"] == "PipelineVersion" and resource["spec"]["pipelineName"] not in self.pipelines:
-            return "The spec.pipelineName doesn't map to an existing Pipeline object"
-        return ""
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_versions_are_validated_after_their_pipelines(overlay: str) -> None:
-    """The order of the resources does not matter. Kubeflow's webhook refuses a version without its pipeline."""
-    cluster = Kubeflow()
-    assert ask(rendered(overlay)[::-1], cluster.apply) == set()
-    versions = [one for one in rendered(overlay) if one["kind"] == "PipelineVersion"]
-    assert cluster.kept == ["Pipeline"] * len(versions)
-    assert ask(rendered(overlay), Kubeflow(("Pipeline", "PipelineVersion")).apply) == (
-        {"Pipeline", "PipelineVersion"} if versions else set()
-    )

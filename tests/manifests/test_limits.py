@@ -8,7 +8,6 @@ import pytest
 from kubernetes.utils.quantity import parse_quantity
 from rendered_overlays import EVERY_OVERLAY, MANIFESTS, Resource, pod_specs, rendered, with_component
 from test_overlays import compiled
-from test_train_job import CASES, job
 
 Limits = dict[str, str]
 HARSH = {"cpu": "1m", "memory": "1Mi", "ephemeral-storage": "1Mi"}
@@ -27,15 +26,6 @@ def refused(resources: Resource, defaults: Limits) -> list[str]:
 
 def containers(spec: Resource) -> list[Resource]:
     return [*spec["containers"], *spec.get("initContainers", [])]
-
-
-def test_the_rule_sees_the_pod_that_kubernetes_refused() -> None:
-    own = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}}
-    [limit_range] = [one for one in rendered("single-node") if one["kind"] == "LimitRange"]
-    [item] = limit_range["spec"]["limits"]
-    assert refused(own, item["default"]) == ["cpu"] == refused(own, HARSH)
-    assert refused(own | {"limits": {"memory": "8Gi", "cpu": "1500m"}}, {}) == ["cpu"]
-    assert refused(own, {}) == []
 
 
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
@@ -69,8 +59,3 @@ def test_the_same_for_the_tasks_of_the_pipelines(table: str) -> None:
                 "limits": {"cpu": asked["resourceCpuLimit"], "memory": asked["resourceMemoryLimit"]},
             }
             assert refused(own, HARSH) == [], f"{one['metadata']['name']}: {name}"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_same_for_the_nodes_of_a_training_job(case: str) -> None:
-    assert refused(job(CASES[case])["spec"]["trainer"]["resourcesPerNode"], HARSH) == []

@@ -6,12 +6,11 @@ controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/man
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from network_policies import Peer, lets_through, selects
-from rendered_overlays import MANIFESTS, Resource, rendered, with_component
+from network_policies import Peer, lets_through
+from rendered_overlays import Resource, rendered, with_component
 
 OWN = ("gpu", "single-node")
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
@@ -162,27 +161,3 @@ def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is
     assert reached == [("driver", "registry", 8080), ("step", "registry", 8080)]
     assert not comes_about("single-node", "step", "registry", 8080, others=others)
     assert comes_about("single-node", "step", "Kubeflow's registry", 8080, others=others)
-
-
-def test_the_page_about_clusters_lists_every_port() -> None:
-    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
-    table = page.split("## Who talks to whom")[1].split("\n## ")[0]
-    listed = {int(number) for number in re.findall(r"\b\d{2,5}\b", table)}
-    assert {flow[2] for flow in [*NEEDED, *NEEDED_GPU] if flow[:2] != ("node", "node")} <= listed
-
-
-SELECTORS = [
-    ({}, {}, True),
-    ({"matchLabels": {"a": "1"}}, {"a": "1", "b": "2"}, True),
-    ({"matchLabels": {"a": "1", "b": "3"}}, {"a": "1", "b": "2"}, False),
-    ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
-    ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
-    ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {"a": "2"}, False),
-    ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
-    ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "1"}, False),
-]
-
-
-@pytest.mark.parametrize(("selector", "labels", "chosen"), SELECTORS)
-def test_selectors_choose_as_kubernetes_does(selector: Resource, labels: dict[str, str], chosen: bool) -> None:
-    assert selects(selector, labels) is chosen

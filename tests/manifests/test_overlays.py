@@ -18,7 +18,6 @@ from rendered_overlays import (
     Resource,
     pod_specs,
     rendered,
-    with_component,
 )
 
 CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
@@ -97,19 +96,6 @@ def test_the_single_node_needs_no_operator() -> None:
         assert not [key(resource) for resource in rendered(overlay) if is_custom(resource) or is_kueue(resource)]
 
 
-def test_the_checks_see_a_wrong_field() -> None:
-    for resource in (*rendered("gpu"), *rendered("kserve")):
-        if not (is_custom(resource) or is_kueue(resource)):
-            continue
-        wrong = dict(resource)
-        if "spec" in wrong:
-            wrong["spec"] = {**wrong["spec"], "nosuch": 1}
-        else:
-            wrong["nosuch"] = 1
-        with pytest.raises((AssertionError, jsonschema.ValidationError, ValueError)):
-            check_custom(wrong)
-
-
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_resources_are_unique_and_in_their_namespace(overlay: str) -> None:
     cluster_wide = {"Namespace", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
@@ -142,16 +128,6 @@ def test_everything_that_a_pod_refers_to_exists(overlay: str) -> None:
         assert wanted <= there, f"{name}: {wanted - there}"
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_watcher_gets_each_setting_once(overlay: str) -> None:
-    [watch] = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]["containers"]
-    flags = [word.split("=")[0] for word in watch["args"] if word.startswith("--")]
-    variables = [entry["name"] for entry in watch["env"]]
-    assert flags == ["--namespace"] and len(set(variables)) == len(variables)
-    own = {entry["name"]: entry["valueFrom"] for entry in watch["env"] if "fieldRef" in entry.get("valueFrom", {})}
-    assert own == {"POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-
-
 PIPELINES = {"gpu": "gpu", "single-node-pipelines": "cpu", "single-node": "", "shared-namespace": ""}
 """The compiled pipelines that each overlay installs. Their kinds exist only in Kubernetes-native mode."""
 
@@ -175,19 +151,6 @@ def test_an_overlay_has_every_compiled_pipeline_of_its_table_unchanged(overlay: 
     there = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in rendered(overlay) if "spec" in one}
     there = {name: spec for name, spec in there.items() if name[0].startswith("Pipeline")}
     assert there == {(one["kind"], one["metadata"]["name"]): one["spec"] for one in own}
-
-
-def test_adding_pipelines_keeps_the_single_node_resources() -> None:
-    more = [one for one in rendered("single-node-pipelines") if one not in rendered("single-node")]
-    assert {one["apiVersion"] for one in more} == {"pipelines.kubeflow.org/v2beta1"}
-    assert len(rendered("single-node-pipelines")) == len(rendered("single-node")) + len(more)
-
-
-def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_path: Path) -> None:
-    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
-    [text] = [part for part in page.split("```")[1::2] if "kind: Pipeline" in part]
-    left = with_component(tmp_path, "gpu", **yaml.safe_load(text.removeprefix("yaml")))
-    assert [one for one in rendered("gpu") if not key(one).startswith("pipelines.kubeflow.org/")] == list(left)
 
 
 def claims_of_pods(table: str) -> dict[str, dict[str, str]]:

@@ -59,11 +59,6 @@ def test_pods_have_limits_a_numeric_user_and_a_root_that_is_read_only(overlay: s
             assert "memory" in container["resources"]["limits"], name
 
 
-def test_the_check_sees_what_is_forbidden() -> None:
-    wrong = {"containers": [{}], "volumes": [{"name": "node", "hostPath": {"path": "/"}}], "hostNetwork": True}
-    assert len(violations(wrong)) == 6
-
-
 @pytest.mark.parametrize("overlay", OWN_NAMESPACE)
 def test_the_namespace_enforces_the_level(overlay: str) -> None:
     [namespace] = [one for one in rendered(overlay) if one["kind"] == "Namespace"]

@@ -147,11 +147,6 @@ def claim(name: str, phase: str = "Bound") -> Plain:
     return {"kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {}, "status": {"phase": phase}}
 
 
-def quota(name: str, hard: dict[str, str], used: dict[str, str] | None = None) -> Plain:
-    status = {"hard": hard, "used": used or dict.fromkeys(hard, "0")}
-    return {"kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard}, "status": status}
-
-
 def local_queue(name: str, active: str = "True", words: str = "Can submit new workloads to localQueue") -> Plain:
     condition = {"type": "Active", "status": active, "reason": "Ready", "message": words}
     return {

@@ -127,12 +127,12 @@ def test_every_kind_of_pod_is_checked(pipeline: Compiled) -> None:
     """The first task checks the resources that each pod of the pipeline requests."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
     wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
-    asked = {(kind.cpu, kind.cpu_limit, kind.memory, kind.memory_limit, kind.accelerator) for kind in wanted.pods}
+    asked = {(kind.cpu, kind.memory, kind.accelerator) for kind in wanted.pods}
     pods = pipeline.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     found = set()
     for label, pod in pods.items():
         resources = pipeline.spec["deploymentSpec"]["executors"][label]["container"]["resources"]
-        amounts = [f"resource{name}" for name in ("CpuRequest", "CpuLimit", "MemoryRequest", "MemoryLimit")]
+        amounts = [f"resource{name}" for name in ("CpuRequest", "MemoryRequest")]
         if pod["podMetadata"]["labels"]["stillhouse.io/task"] not in (LOOK, END):
             found.add((*(resources[name] for name in amounts), "accelerator" in resources))
     assert found <= asked, "the rest are nodes that tasks start"
@@ -173,27 +173,6 @@ def test_the_cluster_check_gets_the_secrets_of_the_pods() -> None:
     assert found.keys() == {"data_secret", "hub_secret"}
     assert set(found["data_secret"].keys) == {"id", "key"} and not found["data_secret"].optional
     assert found["hub_secret"].path == "/look/hub_secret" and not found["hub_secret"].optional
-
-
-def test_a_training_is_checked_as_the_nodes_that_it_runs_on() -> None:
-    """Nodes are checked by task. A corpus has 4 shards: where the task's own pod takes one, it needs only 3 nodes."""
-    made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(5)))
-    wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
-    several = [kind for kind in wanted.pods if kind.nodes == 5]
-    retrievers = ("retriever_1", "retriever_2", "distillation")
-    assert {task for kind in several for task in kind.tasks} == {
-        "pretraining: pretrain",
-        *(f"{task}: train-retriever" for task in retrievers),
-    }
-    assert all(kind.accelerator and kind.memory == "64Gi" for kind in several)
-    sharing = {task: kind for kind in wanted.pods for task in kind.tasks if kind.nodes in (3, 4)}
-    assert {task: kind.nodes for task, kind in sharing.items()} == {
-        "corpus: count": 3,
-        **{f"{task}: index": 4 for task in retrievers},
-        "distillation: score-pairs": 4,
-    }
-    assert [task for task, kind in sharing.items() if not kind.accelerator] == ["corpus: count"]
-    assert not [kind for kind in wanted.pods if kind.accelerator and set(retrievers) & set(kind.tasks)], "none waits"
 
 
 def test_the_compiled_task_checks_the_cluster(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ def test_lists_are_read_page_by_page() -> None:
 def test_a_schedule_is_created_as_the_file_says() -> None:
     client = Client()
     cluster = Kubeflow("retraining", client=client)
-    wanted = schedule(parameters={"revision": "main"}, max_concurrency=2)
+    wanted = schedule(parameters={"revision": "main"})
     assert cluster.create(wanted, "n", "d") == "new"
     [(_, named)] = client.calls
     assert (named["experiment_id"], named["pipeline_id"], named["version_id"]) == ("experiment retraining", "p1", "")
-    assert (named["cron_expression"], named["no_catchup"], named["max_concurrency"]) == ("0 0 3 * * *", True, 2)
+    assert (named["cron_expression"], named["no_catchup"], named["max_concurrency"]) == ("0 0 3 * * *", True, 1)
     assert named["params"] == {"revision": "main"} and named["enabled"] is True
     cluster.create(schedule(version="v1"), "n", "d")
     assert client.calls[-1][1]["version_id"] == "id1"

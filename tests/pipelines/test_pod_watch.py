@@ -105,9 +105,11 @@ def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes
         pods.look(now=True)
     [line] = lines
     assert line.startswith("  encode cannot start: no node has enough nvidia.com/gpu free")
-    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode", "0/4 nodes are available: 4 Too many pods.")]
+    kubernetes.objects[f"{HERE}/pods"] = [
+        unschedulable("p1", "encode", "0/4 nodes are available: 4 Insufficient memory.")
+    ]
     pods.look(now=True)
-    assert len(lines) == 2 and "maximum number of pods" in lines[1], "another reason is reported"
+    assert len(lines) == 2 and "enough memory free" in lines[1], "another reason is reported"
 
 
 def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(

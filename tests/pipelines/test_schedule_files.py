@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 import yaml
-from cluster_in_memory import schedule
 
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -26,7 +24,6 @@ BAD = {
         "enabled must be true or",
     ),
     "number": ({"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "version": 2}}}, "version must be text"),
-    "crowd": ({"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "max_concurrency": 99}}}, "from 1 to 10"),
     "nested": (
         {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"x": {"y": 1}}}}},
         "the parameter 'x' must be text",
@@ -80,31 +77,6 @@ def test_every_setting_may_be_in_a_file(kind: type, tmp_path: Path) -> None:
     assert getattr(read_schedules(path), section) == (kind(name="a", **values),)
 
 
-CRON = {
-    "0 0 25 * * *": "hours is '25'; write *, or numbers from 0 to 23",
-    "60 0 3 * * *": "seconds is '60'",
-    "0 0 3 0 * *": "day of the month is '0'",
-    "0 0 3 * 13 *": "month is '13'",
-    "0 0 3 * * 7": "Sunday is 0",
-    "0 5-2 3 * * *": "minutes is '5-2'",
-    "0 */0 3 * * *": "minutes is",
-    "0 0 3 L * *": "day of the month is 'L'",
-    "0 1-2-3 3 * * *": "minutes is",
-    "0 1, 3 * * *": "minutes is '1,'",
-}
-
-
-@pytest.mark.parametrize("line", CRON)
-def test_a_cron_line_that_kubeflow_would_refuse_is_refused_here(line: str) -> None:
-    with pytest.raises(InputError, match=re.escape(CRON[line])):
-        schedule(cron=line)
-
-
-@pytest.mark.parametrize("line", ["*/10 0-30/5 3,4 1-15 * ?", "0 5/15 * ? Jan-MAR,12 mon-fri", "59 59 23 31 12 6"])
-def test_a_cron_line_that_kubeflow_accepts_is_accepted(line: str) -> None:
-    assert schedule(cron=line).cron == line
-
-
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_file_is_refused_before_any_request(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -150,13 +122,6 @@ def test_an_account_is_that_of_the_file_or_of_an_entry(tmp_path: Path) -> None:
         found = read_schedules(path)
         assert [one.service_account for one in found.schedules] == [account, "b", ""]
         assert [one.service_account for one in found.watches] == [account, "e"]
-
-
-def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "schedules.yaml"
-    entry = {"pipeline": "somebody-s", "cron": "0 0 3 * * *", "parameters": {"x": 1}}
-    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
-    refuse_parameters(read_schedules(path))
 
 
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:

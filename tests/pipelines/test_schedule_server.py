@@ -137,12 +137,6 @@ def test_a_watch_s_run_has_its_account_and_version(version: str, logged: str, ap
     assert run["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
-def test_without_an_account_the_server_takes_its_own(api: Api, tmp_path: Path) -> None:
-    content = CONTENT | {"service_account": ""}
-    assert schedule(tmp_path, "apply", content=content) == schedule(tmp_path, "watch", content=content) == 0
-    assert not any("service_account" in made for made in api.recurring + api.runs)
-
-
 IMAGES = {
     "compiled with a tag": ("stillhouse:0.1.0", {}, False),
     "compiled with a tag of a registry": ("registry.example/stillhouse:1", {}, False),
@@ -173,13 +167,6 @@ def test_runs_without_an_image_are_refused_before_they_start(
             f"{entry}: the parameter 'image' is missing, and v2 was compiled with {api.image or 'none'}; give `image:"
         )
         assert logged in said.out + said.err
-
-
-def test_other_pipelines_are_started_without_the_image_check(api: Api, tmp_path: Path) -> None:
-    api.image = "python:3"
-    api.keep("theirs", name="somebody-s")
-    watches = {"articles": WATCH | {"pipeline": "somebody-s"}}
-    assert schedule(tmp_path, "watch", content={"watches": watches}) == 0 and len(api.runs) == 1
 
 
 PLACES = {
@@ -248,17 +235,3 @@ def test_two_pipelines_with_one_name_stop_only_their_watch(
     said = capsys.readouterr()
     assert "articles: not checked, the cluster has 2 pipelines 'refresh' (p1 in" in said.out and remedy in said.out
     assert "books: started" in said.out and len(api.runs) == 1 and "Traceback" not in said.err
-
-
-def test_two_experiments_with_one_name_stop_only_their_watch(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """kfp raises its own error for this."""
-    two = {"experiments": [{"experiment_id": one, "display_name": "stillhouse"} for one in "ab"]}
-    answer = Api.get
-    monkeypatch.setattr(
-        Api, "get", lambda self, path, query: two if path.endswith("/experiments") else answer(self, path, query)
-    )
-    assert schedule(tmp_path, "watch", content={"watches": {"articles": WATCH, "books": WATCH}}) == 2
-    said = capsys.readouterr().out
-    assert said.count("not checked, kfp refuses the experiment 'stillhouse': Multiple experiments") == 2

@@ -30,8 +30,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "parameters": {"parameters": {"revision": "main"}},
     "version": {"version": "v2"},
     "pipeline": {"pipeline": "train"},
-    "concurrency": {"max_concurrency": 2},
-    "catchup": {"catchup": True},
     "account": {"service_account": "trainer"},
 }
 
@@ -87,15 +85,6 @@ def test_waiting_for_a_terminated_run_has_a_limit(dry: bool) -> None:
     assert (old in cluster.recurring) is dry and not cluster.ended
 
 
-def test_a_run_in_flight_is_awaited_besides_a_terminated_one() -> None:
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    cluster.terminate(cluster.fire(old), 60.0)
-    cluster.fire(old)
-    assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
-
-
 def test_a_run_that_starts_during_apply_is_noticed() -> None:
     """The schedule starts a run after `apply` first looks and before it is disabled."""
     cluster = Memory()
@@ -120,32 +109,6 @@ def test_a_run_starting_while_its_schedule_is_disabled_is_noticed() -> None:
     new = schedule(cron="0 0 5 * * *")
     assert actions(apply([new], cluster)) == ["create", "disable", "wait"]
     assert old in cluster.recurring and cluster.enabled == [name_of(new)], "never enabled beside its successor"
-
-
-def test_runs_are_checked_again_before_each_deletion() -> None:
-    """A run of the second schedule shows up while the first one is being deleted."""
-    cluster = Memory()
-    apply([schedule(), schedule("weekly")], cluster)
-    _, second = sorted(cluster.recurring)
-    delete = cluster.delete
-
-    def slowly(recurring: str) -> None:
-        delete(recurring)
-        cluster.fire(second)
-
-    cluster.delete = slowly  # type: ignore[method-assign]
-    assert actions(apply([], cluster)) == ["disable", "disable", "delete", "wait"]
-    assert list(cluster.recurring) == [second] and not cluster.ended
-
-
-def test_one_that_somebody_enables_again_is_not_deleted() -> None:
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    cluster.settle = lambda: cluster.set_enabled(old, True)  # type: ignore[method-assign]
-    changes = apply([], cluster)
-    assert actions(changes) == ["disable", "wait"] and "somebody enabled it again" in changes[-1].why
-    assert cluster.enabled == [name_of(schedule())]
 
 
 def test_a_schedule_stays_until_its_successor_exists() -> None:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, through_run_cache
 
 from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.monitoring.settings import GATEWAY
-from stillhouse.pipelines.placement_table import find_table
-from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.releases.refresh.run import Request
 from stillhouse.releases.refresh.workspace import open_clone
 from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.remote.dvc_source import look_up, reason
+from stillhouse.remote.dvc_source import look_up
 from stillhouse.steps.ingest import Config
-from stillhouse.steps.registry import find_step
-from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 URL = "https://bob:hush@localhost:1/x.git"
 REFUSED = (
@@ -99,15 +90,6 @@ def test_text_without_a_secret_is_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["a", "a=", "a:", "//", "//a:", "@a:", "?", "?sig", "token", "-token", "https://", "'a:"]
-)
-def test_a_long_text_is_redacted_in_linear_time(part: str) -> None:
-    began = time.process_time()
-    redact(part * 20_000)
-    assert time.process_time() - began < 2.0
-
-
-@pytest.mark.parametrize(
     "address",
     [
         "",
@@ -158,36 +140,8 @@ def test_no_pipeline_is_compiled_with_it(
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
-@pytest.mark.parametrize("variable", [RUN_CACHE, GATEWAY])
-def test_no_placement_is_compiled_with_it(variable: str) -> None:
-    shipped = find_table("gpu")
-    kinds = {
-        kind: dataclasses.replace(placement, environment={**placement.environment, variable: URL})
-        for kind, placement in shipped.kinds.items()
-    }
-    with pytest.raises(InputError, match=f"{variable} .*password or token") as error:
-        build_pipeline(load_recipe(find_recipe("micro")), table=dataclasses.replace(shipped, kinds=kinds))
-    assert "hush" not in str(error.value)
-
-
-def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(RUN_CACHE, "azure://box/cache?sv=2022&sig=hush")
-    step = find_step("bm25")
-    with pytest.raises(InputError, match=f"{RUN_CACHE} holds a password or token in the query") as error:
-        through_run_cache(
-            step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (known_uses({})["bm25"], {})
-        )
-    assert "hush" not in str(error.value)
-
-
 def test_messages_of_git_are_redacted(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     with pytest.raises(GitFailed, match=r"https://\*\*\*@localhost:1/x\.git") as error:
         Git(tmp_path)("checkout", URL)
     assert "hush" not in str(error.value)
-
-
-def test_messages_of_dvc_are_redacted() -> None:
-    assert reason(OSError(f"failed to clone {URL} and ssh://git@localhost/y")) == (
-        "failed to clone https://***@localhost:1/x.git and ssh://git@localhost/y"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -10,14 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from model_registry_server import Refused, RegistryServer, model_registry
-from ports import free_port, wait_for
-from repositories import ACCEPTED, call, candidate, release
+from ports import free_port
+from repositories import ACCEPTED, call, release
 
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_json, write_manifest
@@ -25,19 +22,16 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import PIPELINE, RUN
 from stillhouse.releases import data, lineage
 from stillhouse.releases.git import Git
-from stillhouse.releases.model_registry.entry import _figures, model_of, storage_uri
-from stillhouse.releases.model_registry.register import register
+from stillhouse.releases.model_registry.entry import _figures, storage_uri
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE
 from stillhouse.releases.model_registry.settings import (
     ADDRESS,
-    CLAIM,
     MODEL,
     TOKEN,
     TOKEN_PATH,
     RegistrySettings,
     registry_settings,
 )
-from stillhouse.releases.refresh import run
 from stillhouse.releases.refresh.whole_run import released_figures
 from stillhouse.releases.tags import read_history, roll_back
 from stillhouse.workflow.graph import graph_of
@@ -117,17 +111,6 @@ def test_every_release_is_a_version_and_the_one_in_use_alone_is_live(server: Reg
     assert found["previous"] == "retriever@v1.1.0" and found["test queries"] == "source"
 
 
-def test_the_labels_are_the_registry_ids_of_the_release_in_use(
-    server: RegistryServer, work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["release", "register", "--folder", str(work), "--labels"]) == 0
-    labels = yaml.safe_load(capsys.readouterr().out)
-    ids = {name.rpartition("/")[2]: value for name, value in labels.items()}
-    [model] = server.models.values()
-    [live] = [version for version in server.versions.values() if version["state"] == LIVE]
-    assert ids == {"registered-model-id": model["id"], "model-version-id": live["id"]}
-
-
 def test_the_same_again_changes_nothing(server: RegistryServer, work: Path) -> None:
     registered(work)
     before = (dict(server.models), dict(server.versions), dict(server.artifacts))
@@ -148,13 +131,6 @@ def test_a_rollback_changes_only_which_version_is_live(server: RegistryServer, w
     assert len(server.artifacts) == 3
 
 
-def test_the_next_release_becomes_the_live_version(server: RegistryServer, work: Path) -> None:
-    registered(work)
-    release(work, passages=9, verdict=VERDICT)
-    assert registered(work) == 0
-    assert server.states() == {"v1.0.0": ARCHIVED, "v1.1.0": ARCHIVED, "v1.2.0": ARCHIVED, "v1.3.0": LIVE}
-
-
 def test_a_promotion_registers_what_it_released(
     server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,22 +147,6 @@ def test_a_promotion_registers_what_it_released(
     server.token = ""
     assert cli.main(["release", "promote", "--folder", str(work)]) == 0
     assert "already released v1.3.0" in capsys.readouterr().out
-    assert server.states()["v1.3.0"] == LIVE and len(server.versions) == 4
-
-
-def test_the_promotion_of_a_refresh_is_followed(
-    server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command and the pipeline's task both end in `refresh.run.release`, which registers the release."""
-    git = Git.of(work)
-    champion = read_history(git).champion
-    assert champion is not None
-    monkeypatch.setattr(run, "write_stages", lambda *given: None)
-    monkeypatch.setattr(run, "_candidate", lambda *given: candidate(work, passages=9))
-    monkeypatch.setattr(run, "promote", lambda *given, **more: release(work, passages=9, verdict=VERDICT))
-    changed = SimpleNamespace(plain=dict)
-    decision = run.Decision(run.Plan(run.Rung.INDEX, "little"), changed, "key", "")  # type: ignore[arg-type]
-    assert run.release(git, decision, champion, None, "main").kind == "released"
     assert server.states()["v1.3.0"] == LIVE and len(server.versions) == 4
 
 
@@ -225,20 +185,6 @@ def test_old_and_new_registry_apis_are_supported(versions: tuple[str, ...], serv
     server.api_versions = versions
     assert registered(work) == 0
     assert server.states()["v1.2.0"] == LIVE
-
-
-def test_without_a_registry_no_request_is_sent(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys\nfrom stillhouse import cli\ncli.main(sys.argv[1:])\nassert 'requests' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "release", "rollback", "--folder", str(work)],
-        env={name: value for name, value in os.environ.items() if name != ADDRESS},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "v1.1.0 is in use again" in done.stdout and "Registry" not in done.stdout + done.stderr
-    assert registered(work) == 2
-    assert f"no Model Registry is configured; set its address, for example {ADDRESS}=" in capsys.readouterr().err
 
 
 def no_answer(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:
@@ -295,21 +241,6 @@ def test_a_rollback_succeeds_even_if_the_registry_fails(
     assert server.states() == {"v1.0.0": ARCHIVED, "v1.1.0": LIVE, "v1.2.0": ARCHIVED}
 
 
-def test_another_server_at_the_address_is_reported(work: Path, tmp_path: Path) -> None:
-    """An example is a login page in front of the server, which comes with the status 200."""
-    (tmp_path / "api/model_registry/v1").mkdir(parents=True)
-    (tmp_path / "api/model_registry/v1/registered_models").write_text("<html>log in</html>")
-    port = free_port()
-    words = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(tmp_path)]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as pages:
-        try:
-            wait_for(port)
-            with pytest.raises(InputError, match="is its address right"):
-                register(Git.of(work), RegistrySettings(f"http://127.0.0.1:{port}"))
-        finally:
-            pages.terminate()
-
-
 def test_a_token_is_read_from_its_file(
     server: RegistryServer, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,34 +257,7 @@ def test_a_token_is_read_from_its_file(
     assert "open-sesame" not in repr(registry_settings())
 
 
-def test_a_pod_s_own_token_is_sent_over_https_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "token").write_text("of-the-pod")
-    monkeypatch.setattr("stillhouse.releases.model_registry.settings.POD_TOKEN", tmp_path / "token")
-    assert RegistrySettings("https://registry.example").token() == "of-the-pod"
-    assert RegistrySettings("http://registry.example").token() == ""
-
-
-def test_two_concurrent_registrations_both_succeed(server: RegistryServer, work: Path) -> None:
-    """Both find nothing and make the same model: one gets 409 and continues with the existing model."""
-    together, waited = threading.Barrier(2), threading.local()
-
-    def before(request: str) -> None:
-        if request == "POST registered_models" and not getattr(waited, "done", False):
-            waited.done = True
-            together.wait(timeout=20)
-
-    server.before = before
-    settings, found = RegistrySettings(server.address), []
-    others = [threading.Thread(target=lambda: found.append(register(Git.of(work), settings))) for _ in range(2)]
-    for other in others:
-        other.start()
-    for other in others:
-        other.join(timeout=60)
-    assert [one.in_use for one in found] == ["v1.2.0", "v1.2.0"]
-    assert len(server.models) == 1 and len(server.versions) == 3 and len(server.artifacts) == 3
-
-
-@pytest.mark.parametrize("at", ["POST model_versions", "POST model_versions/2/artifacts", "PATCH model_versions/3"])
+@pytest.mark.parametrize("at", ["POST model_versions/2/artifacts"])
 def test_an_interrupted_registration_is_completed(at: str, server: RegistryServer, work: Path) -> None:
     """It is killed after the model, after a version without its artifact, or before unused versions are archived."""
     reached, go_on = threading.Event(), threading.Event()
@@ -421,7 +325,6 @@ def test_the_run_of_kubeflow_that_made_it_is_named(
         ({"url": "s3://bucket/search/"}, "s3://bucket/search/files/md5/{}"),
         ({"url": "gcs://bucket"}, "gs://bucket/files/md5/{}"),
         ({"url": "s3://bucket/search", "version_aware": "true"}, "s3://bucket/search/artifacts/retriever"),
-        ({"url": "/store/search"}, "pvc://claim/search/files/md5/{}"),
         ({"url": "/storehouse"}, "file:///storehouse/files/md5/{}"),
         ({"url": "ssh://me:secret@host/data"}, "ssh://***@host/data/files/md5/{}"),
         ({"url": "../shelf"}, ""),  # a relative path means something else elsewhere
@@ -440,22 +343,8 @@ def test_the_address_in_storage_is_that_of_the_release(settings: dict[str, str],
     one = release(work, passages=20, verdict=VERDICT).release
     digest = one.record["artifacts"]["retriever"]["dvc"]
     wanted = uri.format(f"{digest[:2]}/{digest[2:]}")
-    assert storage_uri(Git.of(work), one, ("/store", "claim")) == wanted
+    assert storage_uri(Git.of(work), one) == wanted
     assert digest.endswith(".dir")
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("https://git.example/search/releases.git", "search/releases"),
-        ("git@git.example:search/releases.git", "search/releases"),
-        ("ssh://git@git.example:2222/search/releases", "search/releases"),
-        ("/srv/git/search/releases.git/", "search/releases"),
-        ("https://git.example/releases.git", "releases"),
-    ],
-)
-def test_one_repository_is_one_model_however_it_is_reached(address: str, name: str) -> None:
-    assert model_of(address) == name
 
 
 @pytest.mark.parametrize(
@@ -464,10 +353,8 @@ def test_one_repository_is_one_model_however_it_is_reached(address: str, name: s
         ({}, None),
         ({ADDRESS: "http://r:8080/"}, RegistrySettings("http://r:8080")),
         ({ADDRESS: "https://k.example/api/model_registry/v1alpha3/"}, RegistrySettings("https://k.example")),
-        ({ADDRESS: "http://r", CLAIM: "/store/=shop"}, RegistrySettings("http://r", claim=("/store", "shop"))),
         ({ADDRESS: "registry:8080"}, InputError),
         ({ADDRESS: "http://[r"}, InputError),
-        ({ADDRESS: "http://r", CLAIM: "store"}, InputError),
     ],
 )
 def test_settings(environment: dict[str, str], found: Any) -> None:

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from stillhouse.curves import CurveRow, write_curves
 from stillhouse.steps import execute, registry
 from stillhouse.steps.spec import Report
-from stillhouse.tuning import dev_figure
+from stillhouse.tuning import search
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE = load_recipe(find_recipe("labelled"))
@@ -31,27 +30,21 @@ settings:
   retriever_1.learning_rate: {min: 1.0e-6, max: 1.0e-3, scale: log}
   retriever_1.temperature: {min: 0.01, max: 0.2, scale: log}
 """
-QUERIES = tuple(f"q{number}" for number in range(8))
-Worth = Callable[[Any], float]
 
 
-def worth(config: Any) -> float:
+def worth(learning_rate: float, temperature: float) -> float:
     """Return the dev figure of a training: best at a learning rate of 5e-5 and a temperature of 0.04."""
-    far = abs(math.log(config.learning_rate / 5e-5)) + abs(math.log(config.temperature / 0.04))
+    far = abs(math.log(learning_rate / 5e-5)) + abs(math.log(temperature / 0.04))
     return 0.9 - 0.1 * far
 
 
 class Steps:
-    """Records the names of the steps that ran, and a clock that moves by a second at every point of a training."""
+    """Records the names of the steps that ran, and the number of measurements of all trainings."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.points = 0
-        self.now = 0.0
         self.at_point: Callable[[int], None] = lambda count: None
-
-    def clock(self) -> float:
-        return self.now
 
     def step(self, name: str) -> Any:
         def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
@@ -69,10 +62,9 @@ class Steps:
         return run
 
     def train(self, config: Any, outputs: Any, context: Any) -> str:
-        end, rows = worth(config), [CurveRow(0, 1.0, 1.0, {"dev_RR@10": 0.5})]
+        end, rows = worth(config.learning_rate, config.temperature), [CurveRow(0, 1.0, 1.0, {"dev_RR@10": 0.5})]
         context.monitor.curve(rows, POINTS)
         for point in range(1, POINTS + 1):
-            self.now += 1.0
             self.points += 1
             rows.append(CurveRow(point, 1.0, 1.0, {"dev_RR@10": 0.5 + (end - 0.5) * point / POINTS}))
             context.monitor.curve(rows, POINTS)
@@ -85,12 +77,11 @@ def install(patch: pytest.MonkeyPatch) -> Steps:
     """Replace all steps with fake ones, and the dev measurement with the known figure of the training."""
     steps = Steps()
 
-    def measure(corpus: Path, retriever: Path, index: Path, context: Any) -> dev_figure.DevFigure:
-        value = float((index / "data.txt").read_text())
-        return dev_figure.DevFigure(QUERIES, np.full(len(QUERIES), value))
+    def measure(corpus: Path, retriever: Path, index: Path, context: Any) -> Any:
+        return [float((index / "data.txt").read_text())] * 8
 
     for name, step in list(registry.steps().items()):
         patch.setitem(registry.steps(), name, dataclasses.replace(step, run=steps.step(name)))
     patch.setattr(execute, "software", dict)
-    patch.setattr(dev_figure, "measure_dev", measure)
+    patch.setattr(search, "measure_dev", measure)
     return steps

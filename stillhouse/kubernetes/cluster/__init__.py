@@ -6,7 +6,6 @@
 | `quantity` | amounts in the notation of Kubernetes |
 | `wanted` | what a run's pods ask for, as data in the compiled pipeline |
 | `readings` | how much of it the cluster has |
-| `argo_retries` | which pods Argo retries, and what that means for a run |
 | `admission` | what is missing, each with its remedy, before any pod waits for it |
 | `remedies` | messages from Kubernetes, Argo and Kueue about something missing, and what to do about it |
 | `waiting` | why a submitted pod does not start |

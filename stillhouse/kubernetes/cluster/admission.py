@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.cluster.argo_retries import notice_of
 from stillhouse.kubernetes.cluster.quantity import amount
-from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings
+from stillhouse.kubernetes.cluster.readings import Node, Readings
 from stillhouse.kubernetes.cluster.remedies import CREATE_CLAIM, CREATE_QUEUE, CREATE_SECRET
 from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret
 
@@ -35,8 +34,6 @@ class Findings:
 def find(wanted: Wanted, seen: Readings) -> Findings:
     """Everything that a run needs and the cluster lacks: each once, as a sentence with its remedy."""
     found = Findings(notices=[f"not checked: {why}" for why in seen.unseen])
-    if seen.retry_policy and (notice := notice_of(seen.retry_policy)):
-        found.notices.append(notice)
     for name in dict.fromkeys(wanted.claims.values()):
         found.problems += _claim_problems(name, [of for of, one in wanted.claims.items() if one == name], seen.claims)
     for secret in wanted.secrets:
@@ -45,11 +42,9 @@ def find(wanted: Wanted, seen: Readings) -> Findings:
         found.problems.append(f"accelerator_count is {wanted.accelerator_count!r}; use a whole number of at least 1")
         return found
     _look_at_nodes(wanted, seen.nodes, found)
-    for quota in seen.quotas or ():
-        _look_at_quota(wanted, quota, found)
     for name in dict.fromkeys(kind.queue for kind in wanted.pods):
-        if name in seen.queues:
-            found.problems += _queue_problems(name, seen.queues[name])
+        if seen.queues.get(name) is False:
+            found.problems.append(f"Kueue has no LocalQueue {name} in this namespace: {CREATE_QUEUE}")
     return found
 
 
@@ -153,71 +148,6 @@ def _hindering(node: Node, kind: PodKind) -> list[str]:
         if effect in HINDERING and not tolerated and not key.startswith(OWN_TAINTS):
             found.append(f"{key}={value}:{effect}" if value else f"{key}:{effect}")
     return found
-
-
-def _asked(kind: PodKind, wanted: Wanted) -> dict[str, float]:
-    """What all pods of one task request, by the names that quotas use."""
-    asked = {
-        "pods": 1.0,
-        "count/pods": 1.0,
-        "cpu": amount(kind.cpu),
-        "requests.cpu": amount(kind.cpu),
-        "limits.cpu": amount(kind.cpu_limit),
-        "memory": amount(kind.memory),
-        "requests.memory": amount(kind.memory),
-        "limits.memory": amount(kind.memory_limit),
-    }
-    if kind.accelerator:
-        asked[f"requests.{wanted.accelerator_type}"] = float(wanted.accelerator_count)
-    return {name: kind.nodes * value for name, value in asked.items()}
-
-
-def _look_at_quota(wanted: Wanted, quota: Quota, found: Findings) -> None:
-    if quota.scoped:
-        found.notices.append(f"not checked: quota {quota.name}, which applies to some pods only (its scopes)")
-        return
-    asked = [(kind, _asked(kind, wanted)) for kind in wanted.pods]
-    for name, most in sorted(quota.hard.items()):
-        left = most - quota.used.get(name, 0.0)
-        needs = sorted(((own[name], kind) for kind, own in asked if name in own), key=lambda need: -need[0])
-        above = _needs(name, [need for need in needs if need[0] > most])
-        waiting = _needs(name, [need for need in needs if need[0] > left])
-        if above:
-            found.problems.append(
-                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, but {above}: raise the "
-                "ResourceQuota, or ask for less in the placement"
-            )
-        elif waiting:
-            found.notices.append(
-                f"quota {quota.name} has {_size(name, left)} of {name} left now, but {waiting}: pods wait until others "
-                "end"
-            )
-
-
-def _needs(name: str, needs: Sequence[tuple[float, PodKind]]) -> str:
-    """How much of a quota tasks need, the most first; "" for none."""
-    found = []
-    for number, (need, kind) in enumerate(needs):
-        several = f"{kind.nodes} nodes" if kind.nodes > 1 else "one pod"
-        would = "" if number else "would need "
-        found.append(f"{several} of {_shown(kind.tasks)} {would}{_size(name, need)}")
-    return ", ".join(found)
-
-
-def _queue_problems(name: str, queue: Queue | None) -> list[str]:
-    if queue is None:
-        return [f"Kueue has no LocalQueue {name} in this namespace: {CREATE_QUEUE}"]
-    if queue.inactive:
-        remedy = (
-            f"fix ClusterQueue {queue.cluster_queue} (see `kubectl describe clusterqueue`), or name another queue "
-            "in the placements (`queue`)"
-        )
-        return [f"queue {name} admits nothing ({queue.inactive}): {remedy}"]
-    return []
-
-
-def _size(name: str, value: float) -> str:
-    return f"{value / GIB:g}Gi" if name.endswith("memory") else f"{value:g}"
 
 
 def _shown(tasks: Sequence[str]) -> str:

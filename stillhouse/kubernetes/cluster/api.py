@@ -87,12 +87,6 @@ class Api:
     def claim(self, name: str) -> Plain | None:
         return self._get(f"{self._here}/persistentvolumeclaims/{name}")
 
-    def config_map(self, namespace: str, name: str) -> Plain | None:
-        return self._get(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-
-    def quotas(self) -> list[Plain]:
-        return self._list(f"{self._here}/resourcequotas")
-
     def local_queue(self, name: str) -> Plain | None:
         return self._of_kueue(lambda folder: self._get(f"{folder}/localqueues/{name}"))
 

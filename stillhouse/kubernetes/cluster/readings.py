@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.kubernetes.cluster.api import Api, NoSuchKind, Unseen
-from stillhouse.kubernetes.cluster.argo_retries import CONFIG_MAP, NAMESPACE, policy_of
 from stillhouse.kubernetes.cluster.quantity import amount
 from stillhouse.kubernetes.cluster.wanted import Wanted, WantedSecret
 
@@ -28,37 +27,17 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quota:
-    """The most that a namespace may request at once, and its requests now. `scoped`: it applies to some pods only."""
-
-    name: str
-    hard: Mapping[str, float]
-    used: Mapping[str, float] = field(default_factory=dict)
-    scoped: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Queue:
-    """A Kueue queue; `inactive` says why it admits nothing, or is ""."""
-
-    cluster_queue: str = ""
-    inactive: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Readings:
     """What was read. None or an absent name stands for what could not be read; `unseen` says why.
 
-    A claim's phase or a queue is None if it does not exist; `secrets` has the keys that each secret lacks.
+    A claim's phase is None if it does not exist; `secrets` has the keys that each secret lacks.
     """
 
     nodes: tuple[Node, ...] | None = None
     claims: Mapping[str, str | None] = field(default_factory=dict)
-    quotas: tuple[Quota, ...] | None = None
-    queues: Mapping[str, Queue | None] = field(default_factory=dict)
+    queues: Mapping[str, bool] = field(default_factory=dict)
+    """Whether each Kueue queue exists."""
     secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    retry_policy: str | None = None
-    """Argo's policy for pods that fail."""
     unseen: tuple[str, ...] = ()
 
 
@@ -80,20 +59,16 @@ def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str
 
     accelerators = any(kind.accelerator for kind in wanted.pods)
     nodes = look("the nodes", lambda api: tuple(map(read_node, api.nodes()))) if accelerators else None
-    quotas = look("the quota", lambda api: tuple(map(read_quota, api.quotas())))
     names = dict.fromkeys(wanted.claims.values())
     claims = look("the volume claims", lambda api: {name: _phase(api.claim(name)) for name in names}) or {}
     in_queues = dict.fromkeys(kind.queue for kind in wanted.pods if kind.queue)
     queues = look("the queues", lambda api: {name: _queue(api, name) for name in in_queues}) or {}
-    policy = look("which pods Argo retries", _retry_policy)
     secrets = {secret.parameter: _lacking(secret, environment) for secret in wanted.secrets}
     return Readings(
         nodes=nodes,
         claims=claims,
-        quotas=quotas,
         queues=queues,
         secrets=secrets,
-        retry_policy=policy,
         unseen=tuple(unseen),
     )
 
@@ -108,43 +83,15 @@ def read_node(node: Plain) -> Node:
     )
 
 
-def read_quota(quota: Plain) -> Quota:
-    spec, status = quota.get("spec", {}), quota.get("status", {})
-    return Quota(
-        name=quota["metadata"]["name"],
-        hard={name: amount(value) for name, value in spec.get("hard", {}).items()},
-        used={name: amount(value) for name, value in status.get("used", {}).items()},
-        scoped=bool(spec.get("scopes") or spec.get("scopeSelector")),
-    )
-
-
 def _phase(claim: Plain | None) -> str | None:
     return None if claim is None else str(claim.get("status", {}).get("phase", ""))
 
 
-def _retry_policy(api: Api) -> str | None:
-    """The retry policy, or None if Argo is in none of the known namespaces."""
-    for namespace in dict.fromkeys((NAMESPACE, api.namespace)):
-        found = api.config_map(namespace, CONFIG_MAP)
-        if found is not None:
-            try:
-                return policy_of(found)
-            except ValueError as error:
-                raise Unseen(str(error)) from None
-    return None
-
-
-def _queue(api: Api, name: str) -> Queue | None:
+def _queue(api: Api, name: str) -> bool:
     try:
-        found = api.local_queue(name)
+        return api.local_queue(name) is not None
     except NoSuchKind:
         raise Unseen("this cluster has no Kueue, so pods start without waiting for a queue") from None
-    if found is None:
-        return None
-    conditions = found.get("status", {}).get("conditions", [])
-    inactive = [one for one in conditions if one["type"] == "Active" and one["status"] == "False"]
-    why = str(inactive[0].get("message") or inactive[0].get("reason")) if inactive else ""
-    return Queue(cluster_queue=found.get("spec", {}).get("clusterQueue", ""), inactive=why)
 
 
 def _lacking(secret: WantedSecret, environment: Mapping[str, str]) -> tuple[str, ...]:

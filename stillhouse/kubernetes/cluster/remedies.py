@@ -29,11 +29,6 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "its volume claim has no volume",
         "`kubectl describe pvc` says why: a missing storage class, or one that does not support the access mode",
     ),
-    (
-        r"volume node affinity conflict",
-        "no node in the zone of its volume has room for it",
-        "free or add a node in that zone, or use a claim that every node can mount (ReadWriteMany)",
-    ),
     # The scheduler, about nodes.
     (
         r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+[A-Za-z0-9])",
@@ -45,7 +40,6 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "no node has enough {0} free",
         f"{WAITS}; if no node has that much at all, lower the placement's request, or add a larger node",
     ),
-    (r"Too many pods", "the nodes have reached their maximum number of pods", f"{WAITS}, or add a node"),
     (
         r"didn't match Pod's node affinity/selector",
         "nodes lack the labels that it requires",
@@ -73,36 +67,11 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         "config map {0} does not exist",
         "Kubeflow Pipelines creates `kfp-launcher` in a namespace that its profile controller knows; create it there",
     ),
-    (
-        r"runAsNonRoot|run as root",
-        "the image would run as root, which is not allowed",
-        "set `user` of the placement to a number above 0, or use an image that names its user by number",
-    ),
-    (
-        r"Multi-Attach error",
-        "its volume is attached to another node",
-        "it starts when the pod there ends; several nodes can mount a ReadWriteMany claim",
-    ),
     # Refusals to create a pod at all.
     (
         r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)",
         "quota {0} has no room: {1} requested, {2} used of {3}",
         f"{WAITS}; if one pod asks for more than the limit, raise the ResourceQuota or lower the placement",
-    ),
-    (
-        r"failed quota: ([^:]+): must specify (.+)",
-        "quota {0} admits only pods that set {1}",
-        "set it in the placement, or set a default in a LimitRange of the namespace",
-    ),
-    (
-        r"(minimum|maximum) (\S+) usage per (Container|Pod) is ([^,.]+)",
-        "the namespace's LimitRange allows a pod a {0} {1} of {3}",
-        "change the LimitRange, or what the placement asks for",
-    ),
-    (
-        r'violates PodSecurity "([^"]+)"',
-        "the namespace's Pod Security level {0} refuses it",
-        "run in a namespace whose level it meets; Stillhouse's own pods meet `restricted`",
     ),
     (
         r'serviceaccount "?([^"\s]+)"? (?:was )?not found|error looking up service account [^/]*/([^:\s]+)',
@@ -120,21 +89,6 @@ ROWS: tuple[tuple[str, str, str], ...] = (
         r"insufficient unused quota for (\S+) in flavor|borrowing limit for (\S+) in flavor",
         "its queue has no quota left now",
         "it starts when other work in the queue ends, or with a higher `nominalQuota` or `priority`",
-    ),
-    (
-        r"resource (\S+) unavailable in ClusterQueue",
-        "its queue offers no {0}",
-        "add it to `coveredResources` of the ClusterQueue, or correct `accelerator_type`",
-    ),
-    (
-        r"ClusterQueue (\S+) (?:doesn't|does not) exist|ClusterQueue .*inactive",
-        "its queue belongs to no working ClusterQueue",
-        "`kubectl describe localqueue,clusterqueue` says what it lacks",
-    ),
-    (
-        r"namespace doesn't match ClusterQueue selector",
-        "its ClusterQueue does not accept work from this namespace",
-        "label the namespace to match `namespaceSelector` of the ClusterQueue",
     ),
 )
 

@@ -14,17 +14,14 @@ from stillhouse.errors import InputError
 class PodKind:
     """Pods with the same requests, and their tasks. Amounts use the notation of Kubernetes.
 
-    With several `nodes` a task has that many of these pods at once. `scales_from_zero` says that the cluster adds
+    `scales_from_zero` says that the cluster adds
     nodes on demand, so that something no node has now may still appear.
     """
 
     tasks: tuple[str, ...]
     cpu: str
-    cpu_limit: str
     memory: str
-    memory_limit: str
     accelerator: bool = False
-    nodes: int = 1
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
     """Each has a `key`, and optionally a `value` and `effect` to match."""

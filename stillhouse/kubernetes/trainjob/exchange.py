@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from stillhouse.artifacts import read_manifest, whole_folder, whole_folders
 from stillhouse.context import work_root
@@ -29,19 +28,6 @@ FORGOTTEN_AFTER = 24 * 3600.0
 
 def exchange_root() -> Path:
     return work_root().absolute() / FOLDER
-
-
-class Handed(Protocol):
-    """The folder of any job, as `follow` uses it."""
-
-    def done(self) -> bool:
-        """Whether everything that the nodes write is there."""
-
-    def lost(self) -> bool:
-        """Whether it was there when the job succeeded, but no longer is."""
-
-    def clear(self) -> None:
-        """Removes what a new job must not find."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +52,6 @@ class Exchange:
         (self.folder / "outputs").mkdir(exist_ok=True)
         return there
 
-    @property
-    def _nothing_came(self) -> Path:
-        """Marks that the job succeeded but that nothing from it reached this volume."""
-        return self.folder / "nothing-came"
-
     def done(self) -> bool:
         """Whether everything that the nodes write is there and unchanged."""
         if not self.report.is_file():
@@ -82,16 +63,8 @@ class Exchange:
             return False
         return True
 
-    def lost(self) -> bool:
-        """Whether the outputs of a successful job were here, but no longer are.
-
-        Outputs that never arrived would not arrive from another job either: its nodes have another volume.
-        """
-        return not self._nothing_came.exists() and not self.done()
-
     def clear(self) -> None:
         """Removes leftover outputs, so that they are not mistaken for those of a new job."""
-        self._nothing_came.unlink(missing_ok=True)
         self.report.unlink(missing_ok=True)
         for path in self.outputs.values():
             shutil.rmtree(path, ignore_errors=True)
@@ -102,7 +75,6 @@ class Exchange:
         A pod that is killed while Kubeflow collects its outputs is retried and finds them.
         """
         if not self.done():
-            self._nothing_came.touch()
             raise InputError(
                 f"the nodes succeeded but left no outputs in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
@@ -133,11 +105,8 @@ def prune(keep: str, exists: Callable[[str], bool]) -> list[str]:
     """Removes the folders of deleted jobs, except `keep` and those of the last day. Returns their names."""
     removed = []
     for folder in sorted(exchange_root().iterdir()) if exchange_root().is_dir() else []:
-        try:
-            old = time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER
-        except FileNotFoundError:  # another step has just removed it
-            continue
-        if folder.is_dir() and folder.name != keep and old and not exists(folder.name):
+        old = folder.is_dir() and time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER
+        if folder.name != keep and old and not exists(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return removed

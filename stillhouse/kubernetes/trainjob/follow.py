@@ -13,9 +13,10 @@ from typing import Any
 
 from stillhouse.errors import CrashElsewhere
 from stillhouse.kubernetes.trainjob.cluster import Cluster
-from stillhouse.kubernetes.trainjob.exchange import Handed
+from stillhouse.kubernetes.trainjob.exchange import Exchange
 from stillhouse.kubernetes.trainjob.logs import NodeLogs, container_state
 from stillhouse.kubernetes.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, NodeEnd, failure, note_ends, state
+from stillhouse.kubernetes.trainjob.parts import Parts
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 LONGEST_WHILE_IT_RUNS = 3.0
@@ -25,9 +26,8 @@ Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
-def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> None:
-    """Leaves a job of this name that runs, waits or has succeeded. A failed job is deleted and started again, and so
-    is a successful one that has lost its outputs.
+def find_or_start(cluster: Cluster, job: Plain, exchange: Exchange | Parts, log: Log) -> None:
+    """Leaves a job of this name that runs, waits or has succeeded. A failed job is deleted and started again.
 
     Raises `InputError` for a job that the cluster refuses.
     """
@@ -41,14 +41,12 @@ def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> N
                 return
             continue  # another try was faster
         going = "deletionTimestamp" in there["metadata"]
-        lost = not going and state(there) == COMPLETE and exchange.lost()
-        if not going and not lost and state(there) != FAILED:
+        if not going and state(there) != FAILED:
             log(f"TrainJob {name}: an earlier try of this step started it; following it")
             return
         if deleted != there["metadata"]["uid"]:
             deleted = there["metadata"]["uid"]
-            why = "succeeded, but its outputs are gone from the volume" if lost else "failed or is being deleted"
-            log(f"TrainJob {name}: an earlier try of it {why}; starting it again")
+            log(f"TrainJob {name}: an earlier try of it failed or is being deleted; starting it again")
             if not going:
                 cluster.delete(there)
         cluster.sleep(pause)

@@ -13,10 +13,11 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster.api import connect
 from stillhouse.kubernetes.pods.several_processes import step_words
 from stillhouse.kubernetes.trainjob.cluster import Cluster
-from stillhouse.kubernetes.trainjob.exchange import Exchange, Handed, exchange_root, prune
+from stillhouse.kubernetes.trainjob.exchange import Exchange, exchange_root, prune
 from stillhouse.kubernetes.trainjob.follow import find_or_start, follow
 from stillhouse.kubernetes.trainjob.manifest import job_name, train_job
 from stillhouse.kubernetes.trainjob.own_pod import describe
+from stillhouse.kubernetes.trainjob.parts import Parts
 from stillhouse.kubernetes.trainjob.run_end import left_for_the_retry
 from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
 from stillhouse.monitoring.activity import ELSEWHERE, doing
@@ -26,7 +27,7 @@ from stillhouse.steps.spec import Report, Step
 NODE_PROGRAM = ("python3", "-m", "stillhouse.kubernetes.trainjob.node")
 
 
-H = TypeVar("H", bound=Handed)
+H = TypeVar("H", Exchange, Parts)
 
 
 def execute_on_nodes(
@@ -69,7 +70,7 @@ def run_job(
     exchange_in: Callable[[Path], H],
     command: Callable[[H], Sequence[str]],
     cluster: Cluster | None = None,
-    beside: Callable[[H], AbstractContextManager[None]] = lambda handed: nullcontext(),
+    beside: Callable[[H], AbstractContextManager[None]] = lambda exchange: nullcontext(),
 ) -> H:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
 

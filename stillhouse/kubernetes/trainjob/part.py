@@ -17,8 +17,7 @@ from stillhouse.errors import CRASH
 from stillhouse.kubernetes.pods.in_pod import one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.trainjob.last_words import ENDED
-from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES, do_parts
-from stillhouse.kubernetes.trainjob.parts import Parts
+from stillhouse.kubernetes.trainjob.parts import NODE, NODES, PROCESSES, Parts, do_parts
 from stillhouse.terminal import warn
 
 

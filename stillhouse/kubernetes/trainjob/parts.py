@@ -7,14 +7,22 @@ volume, so that a restarted job only does the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 
 from stillhouse.artifacts import write_whole_json
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.several_processes import torchrun_words
 
 FILE = "parts.json"
+PROGRAM = ("python3", "-m", "stillhouse.kubernetes.trainjob.part")
+NODE, NODES, PROCESSES = "PET_NODE_RANK", "PET_NNODES", "PET_NPROC_PER_NODE"
 
 
 @dataclass(frozen=True)
@@ -59,31 +67,54 @@ class Parts:
         """The file that marks a part as done; numbers start at 1."""
         return self.folder / f"part-{number:04}.done"
 
-    @property
-    def _nothing_came(self) -> Path:
-        return self.folder / "nothing-came"
-
     def done(self) -> bool:
         """Whether every part is done."""
-        return self._are_done(0)
-
-    def lost(self) -> bool:
-        """Whether a successful job left parts undone that a new job would do, not because of another volume."""
-        return not self._nothing_came.exists() and not self._are_done(self.own)
+        return self.file.is_file() and all(self.mark(number).is_file() for number in range(1, self.count + 1))
 
     def clear(self) -> None:
         """Keeps the finished parts, which are not repeated."""
-        self._nothing_came.unlink(missing_ok=True)
 
     def refuse_missing(self) -> None:
         """Raises `InputError` if the nodes succeeded but their parts are not here."""
         if not self.done():
-            self._nothing_came.touch()
             raise InputError(
                 f"the nodes succeeded but left nothing in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
 
-    def _are_done(self, after: int) -> bool:
-        """Whether every part after the first `after` is done."""
-        return self.file.is_file() and all(self.mark(number).is_file() for number in range(after + 1, self.count + 1))
+
+def do_parts(parts: Parts, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
+    """Does the unfinished `parts` with these numbers. Returns 0, or the exit code of the first that fails."""
+    every = parts.read()
+    for number in numbers:
+        if not parts.mark(number).is_file():
+            code = _run(command(every[number - 1], processes), environment)
+            if code:
+                return code
+            parts.mark(number).touch()
+    return 0
+
+
+def command(part: Part, processes: int) -> list[str]:
+    """The command line of a part on a node with this many processes."""
+    if not part.parallel or processes == 1:
+        return [sys.executable, "-m", part.module, *part.words]
+    torchrun = ["stillhouse.kubernetes.pods.torchrun", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, "-m", *torchrun, *torchrun_words(part.words)]
+
+
+def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs a process, passes SIGTERM on to it, and returns its exit code (128 plus the number for a signal)."""
+    # torchrun would read Trainer's variables as its own, and wait for the other nodes.
+    own = {name: value for name, value in environment.items() if not name.startswith("PET_")}
+    process = subprocess.Popen(words, env=own)
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = signal.signal(signal.SIGTERM, hand_on)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return code if code >= 0 else 128 - code

@@ -22,8 +22,7 @@ from stillhouse.kubernetes.preflight import REQUIREMENTS
 from stillhouse.kubernetes.trainjob.cluster import Cluster
 from stillhouse.kubernetes.trainjob.division import Division
 from stillhouse.kubernetes.trainjob.launch import run_job
-from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES, PROGRAM, do_parts
-from stillhouse.kubernetes.trainjob.parts import Part, Parts
+from stillhouse.kubernetes.trainjob.parts import NODE, NODES, PROCESSES, PROGRAM, Part, Parts, do_parts
 from stillhouse.kubernetes.trainjob.settings import OWN, NodeSettings
 from stillhouse.lock import only_process
 from stillhouse.monitoring.activity import ELSEWHERE, doing

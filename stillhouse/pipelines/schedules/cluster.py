@@ -167,8 +167,8 @@ class Kubeflow:
                 job_name=name,
                 description=description,
                 cron_expression=schedule.cron,
-                max_concurrency=schedule.max_concurrency,
-                no_catchup=not schedule.catchup,
+                max_concurrency=1,
+                no_catchup=True,
                 params=dict(schedule.parameters),
                 pipeline_id=pipeline,
                 # kfp requires an id; with an empty one the server uses the newest version at each start.

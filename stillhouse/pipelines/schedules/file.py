@@ -37,7 +37,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
 """The pipeline that records refusals, and has a parameter `again`."""
 PARTS = ("experiment", "service_account", "schedules", "watches")
-KINDS = {"max_concurrency": int, "attempts": int, "catchup": bool, "enabled": bool, "parameters": dict}
+KINDS = {"attempts": int, "enabled": bool, "parameters": dict}
 """Settings of entries that are not text."""
 Parameter = str | int | float | bool
 T = TypeVar("T")
@@ -55,16 +55,13 @@ class Schedule:
     cron: str
     version: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    max_concurrency: int = 1
-    catchup: bool = False
     enabled: bool = True
     service_account: str = ""
 
     def __post_init__(self) -> None:
-        refuse_cron(self.cron)
+        if len(self.cron.split()) == 5:
+            raise InputError(f"cron {self.cron!r} must have six fields; put the seconds first, `0 ` before it")
         _refuse_account(self.service_account)
-        if not 1 <= self.max_concurrency <= 10:
-            raise InputError(f"max_concurrency must be from 1 to 10, not {self.max_concurrency}")
         _refuse_nested(self.parameters)
 
     @property
@@ -192,60 +189,3 @@ def _refuse_nested(parameters: Mapping[str, Any]) -> None:
             raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {shown(value)}")
         if "://" in str(value):
             refuse_secret(str(value), f"the parameter {name!r}")
-
-
-@dataclass(frozen=True)
-class CronField:
-    """A field of a cron line: its name, its bounds, and the names of its values from the lowest on."""
-
-    name: str
-    lowest: int
-    highest: int
-    words: tuple[str, ...] = ()
-
-
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-CRON_FIELDS = (
-    CronField("seconds", 0, 59),
-    CronField("minutes", 0, 59),
-    CronField("hours", 0, 23),
-    CronField("day of the month", 1, 31),
-    CronField("month", 1, 12, MONTHS),
-    CronField("day of the week", 0, 6, DAYS),
-)
-
-
-def refuse_cron(line: str) -> None:
-    """Raises `InputError`, which names the wrong field, for a line that Kubeflow would refuse."""
-    parts = line.split()
-    if len(parts) != len(CRON_FIELDS):
-        hint = "; put the seconds first, `0 ` before a usual cron line" if len(parts) == 5 else ""
-        raise InputError(f"cron {line!r} must have six fields: seconds minutes hours day month weekday{hint}")
-    for known, part in zip(CRON_FIELDS, parts, strict=True):
-        for item in part.split(","):
-            if not _fits(item, known):
-                hint = "; Sunday is 0" if known.name == "day of the week" and item == "7" else ""
-                raise InputError(
-                    f"cron {line!r}: {known.name} is {part!r}; write *, or numbers from {known.lowest} to "
-                    f"{known.highest} like 1,2-4,*/5{hint}"
-                )
-
-
-def _fits(item: str, known: CronField) -> bool:
-    value, slash, step = item.partition("/")
-    if slash and not (step.isdecimal() and int(step) > 0):
-        return False
-    if value in ("*", "?"):
-        return True
-    first, dash, last = value.partition("-")
-    begin = _number(first, known)
-    end = _number(last, known) if dash else begin
-    return known.lowest <= begin <= end <= known.highest
-
-
-def _number(text: str, known: CronField) -> int:
-    """The number that a value stands for, or -1, which is below every bound, if it is invalid."""
-    if text.lower() in known.words:
-        return known.lowest + known.words.index(text.lower())
-    return int(text) if text.isdecimal() and text.isascii() else -1

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.releases.git import REMOTE, Git, GitFailed
-from stillhouse.releases.model_registry.settings import RegistrySettings
 from stillhouse.releases.tags import Release
 from stillhouse.remote.address import redact
 
@@ -34,7 +33,7 @@ class Entry:
     run: Mapping[str, str]
 
 
-def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
+def entry_of(git: Git, release: Release) -> Entry:
     """Builds the entry of a release. Raises `InputError` for a repository that cannot be read."""
     record = release.record
     retriever = record["artifacts"][MODEL_ARTIFACT]
@@ -58,7 +57,7 @@ def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
         release.name,
         record["summary"],
         {name: value for name, value in properties.items() if value != ""},  # Kubeflow's UI shows it as a label
-        storage_uri(git, release, settings.claim) or f"git+{repository}@{release.tag}#{retriever['path']}",
+        storage_uri(git, release) or f"git+{repository}@{release.tag}#{retriever['path']}",
         retriever["path"],
         run,
     )
@@ -91,11 +90,11 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.4f} to {high:.4f}"
 
 
-def storage_uri(git: Git, release: Release, claim: tuple[str, str] = ("", "")) -> str:
+def storage_uri(git: Git, release: Release) -> str:
     """The location of the release's retriever in the DVC remote that its commit names; "" if that names no location.
 
     Remotes store files by their digests, and a folder as a list (`….dir`). A remote with `version_aware` stores them by
-    their names, as KServe reads them. If the remote lies below the folder of `claim`, the URI names the claim.
+    their names, as KServe reads them.
     """
     from configobj import ConfigObj
 
@@ -109,10 +108,7 @@ def storage_uri(git: Git, release: Release, claim: tuple[str, str] = ("", "")) -
     digest = artifact["dvc"]
     by_name = str(remote.get("version_aware", "")).lower() == "true"
     place = artifact["path"] if by_name else f"files/md5/{digest[:2]}/{digest[2:]}"
-    folder, name = claim
-    if folder and f"{url}/".startswith(f"{folder}/"):
-        url = f"pvc://{name}{url.removeprefix(folder)}"
-    elif url.startswith("/"):
+    if url.startswith("/"):
         url = f"file://{url}"
     scheme, colon, rest = url.partition("://")
     return f"{WHAT_DVC_CALLS_S3.get(scheme, scheme)}://{redact(rest)}/{place}" if colon else ""

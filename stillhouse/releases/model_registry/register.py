@@ -7,10 +7,7 @@ an archived version is always complete. Entries made by others stay unchanged.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
@@ -19,45 +16,13 @@ from stillhouse.releases.model_registry.entry import COMMIT, entry_of, model_of,
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE, Conflict, Registry, Version
 from stillhouse.releases.model_registry.settings import MODEL, RegistrySettings, registry_settings
 from stillhouse.releases.tags import History, Release, read_history
-from stillhouse.remote.deadline import within
 
-SECONDS = 120.0
-"""The longest time that a registry may delay a promotion, whatever it answers."""
-ATTEMPTS = 6
-PAUSE = 0.5
-"""Seconds before the second attempt; each later pause is longer by the same amount."""
 COMMAND = "stillhouse release register"
-LABEL = "modelregistry.kubeflow.org/"
-"""The prefix of the labels that the registry's InferenceService controller reads."""
-
-
-@dataclass(frozen=True)
-class Registered:
-    """The state of the registry: the model, the version in use, and how many versions this call added.
-
-    `model_id` and `version_id` are the registry's own ids.
-    """
-
-    model: str
-    in_use: str
-    added: int
-    model_id: str
-    version_id: str
-
-    @property
-    def sentence(self) -> str:
-        added = f", {self.added} added" if self.added else ""
-        return f"the Model Registry has {self.model} {self.in_use} as the version in use{added}"
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels for an `InferenceService`, which link it to its version in Kubeflow's registry."""
-        return {f"{LABEL}registered-model-id": self.model_id, f"{LABEL}model-version-id": self.version_id}
 
 
 @doing("updating the Model Registry")
-def register(git: Git, settings: RegistrySettings) -> Registered:
-    """Registers every release that the registry lacks, and reports which one is in use.
+def register(git: Git, settings: RegistrySettings) -> str:
+    """Registers every release that the registry lacks, marks the one in use, and returns what it has as a sentence.
 
     Raises `InputError` if nothing is released, if the registry does not answer or refuses, or if its model has a
     version with a release's name that is something else.
@@ -66,22 +31,17 @@ def register(git: Git, settings: RegistrySettings) -> Registered:
     if history.champion is None:
         raise InputError("nothing is released yet, so there is nothing to register; promote a release first")
     name = settings.model or model_of(repository_of(git))
-
-    def bring() -> Registered:
-        for attempt in range(ATTEMPTS):
-            time.sleep(PAUSE * attempt)
-            with suppress(Conflict):  # another process is registering the same release
-                return _bring_up_to_date(Registry(settings), git, history, settings, name)
-        raise InputError(f"somebody else is changing {name} at {settings.address}; repeat the command")
-
-    return within(SECONDS, bring)
+    try:
+        added = _bring_up_to_date(Registry(settings), git, history, history.champion, settings, name)
+    except Conflict:
+        raise InputError(f"somebody else is changing {name} at {settings.address}; repeat the command") from None
+    said = f", {added} added" if added else ""
+    return f"the Model Registry has {name} {history.champion.name} as the version in use{said}"
 
 
 def _bring_up_to_date(
-    registry: Registry, git: Git, history: History, settings: RegistrySettings, name: str
-) -> Registered:
-    champion = history.champion
-    assert champion is not None
+    registry: Registry, git: Git, history: History, champion: Release, settings: RegistrySettings, name: str
+) -> int:
     model = registry.model(name, f"Retrievers released in {repository_of(git)}")
     versions = registry.versions(model)
     for release in history.releases:
@@ -89,16 +49,16 @@ def _bring_up_to_date(
             _refuse_other(versions[release.name], release, name, settings.address)
     lacking = [release for release in history.releases if release.name not in versions]
     for release in lacking:
-        versions[release.name] = registry.create_version(model, entry_of(git, release, settings))
+        versions[release.name] = registry.create_version(model, entry_of(git, release))
     # The one in use first: meanwhile two versions may be live, but never none.
     for release in sorted(history.releases, key=lambda release: release.tag != champion.tag):
         version, in_use = versions[release.name], release.tag == champion.tag
         if (in_use or version.state == LIVE) and not registry.has_artifact(version):
-            registry.create_artifact(version, entry_of(git, release, settings))
+            registry.create_artifact(version, entry_of(git, release))
         wanted = LIVE if in_use else ARCHIVED
         if version.state != wanted:
             registry.set_state(version, wanted)
-    return Registered(name, champion.name, len(lacking), model, versions[champion.name].id)
+    return len(lacking)
 
 
 def _refuse_other(version: Version, release: Release, name: str, address: str) -> None:
@@ -114,7 +74,7 @@ def follow(git: Git, log: Callable[[str], None]) -> None:
     try:
         settings = registry_settings()
         if settings is not None:
-            log(register(git, settings).sentence)
+            log(register(git, settings))
     except Exception as error:  # the release is out, whatever is wrong with the registry
-        why = str(error) if isinstance(error, (InputError, TimeoutError)) else type(error).__name__
+        why = str(error) if isinstance(error, InputError) else type(error).__name__
         log(f"the release stands, but the Model Registry does not have it: {why}. Run `{COMMAND}` to register it later")

@@ -6,15 +6,11 @@
 | `STILLHOUSE_MODEL_REGISTRY_MODEL` | the model's name there; by default the last two words of the git remote |
 | `STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH` | a file with the token |
 | `STILLHOUSE_MODEL_REGISTRY_TOKEN` | the token itself, for a pod that reads it from a secret |
-| `STILLHOUSE_MODEL_REGISTRY_CLAIM` | `/store=stillhouse-store`: the volume claim of a folder that holds DVC remotes |
-
-If neither token is given, a pod's own token is sent over https. Over http none is sent, since others could read it.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,31 +22,24 @@ ADDRESS = "STILLHOUSE_MODEL_REGISTRY"
 MODEL = "STILLHOUSE_MODEL_REGISTRY_MODEL"
 TOKEN_PATH = "STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH"
 TOKEN = "STILLHOUSE_MODEL_REGISTRY_TOKEN"
-CLAIM = "STILLHOUSE_MODEL_REGISTRY_CLAIM"
 API = "/api/model_registry/"
 """The prefix of the registry's own paths; an address may end with it, as the one in a browser does."""
-POD_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """`model` "" = named after the git remote. `claim` is the folder of a volume and the name of its claim."""
+    """`model` "" = named after the git remote."""
 
     address: str
     model: str = ""
     token_path: Path | None = None
     given_token: str = field(default="", repr=False)
-    claim: tuple[str, str] = ("", "")
 
     def token(self) -> str:
         """The token to send, or "" for none. Raises `InputError` for a file that cannot be read."""
         path = self.token_path
-        if path is None and self.given_token:
-            return self.given_token
         if path is None:
-            path = POD_TOKEN
-            if not self.address.startswith("https://") or not path.is_file():
-                return ""
+            return self.given_token
         try:
             return path.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
@@ -69,14 +58,10 @@ def registry_settings(environment: Mapping[str, str] = os.environ) -> RegistrySe
     refuse_secret(address, ADDRESS, f"write the token to a file that {TOKEN_PATH} names")
     if not has_host(address):
         raise InputError(f"{ADDRESS} is {address!r}; give a URL like http://model-registry-service.kubeflow:8080")
-    token, claim = environment.get(TOKEN_PATH, ""), environment.get(CLAIM, "")
-    folder, _, name = claim.partition("=")
-    if claim and not (re.fullmatch(r"/\S+", folder) and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)):
-        raise InputError(f"{CLAIM} is {claim!r}; give a folder and its volume claim, such as /store=stillhouse-store")
+    token = environment.get(TOKEN_PATH, "")
     return RegistrySettings(
         address.split(API)[0].rstrip("/"),
         environment.get(MODEL, "").strip(),
         Path(token) if token else None,
         environment.get(TOKEN, "").strip(),
-        (folder.rstrip("/"), name),
     )

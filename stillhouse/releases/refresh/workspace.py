@@ -24,8 +24,6 @@ from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.step_command import command_of
 
 PARAMS = "params.yaml"
-OWN = ("dvc.yaml", "dvc.lock", PARAMS, "release.json")
-"""The files that a killed refresh leaves changed; any other change is somebody's work."""
 MARK = Path(".git") / "stillhouse-refresh"
 """The file that marks a clone as made by a refresh, so that changes in it are the refresh's own."""
 
@@ -35,7 +33,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     """Clones `repo` into `folder` at the newest commit of its branch, or updates an earlier clone there.
 
     Keeps the artifacts of an earlier run that was killed, so that it can resume. Raises `InputError` for a repository
-    that cannot be read, for a folder that no refresh made, and for one with work that was not committed or pushed.
+    that cannot be read, and for a folder that no refresh made.
     """
     refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
@@ -54,16 +52,8 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
         raise InputError(f"{folder} is a clone of {redact(cloned)}; choose another folder with --folder")
-    changed = git("diff", "--name-only", "HEAD").splitlines()
-    foreign = [name for name in changed if name not in OWN]
-    if foreign:
-        raise InputError(
-            f"{folder} holds changes that nobody committed ({foreign[0]}); choose another folder with --folder"
-        )
     git.fetch("retriever")
     branch = branch or branch_of(git)
-    _refuse_unpushed(git, branch)
-    _refuse_untracked(git, branch)
     try:
         git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
     except GitFailed as error:
@@ -106,30 +96,6 @@ def _drop_locks(git: Path) -> None:
     """Removes the locks of a git that was killed. Nobody else works in a folder that is a refresh's own."""
     for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)
-
-
-def _refuse_untracked(git: Git, branch: str) -> None:
-    """Refuses to replace files that git does not track here by files that the branch has added."""
-    if not git.commit_of(f"{REMOTE}/{branch}"):
-        return  # the checkout reports it
-    added = git("diff", "--name-only", "-z", "--diff-filter=A", "HEAD", f"{REMOTE}/{branch}").split("\0")
-    for name in added:
-        if name and name not in OWN and os.path.lexists(git.folder / name):
-            raise InputError(
-                f"{git.folder / name} is not committed, and the branch {branch} now has a file of that name; move "
-                "yours away, or choose another folder with --folder"
-            )
-
-
-def _refuse_unpushed(git: Git, branch: str) -> None:
-    """Refuses commits that no branch would hold once `branch` points to the remote's commit."""
-    here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
-    unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
-    if unpushed:
-        raise InputError(
-            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or choose another "
-            "folder with --folder"
-        )
 
 
 def _begin(text: str) -> str:

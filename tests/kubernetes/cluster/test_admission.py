@@ -9,9 +9,8 @@ import pytest
 
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.cluster.admission import check, find
-from stillhouse.kubernetes.cluster.api import Unseen
 from stillhouse.kubernetes.cluster.quantity import amount
-from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings, take_readings
+from stillhouse.kubernetes.cluster.readings import Node, Readings
 from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret, read_wanted
 
 GIB = 1024.0**3
@@ -21,14 +20,12 @@ GPU_TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
 TRAINING = PodKind(
     tasks=("pretrain", "train-retriever"),
     cpu="8",
-    cpu_limit="8",
     memory="64Gi",
-    memory_limit="96Gi",
     accelerator=True,
     tolerations=({"key": GPU, "effect": "NoSchedule"},),
     queue="stillhouse",
 )
-SMALL = PodKind(tasks=("gate",), cpu="250m", cpu_limit="2", memory="1Gi", memory_limit="4Gi", queue="stillhouse")
+SMALL = PodKind(tasks=("gate",), cpu="250m", memory="1Gi", queue="stillhouse")
 KEYS = {"access-key-id": "LOOK_0"}
 DATA = WantedSecret(parameter="data_secret", name="stillhouse-data", optional=True, keys=KEYS)
 WANTED = Wanted(
@@ -47,18 +44,13 @@ def node(name: str = "a", gpus: float = 8, cpu: float = 32, memory: float = 128,
 GOOD = Readings(
     nodes=(node("cpu", 0), node("gpu", taints=(GPU_TAINT,))),
     claims={"stillhouse-work": "Bound"},
-    quotas=(Quota(name="stillhouse", hard={"pods": 50, "requests.cpu": 16, f"requests.{GPU}": 8}),),
-    queues={"stillhouse": Queue(cluster_queue="stillhouse")},
+    queues={"stillhouse": True},
     secrets={"data_secret": ()},
 )
 
 
 def test_a_complete_cluster_is_accepted() -> None:
     assert check(WANTED, GOOD) == []
-
-
-def quotas(**hard: float) -> dict[str, Any]:
-    return {"quotas": (Quota(name="stillhouse", hard={name.replace("_", "."): value for name, value in hard.items()}),)}
 
 
 MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -86,19 +78,7 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "claim": ({"claims": {"stillhouse-work": None}}, ["volume claim stillhouse-work does not exist", "work_claim"]),
     "lost claim": ({"claims": {"stillhouse-work": "Lost"}}, ["has lost its volume"]),
-    "quota of GPUs": (
-        {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 1}),)},
-        ["quota q of this namespace allows 1 of requests.nvidia.com/gpu", "one pod of pretrain", "need 2", "raise"],
-    ),
-    "quota of memory": (quotas(requests_memory=32 * GIB), ["allows 32Gi of requests.memory", "need 64Gi"]),
-    "quota of limits": (quotas(limits_memory=80 * GIB), ["allows 80Gi of limits.memory", "need 96Gi"]),
-    "quota of cores": (quotas(requests_cpu=4), ["allows 4 of requests.cpu", "need 8"]),
-    "no pods": (quotas(pods=0), ["allows 0 of pods", "gate"]),
-    "queue": ({"queues": {"stillhouse": None}}, ["Kueue has no LocalQueue stillhouse in this namespace: create it"]),
-    "queue that is stopped": (
-        {"queues": {"stillhouse": Queue(cluster_queue="all", inactive="ClusterQueue is stopped")}},
-        ["queue stillhouse admits nothing (ClusterQueue is stopped)", "ClusterQueue all"],
-    ),
+    "queue": ({"queues": {"stillhouse": False}}, ["Kueue has no LocalQueue stillhouse in this namespace: create it"]),
 }
 
 
@@ -117,7 +97,6 @@ PASSABLE: dict[str, dict[str, Any]] = {
     },
     "a taint that only asks": {"nodes": (node(taints=(TAINT | {"effect": "PreferNoSchedule"},)),)},
     "a claim that waits for its first pod": {"claims": {"stillhouse-work": "Pending"}},
-    "quota of what no pod asks for": quotas(persistentvolumeclaims=0),
 }
 
 
@@ -131,11 +110,6 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
         {"secrets": {"data_secret": ("access-key-id",)}},
         "secret stillhouse-data does not exist, or lacks",
     ),
-    "quota in use": (
-        {"quotas": (Quota(name="q", hard={"requests.cpu": 16}, used={"requests.cpu": 10}),)},
-        "quota q has 6 of requests.cpu left now, but one pod of pretrain, train-retriever would need 8: pods wait",
-    ),
-    "quota with scopes": ({"quotas": (Quota(name="q", hard={"pods": 0}, scoped=True),)}, "not checked: quota q"),
     "unseen": ({"nodes": None, "unseen": ("the nodes: forbidden",)}, "not checked: the nodes: forbidden"),
 }
 
@@ -160,11 +134,6 @@ def test_autoscaled_nodes_may_be_missing(case: str) -> None:
     assert GPU in notice
 
 
-def test_autoscaling_does_not_override_a_quota() -> None:
-    wanted = replace(WANTED, pods=(replace(TRAINING, scales_from_zero=True),))
-    assert find(wanted, replace(GOOD, quotas=(Quota(name="q", hard={f"requests.{GPU}": 1}),))).problems
-
-
 def test_node_labels_are_checked() -> None:
     picky = replace(WANTED, pods=(replace(TRAINING, node_selector={"gpu": "h200"}),))
     with pytest.raises(InputError, match=r"no node with 2 nvidia.com/gpu has the labels gpu=h200"):
@@ -172,63 +141,12 @@ def test_node_labels_are_checked() -> None:
     assert check(picky, replace(GOOD, nodes=(node(labels={"gpu": "h200"}),))) == []
 
 
-def test_a_training_on_several_nodes_needs_quota_for_all_of_them() -> None:
-    """The quota allows 8 GPUs: 4 nodes with 2 GPUs each fit, 5 do not."""
-    assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
-    [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
-    assert "5 nodes of pretrain, train-retriever would need 10" in logged
-
-
-QUOTA_OF_8: dict[str, Any] = {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 8}),)}
-
-
 def test_everything_is_reported_at_once() -> None:
-    bad = replace(GOOD, nodes=(), claims={"stillhouse-work": None}, queues={"stillhouse": None})
+    bad = replace(GOOD, nodes=(), claims={"stillhouse-work": None}, queues={"stillhouse": False})
     assert len(find(WANTED, bad).problems) == 3
 
 
-SHARES = replace(TRAINING, tasks=("encode",), nodes=3)
-OTHERS = replace(TRAINING, tasks=("mine",), cpu_limit="16")
-SEVERAL = replace(WANTED, pods=(SMALL, TRAINING, SHARES, OTHERS), claims={"work_claim": "w", "store_claim": "w"})
-
-
-def test_one_problem_of_several_kinds_of_pods_is_reported_once() -> None:
-    quotas = (Quota(name="q", hard={f"requests.{GPU}": 1}),)
-    bad = replace(GOOD, nodes=(node(gpus=0),), claims={"w": None}, quotas=quotas)
-    claim, nodes, quota = find(SEVERAL, bad).problems
-    assert "work_claim and store_claim" in claim
-    assert nodes.endswith("(needed by pretrain, train-retriever, encode and 1 more)")
-    assert "3 nodes of encode would need 6, one pod of pretrain, train-retriever 2, one pod of mine 2: raise" in quota
-
-
-def test_one_shortage_of_several_kinds_of_pods_is_reported_once() -> None:
-    scaled = [replace(kind, scales_from_zero=True) for kind in SEVERAL.pods]
-    busy = (Quota(name="q", hard={f"requests.{GPU}": 8}, used={f"requests.{GPU}": 7}),)
-    found = find(replace(SEVERAL, pods=tuple(scaled)), replace(GOOD, nodes=(), claims={"w": "Bound"}, quotas=busy))
-    nodes, quota = found.notices
-    assert "encode" in nodes and "3 nodes of encode would need 6" in quota and not found.problems
-
-
-@pytest.mark.parametrize("status", [403, 500, 0])
-def test_what_cannot_be_read_is_reported_once(status: int) -> None:
-    """Kubernetes names the object in each of its refusals."""
-
-    class Closed:
-        namespace = "stillhouse"
-
-        def __getattr__(self, name: str) -> Any:
-            def ask(*names: str) -> Any:
-                raise Unseen(f"{name} {names} is forbidden", status=status)
-
-            return ask
-
-    two = tuple(replace(kind, queue=name) for kind, name in ((TRAINING, "a"), (SHARES, "b")))
-    wanted = replace(WANTED, pods=two, claims={"work_claim": "one", "store_claim": "two"})
-    kinds = [why.partition(":")[0] for why in take_readings(wanted, Closed()).unseen]  # type: ignore[arg-type]
-    assert kinds == ["the nodes", "the quota", "the volume claims", "the queues", "which pods Argo retries"]
-
-
-@pytest.mark.parametrize("count", ["0", "two", "-1", "1.5", ""])
+@pytest.mark.parametrize("count", ["0", "two"])
 def test_an_invalid_count_is_refused(count: str) -> None:
     with pytest.raises(InputError, match="use a whole number of at least 1"):
         check(replace(WANTED, accelerator_count=count), GOOD)
@@ -247,9 +165,7 @@ def test_requirements_round_trip_as_json_and_take_the_run_s_values() -> None:
     assert [secret.name for secret in asked.secrets] == ["ours"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"pods": [], "secrets": [], "more": 1}', '{"pods": [1], "secrets": []}']
-)
+@pytest.mark.parametrize("text", ["{}", '{"pods": [], "secrets": [], "more": 1}'])
 def test_requirements_of_another_version_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="compile the pipeline again"):
         read_wanted(text)

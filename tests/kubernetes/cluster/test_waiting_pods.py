@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import re
-from string import Formatter
 from typing import Any
 
 import pytest
 
-from stillhouse.kubernetes.cluster.remedies import IMAGE_ROWS, ROWS, explain, with_remedy
 from stillhouse.kubernetes.cluster.waiting import reasons, refusals, said
 
 Plain = dict[str, Any]
@@ -57,10 +54,6 @@ CONTAINERS = {
         "its secret lacks the key access-key-id",
         "`keys` of the placement",
     ),
-    ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root (pod: ...)"): (
-        "root",
-        "`user`",
-    ),
     ("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'): ("it could not be pulled", "lets the nodes"),
     (
         "ErrImagePull",
@@ -92,7 +85,6 @@ MOUNTS = {
         "lacks the key id",
         "add the key",
     ),
-    'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) train-0': ("another node", "ReadWriteMany"),
 }
 QUEUES = {
     "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor "
@@ -105,12 +97,7 @@ QUEUES = {
         "more nvidia.com/gpu than its queue can ever give (8)",
         "raise `nominalQuota`",
     ),
-    "couldn't assign flavors to pod set main: resource amd.com/gpu unavailable in ClusterQueue": (
-        "offers no amd.com/gpu",
-        "`coveredResources`",
-    ),
     "LocalQueue stillhouse doesn't exist": ("Kueue has no LocalQueue stillhouse", "`kubectl get localqueues`"),
-    "Workload namespace doesn't match ClusterQueue selector": ("does not accept work from this namespace", "label"),
 }
 
 
@@ -188,14 +175,6 @@ QUOTA = (
 )
 REFUSED = {
     QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
-    'pods "t" is forbidden: failed quota: q: must specify limits.cpu for: wait': (
-        "quota q admits only pods",
-        "LimitRange",
-    ),
-    'pods "t" is forbidden: maximum memory usage per Container is 8Gi, but limit is 96Gi': (
-        "LimitRange allows a pod a maximum memory of 8Gi",
-        "change the LimitRange",
-    ),
     'pods "t" is forbidden: error looking up service account stillhouse/pipeline-runner: serviceaccount '
     '"pipeline-runner" not found': ("service account does not exist", "stillhouse-steps"),
 }
@@ -226,24 +205,3 @@ def test_a_step_s_message_is_found_in_its_log() -> None:
     ]
     assert said(lines) == "this cluster cannot run it:\n  - no GPU: add one\n  - no claim"
     assert said(["ok"]) == said([]) == ""
-
-
-def test_a_message_of_a_train_job_gets_its_remedy() -> None:
-    assert with_remedy(f"FailedCreate: {QUOTA}").startswith(f"FailedCreate: {QUOTA}: it starts when")
-    assert with_remedy("odd") == "odd"
-
-
-EVERY_ROW = (*ROWS, *IMAGE_ROWS)
-
-
-@pytest.mark.parametrize(("pattern", "cause", "remedy"), EVERY_ROW, ids=[cause for _, cause, _ in EVERY_ROW])
-def test_every_cause_fits_the_groups_of_its_pattern(pattern: str, cause: str, remedy: str) -> None:
-    """A message that matches never fails to format, and no remedy has surrounding spaces or a final full stop."""
-    named = {name for _, name, _, _ in Formatter().parse(cause) if name is not None}
-    assert named <= {"key", *map(str, range(re.compile(pattern).groups))}
-    assert "key" not in named or re.compile(pattern).groups, "without a group, the key is empty"
-    assert remedy and remedy.strip() == remedy and not remedy.endswith(".")
-
-
-def test_an_unknown_message_has_no_cause() -> None:
-    assert explain("nothing that is known") == ("", "")

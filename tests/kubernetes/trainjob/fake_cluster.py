@@ -22,8 +22,7 @@ Plain = dict[str, Any]
 class FakeCluster:
     """A fake API server. A test scripts its failures and the events on the cluster.
 
-    `weather` lists the failures of the next requests: a status code, or "reset" to close the connection. A `storm` is
-    the failure of every third request.
+    `weather` lists the failures of the next requests: a status code, or "reset" to close the connection.
 
     `script` lists the events: each request for the job calls the next function, which may change `jobs`, `pods` and
     `said`. `calls` records the requests in the terms of a role: verb, group, resource.
@@ -37,14 +36,13 @@ class FakeCluster:
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.events: list[Plain] = []
         self.weather: list[int | str] = []
-        self.storm: int | str | None = None
         self.most_looks = 500
         """How many looks at a job are answered. Later ones get 418, which is not retried, so no test runs forever."""
         self.script: list[Callable[[], None]] = []
         self.calls: list[tuple[str, str, str]] = []
         self.refusal: tuple[int, str] | None = None
         """The status and message that refuse to create a job."""
-        self._looks = self._moments = self._jobs_made = self._requests = 0
+        self._looks = self._moments = self._jobs_made = 0
         cluster = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -116,9 +114,6 @@ class FakeCluster:
         address = urlsplit(request.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         body = request.rfile.read(int(request.headers.get("content-length") or 0))
-        self._requests += 1
-        if self.storm is not None and self._requests % 3 == 1:
-            self.weather.append(self.storm)
         if self.weather:
             bad = self.weather.pop(0)
             if bad == "reset":

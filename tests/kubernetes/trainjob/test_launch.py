@@ -15,7 +15,7 @@ from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_bad
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.kubernetes.trainjob.cluster import Cluster
-from stillhouse.kubernetes.trainjob.exchange import FORGOTTEN_AFTER, exchange_root, prune
+from stillhouse.kubernetes.trainjob.exchange import exchange_root
 from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
 from stillhouse.kubernetes.trainjob.settings import NodeSettings
 
@@ -73,22 +73,6 @@ def test_a_retry_follows_the_job_that_it_finds(
     assert second[0] == f"TrainJob {name}: an earlier try of this step started it; following it"
 
 
-def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
-    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    create, made = cluster.create, []
-
-    def late(job: dict[str, Any]) -> bool:
-        made.append(create(job))
-        return create(job)  # the same name again: 409
-
-    cluster.create = late  # type: ignore[method-assign]
-    fake.script = good_course(fake)
-    run(cluster, tokens, tmp_path / "out")
-    assert made == [True] and len(fake.jobs) == 1
-    assert any("started it; following it" in line for line in logged)
-
-
 def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
     fake.script = good_course(fake)
     run(cluster, tokens, tmp_path / "out")
@@ -112,31 +96,6 @@ def test_a_retry_after_a_failure_starts_a_new_job_once_the_old_is_gone(
     assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
     assert fake.only_job()["metadata"]["uid"] == "uid-2"
     assert [verb for verb, _, _ in fake.calls if verb in ("create", "delete")] == ["create", "delete", "create"]
-
-
-FAILURES: dict[str, tuple[int, str, str, type[Exception], str]] = {
-    "bad input": (2, "Error", "x\nstillhouse: give --objective simlm\n", InputError, "^give --objective simlm$"),
-    "crash": (1, "Error", "Traceback ...", CrashElsewhere, r"node 1 crashed \(exit code 1, Error\).*FailedJobs"),
-    "memory": (137, "OOMKilled", "", CrashElsewhere, "node 1 ran out of memory: raise `memory_limit`"),
-}
-
-
-@pytest.mark.parametrize("case", FAILURES)
-def test_a_failure_is_reported_with_its_reason_and_exit_code(
-    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    code, reason, words, error, message = FAILURES[case]
-    job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
-    fake.script = [
-        lambda: begin(fake),
-        lambda: None,
-        lambda: (fake.say(f"{job()}-node-0-1-abcde", "last words"), end_badly(fake, code, reason, words)),  # type: ignore[func-returns-value]
-    ]
-    with pytest.raises(error, match=message) as raised:
-        run(cluster, tokens, tmp_path / "out")
-    assert raised.value.exit_code == (2 if code == 2 else 1)  # type: ignore[attr-defined]
-    assert "[node 1] last words" in logged
-    assert not (tmp_path / "out" / "encoder").exists()
 
 
 VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
@@ -167,42 +126,6 @@ def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
     fake.script = [lambda: begin(fake), speak, lambda: end_and_vanish(fake, 1)]
     with pytest.raises(error, match=message):
         run(cluster, tokens, tmp_path / "out")
-
-
-def test_the_end_of_a_node_is_remembered_when_its_pod_is_removed(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    """Trainer reports the failure one look after the pod ended, when the pod is gone. There was no log to read."""
-    job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
-    fake.script = [
-        lambda: begin(fake),
-        lambda: fake.end_pod(f"{job()}-node-0-1-abcde", 137, "OOMKilled"),
-        lambda: end_and_vanish(fake, 137, "OOMKilled"),
-    ]
-    with pytest.raises(CrashElsewhere, match="node 1 ran out of memory: raise `memory_limit`"):
-        run(cluster, tokens, tmp_path / "out")
-
-
-def test_nodes_that_run_are_looked_at_every_three_seconds(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    """The log of a removed pod is lost, so running nodes are polled every 3 s. A queued job is polled less often."""
-    pauses: list[float] = []
-    cluster.sleep = pauses.append
-    course = good_course(fake)
-    idle = [lambda: None] * 12
-    fake.script = [course[0], *idle, *course[1:3], *idle, *course[3:]]
-    run(cluster, tokens, tmp_path / "out")
-    assert max(pauses[:13]) == 15 and max(pauses[15:]) == 3
-
-
-def test_wrong_inputs_are_refused_before_a_node_is_asked_for(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    (tokens / "tokens.bin").write_bytes(b"damage")
-    with pytest.raises(InputError, match=r"tokens\.bin changed after it was written"):
-        run(cluster, tokens, tmp_path / "out")
-    assert not fake.calls
 
 
 @pytest.mark.parametrize(
@@ -239,26 +162,6 @@ def test_the_name_is_that_of_the_task_of_the_run(
     assert (names[0] == names[1]) is same
 
 
-def test_leftovers_of_deleted_runs_are_removed(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    fake.script = good_course(fake)
-    run(cluster, tokens, tmp_path / "out")
-    [name] = fake.jobs
-    for folder, age in (("stillhouse-old-gone", 2 * FORGOTTEN_AFTER), ("stillhouse-new-gone", 0)):
-        (exchange_root() / folder / "outputs").mkdir(parents=True)
-        moment = (exchange_root() / folder).stat().st_mtime - age
-        os.utime(exchange_root() / folder, (moment, moment))
-    moment -= 2 * FORGOTTEN_AFTER
-    os.utime(exchange_root() / name, (moment, moment))
-    other = NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"}))
-    fake.refusal = (422, "stop here")
-    with pytest.raises(InputError, match="stop here"):
-        run(cluster, tokens, tmp_path / "out2", other)
-    left = {path.name for path in exchange_root().iterdir()}
-    assert {name, "stillhouse-new-gone"} <= left and "stillhouse-old-gone" not in left
-
-
 def test_the_role_gives_the_rights_that_are_used_and_no_more(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
@@ -280,31 +183,3 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
         for resource in rule["resources"]
     }
     assert set(fake.calls) == given
-
-
-def test_a_carriage_return_does_not_end_a_log_line(fake: FakeCluster, cluster: Cluster) -> None:
-    """Progress bars write carriage returns. The text after one has no timestamp, and would hide all later lines."""
-    fake.pods["j-0"] = {"status": {"phase": "Running"}}
-    fake.said["j-0"] = [
-        ("2026-01-01T00:00:01Z", "0 %\rDownloading: 50 %\u2028more"),
-        ("2026-01-01T00:00:02Z", "failed"),
-    ]
-    assert cluster.lines("j-0", None) == [
-        "2026-01-01T00:00:01Z 0 %\rDownloading: 50 %\u2028more",
-        "2026-01-01T00:00:02Z failed",
-    ]
-
-
-def test_a_folder_that_another_step_removes_meanwhile_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path))
-    for name in ("a", "b"):
-        (exchange_root() / name).mkdir(parents=True)
-        os.utime(exchange_root() / name, (0, 0))
-
-    def exists(name: str) -> bool:
-        (exchange_root() / "b").rmdir()
-        return False
-
-    assert prune("kept", exists) == ["a"]

@@ -118,12 +118,6 @@ def test_a_failure_is_named_by_the_last_lines_of_pods_that_are_gone(case: str) -
         raise failure(job(), [], said)
 
 
-def test_the_remaining_pod_gives_the_exit_code_and_its_log_the_reason() -> None:
-    said = {"pod-1": Said("1", SOONER, deque(CRASH.splitlines()))}
-    with pytest.raises(CrashElsewhere, match=r"node 1 crashed \(exit code 1, Error\): torch.OutOfMemoryError: CUDA"):
-        raise failure(job(), ends([pod(1, 1)]), said)
-
-
 def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
     """The end of a node is remembered after its pod is deleted, until the node has a new pod."""
     seen: dict[str, NodeEnd] = {}
@@ -151,7 +145,3 @@ def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
 def test_the_state_is_that_of_the_condition_that_holds(conditions: list[tuple[str, str]], expected: str) -> None:
     listed = [{"type": kind, "status": status} for kind, status in conditions]
     assert state({"status": {"conditions": listed}}) == expected
-
-
-def test_a_new_job_has_no_status_yet() -> None:
-    assert state({"metadata": {"name": "j"}}) == "Running"

@@ -35,10 +35,7 @@ def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path
 
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "preempted": ({}, ""),
-    "preempted, of a run that has a deadline": ({"spec": {"activeDeadlineSeconds": 86400}}, ""),
-    "preempted, beside a task that failed": ({"status": {"phase": "Running"}}, ""),
     "terminated in Kubeflow": ({"spec": {"activeDeadlineSeconds": 0}}, "its run was terminated"),
-    "terminated by Argo": ({"spec": {"shutdown": "Terminate"}}, "its run was terminated"),
     "stopped by Argo": ({"spec": {"shutdown": "Stop"}}, "its run was terminated"),
     "ended": ({"status": {"phase": "Failed"}}, "its run has ended"),
     "being deleted": (
@@ -65,15 +62,7 @@ def test_the_job_continues_unless_the_run_is_over(
     )
 
 
-def test_the_job_of_a_run_that_is_gone_is_deleted(
-    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    fake.workflow = None
-    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
-    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run was deleted" in logged[-1]
-
-
-@pytest.mark.parametrize("bad", [500, "reset", 403])
+@pytest.mark.parametrize("bad", [500, 403])
 def test_the_job_continues_if_the_state_of_the_run_is_unknown(
     bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
@@ -92,41 +81,3 @@ def test_the_job_continues_if_the_state_of_the_run_is_unknown(
     assert "deletionTimestamp" not in fake.only_job()["metadata"]
     assert f"`kubectl -n stillhouse delete trainjob {name}` frees its nodes" in logged[-1]
     assert sum(pauses) + BRIEF_TRIES * sum(BRIEF_TIMEOUT) < GRACE_SECONDS
-
-
-def test_occasional_request_failures_count_together(
-    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    """Deleting a job takes three requests. Each one fails once, and the failures are counted together."""
-    fake.workflow = None
-    act = fake._act
-
-    def end() -> None:
-        fake.weather = [503]
-        fake._act = every_other  # type: ignore[method-assign]
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def every_other(*request: Any) -> Any:
-        fake.weather.append(503)
-        return act(*request)
-
-    fake.script = [*good_course(fake)[:4], end]
-    with pytest.raises(SystemExit):
-        run(cluster, tokens, tmp_path / "out")
-    assert "Kubernetes does not answer in time" in logged[-1]
-    assert "deletionTimestamp" not in fake.only_job()["metadata"]
-
-
-def test_a_pod_stopped_before_finding_its_job_deletes_it_too(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job was started by an earlier try. This try is still preparing."""
-    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
-    assert fake.workflow is not None
-    fake.workflow["spec"] = {"activeDeadlineSeconds": 0}
-    monkeypatch.setattr(
-        "stillhouse.kubernetes.trainjob.launch.prune", lambda *given: os.kill(os.getpid(), signal.SIGTERM)
-    )
-    with pytest.raises(SystemExit):
-        run(cluster, tokens, tmp_path / "out")
-    assert "deletionTimestamp" in fake.only_job()["metadata"]

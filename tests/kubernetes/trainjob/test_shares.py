@@ -145,7 +145,7 @@ def test_a_retry_repeats_only_its_own_part(
     shared = partial(shared_work, find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
     with pytest.raises(InputError, match="a shard failed on the task's own pod"), shared():
         raise AssertionError("no shares are handed over")
-    assert not parts[0].mark(1).exists() and not parts[0].lost()
+    assert not parts[0].mark(1).exists()
     parts[0].file.write_text(parts[0].file.read_text().replace("--shard=9", "--shard=1"))
     with shared() as shares:
         assert read_manifest(shares).step == "count"
@@ -219,7 +219,7 @@ def test_parts_marked_as_done_are_not_repeated(tmp_path: Path) -> None:
     parts.write([Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")])
     assert parts.read() == [Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")]
     parts.mark(1).touch()
-    assert not parts.done() and parts.lost()
+    assert not parts.done()
     parts.clear()
     parts.mark(2).touch()
-    assert parts.done() and not parts.lost()
+    assert parts.done()

@@ -21,7 +21,6 @@ ALONE = (
     "config.py",
     "context.py",
     "curves.py",
-    "former_names.py",
     "setting_kinds.py",
     "remote/dvc_source.py",
 )

@@ -45,7 +45,7 @@ PART_BYTES = 1 << 26
 
 def _most(of: str, default: int | None = None) -> Any:
     """A setting that limits how many of something are kept."""
-    return setting(default, f"at most this many {of}; null = all", minimum=1, former=0)
+    return setting(default, f"at most this many {of}; null = all", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,9 @@ class Config:
         None,
         "a DVC repository (a git URL or a folder) that contains `source`; null = source is local",
         location=True,
-        former="",
     )
     revision: str | None = setting(
-        None, "the repository's branch, tag or commit; null = its default branch", location=True, former=""
+        None, "the repository's branch, tag or commit; null = its default branch", location=True
     )
     format: str = setting("auto", "source format; `auto` detects and reports it", choices=FORMATS)
     titles: str = setting(
@@ -72,14 +71,10 @@ class Config:
     splits: Mapping[str, str] | None = setting(
         None,
         "new names of source splits, as {dev: test} if the test labels are not public",
-        former="",
-        separator=" ",
     )
     columns: Mapping[str, str] | None = setting(
         None,
         "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
-        former="",
-        separator=" ",
     )
     answer_kind: str = setting(
         "auto",
@@ -99,7 +94,6 @@ class Config:
         None,
         "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)",
         location=True,
-        former="",
     )
     max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
@@ -127,8 +121,6 @@ class Config:
         "a list of pair tasks: ict, bfs and wlp ask with sentences, null = those of them that the corpus supports; "
         "`title` (with `titles: left_out`) and `heading` ask for the first passage of an article or section, `span` "
         "asks with consecutive words for their passage",
-        former="auto",
-        separator="+",
     )
     pair_queries_per_article: int = setting(
         6,
@@ -157,7 +149,6 @@ class Config:
         None,
         "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout",
         location=True,
-        former="",
     )
     train_queries: str | None = setting(
         None,

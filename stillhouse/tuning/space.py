@@ -176,7 +176,6 @@ def _range(domain: Mapping[str, Any], kind: type, rules: Mapping[str, Any], wher
     for bound in ("min", "max"):
         if bound not in domain:
             raise InputError(f"{where} has no {bound}; write {{min: …, max: …}} or {{choices: […]}}")
-    rules = {**rules, "former": None}  # a bound is a plain number, even if earlier versions used it for null
     low, high = (check_value(domain[bound], kind, rules, f"{where}.{bound}") for bound in ("min", "max"))
     scale = domain.get("scale", "linear")
     if scale not in SCALES:

@@ -219,7 +219,6 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
         (["one", "--no-bm25"], "nothing to measure"),
         (["one", "--baseline", "bm26"], "choose one of bm25"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
-        (["one", "--measures", "RR@5 R@5"], "--measures is 'RR@5 R@5', which is now a list"),
         (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),
         (["one", "--together", "g=one,one"], "'one' is already in a group"),
         (["one", "--together", "one=one"], "with a name that is not in use"),

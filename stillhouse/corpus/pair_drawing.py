@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.corpus.article_layout import ArticleLayout
+from stillhouse.corpus.linked_articles import Articles, offsets_of
 from stillhouse.corpus.names_as_queries import names_as_queries
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.query_spans import draw_spans
@@ -110,36 +111,31 @@ class _Positives:
 
     def __init__(self, layout: ArticleLayout, split_A: NDArray[np.int8], task: str, verbatim: bool) -> None:
         self._layout, self._task, self._verbatim = layout, task, verbatim
-        sizes_A = np.diff(layout.offsets)
         if task == "ict":
             self.possible_P = (layout.neighbour_P >= 0) | verbatim
             return
         self.possible_P = layout.first_section_P.copy()
+        source_L, target_L = layout.links_L2[(split_A[layout.links_L2[:, 0]] == split_A[layout.links_L2[:, 1]])].T
+        self._articles = Articles(
+            layout.passages_P,
+            layout.offsets,
+            layout.place_P - layout.offsets[layout.article_P],
+            source_L[np.argsort(target_L, kind="stable")],
+            offsets_of(target_L, layout.articles),
+        )
         if task == "bfs":
-            self.possible_P &= sizes_A[layout.article_P] > 1
-            return
-        source_L, target_L = layout.links_L2.T
-        inside_L = split_A[source_L] == split_A[target_L]
-        source_L, target_L = source_L[inside_L], target_L[inside_L]
-        self._sources_L = source_L[np.argsort(target_L, kind="stable")]
-        self._links_A = np.bincount(target_L, minlength=layout.articles)
-        self.possible_P &= self._links_A[layout.article_P] > 0
+            self.possible_P &= self._articles.sizes()[layout.article_P] > 1
+        else:
+            self.possible_P &= self._articles.in_degrees()[layout.article_P] > 0
 
     def draw(self, rows_K: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
         """Draws one relevant passage for a sentence of each of `rows_K`, int64 rows."""
-        layout = self._layout
         if self._task == "ict":
-            return rows_K.astype(np.int64) if self._verbatim else layout.neighbour_P[rows_K]
-        articles_K = layout.article_P[rows_K]
+            return rows_K.astype(np.int64) if self._verbatim else self._layout.neighbour_P[rows_K]
+        articles_K = self._layout.article_P[rows_K]
         if self._task == "wlp":
-            first_A = np.cumsum(self._links_A) - self._links_A
-            articles_K = self._sources_L[first_A[articles_K] + random.integers(self._links_A[articles_K])]
-        sizes_K, begin_K = np.diff(layout.offsets)[articles_K], layout.offsets[articles_K]
-        if self._task == "wlp":
-            return layout.passages_P[begin_K + random.integers(sizes_K)]
-        # One of the other passages: draws among one fewer, and shifts those from the sentence's own passage on by one.
-        other_K = random.integers(sizes_K - 1)
-        return layout.passages_P[begin_K + other_K + (other_K >= layout.place_P[rows_K] - begin_K)]
+            return self._articles.draw_wlp(articles_K, random)
+        return self._articles.draw_bfs(articles_K, rows_K, random)
 
 
 def _draw(

@@ -54,7 +54,6 @@ CHEAP = (
     "stillhouse/cli",
     "stillhouse/api",
     "stillhouse/kubernetes",
-    "stillhouse/experiments/comparison/dvc.py",
     "stillhouse/experiments/comparison/graph.py",
     "stillhouse/experiments/comparison/plan.py",
     "stillhouse/experiments/comparison/run.py",

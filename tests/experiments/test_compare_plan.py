@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stillhouse.experiments.comparison.dvc import queue
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.dvc import queue
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import itertools
 import json
 import statistics
@@ -16,7 +14,7 @@ import pytest
 from scipy import stats
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.files import as_csv, as_json, as_markdown, write_files
+from stillhouse.experiments.comparison.files import as_json, as_markdown, write_files
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep, make_sweep
 from stillhouse.experiments.comparison.table import Settings, Table, agreement, make_table, same_measure
@@ -114,8 +112,6 @@ def test_losses_are_averaged_over_seeds_and_shown_beside_the_published() -> None
     made = make_table(sweep, found, {}, Settings(200, 200, 3))
     assert made.row("none").losses == {} and made.row("bow").losses == {"MLM loss": 1.0}
     assert as_json(made)["variants"]["bow"]["losses"] == {"MLM loss": 1.0}
-    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
-    assert (rows["none"]["MLM loss"], rows["bow"]["MLM loss"]) == ("", "1.0")
     lines = [[cell.strip() for cell in line.split("|")] for line in as_markdown(made).splitlines() if "|" in line]
     column = lines[0].index("MLM loss")
     assert {line[1]: line[column] for line in lines[2:]} == {"none": "–", "mlm": "1.000", "bow": "1.000"}
@@ -211,11 +207,7 @@ def test_every_file_has_the_same_figures(tmp_path: Path) -> None:
     write_files(made, tmp_path)
     content = json.loads((tmp_path / "comparison.json").read_text())
     assert content == as_json(made) and content["seeds"] == [1, 2, 3]
-    [_, mlm, _] = list(csv.DictReader(io.StringIO(as_csv(made))))
     figure = content["variants"]["mlm"]["test"]["RR@10"]
-    assert float(mlm["RR@10 mean"]) == figure["mean"] and float(mlm["RR@10 deviation"]) == figure["deviation"]
-    assert float(mlm["RR@10 p"]) == figure["against_baseline"]["randomisation_p"]
-    assert float(mlm["published MRR@10"]) == 36.7 and mlm["heldout_loss"] == ""
     markdown = (tmp_path / "comparison.md").read_text()
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1 and len(rows) == 2 + 1 + 3

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,11 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import SOURCES, needs_parser
 
-from stillhouse.corpus import repeats
 from stillhouse.corpus.cleaning_parts import Several
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.part_files import Keys
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.extra_test_queries import with_test_queries
@@ -207,25 +204,6 @@ def test_renaming_two_splits_to_one_is_refused(tmp_path: Path) -> None:
         refused_or(with_splits(open_source(str(source)), {"test": "train"}), *where) for where in ((), (tmp_path, 1))
     }
     assert len(said) == 1 and "would both become train" in said.pop()
-
-
-def test_repeats_are_found_in_any_number_of_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    lines = [{"_id": f"p{rng.integers(300)}", "text": f"t{rng.integers(2)}"} for _ in range(600)]
-    source = write(tmp_path / "source", {"passages.jsonl": "".join(json.dumps(x) + "\n" for x in lines).encode()})
-    monkeypatch.setattr(repeats, "IN_A_BUCKET", 7)
-    assert len(repeats.buckets_of(600)) == 86
-    assert hold(source, 500) > 20
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
-def test_keys_are_found_by_both_halves_of_a_digest(pairs: list[tuple[int, int]]) -> None:
-    digests = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
-    keys = Keys.of(digests, np.arange(len(digests)))
-    asked = np.array([(high, low) for high in range(5) for low in range(5)], dtype=np.uint64)
-    places = keys.find(asked).tolist()
-    rows = [int(keys.rows[place]) if place >= 0 else -1 for place in places]
-    assert rows == [pairs.index(both) if both in pairs else -1 for both in ((h, w) for h in range(5) for w in range(5))]
 
 
 def test_lookups_in_parts_equal_those_in_one_table(tmp_path: Path) -> None:

@@ -35,8 +35,6 @@ def ingest(
     pair_queries_per_article: int = 6,
     max_pair_queries: str = "50000",
     pair_sentence_words: int = 6,
-    pair_span_min_words: int = 6,
-    pair_span_max_words: int = 20,
     pair_language: str = "en",
     heldout_dev_articles: float = 0.1,
     heldout_test_articles: float = 0.1,
@@ -77,15 +75,12 @@ def ingest(
         queries: where train queries come from: `source`, its labelled ones; `pairs`, made from the corpus by the
             pair tasks, with held-out articles for dev and test; `auto`, pairs if the source has no train queries
             and no generated ones are given.
-        pair_tasks: a list of pair tasks: ict, bfs and wlp ask with sentences, null = those of them that the corpus
-            supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article or
-            section, `span` asks with consecutive words for their passage.
+        pair_tasks: a list of the pair tasks ict, bfs and wlp, which ask with sentences; null = those that the
+            corpus supports.
         pair_queries_per_article: at most this many pair queries per article, divided evenly among the tasks, at
             least one each; max_*_queries limit pair queries and labelled ones separately.
         max_pair_queries: at most this many pair queries in all splits together, a seeded sample; null = all.
         pair_sentence_words: a shorter sentence makes no pair query.
-        pair_span_min_words: the fewest words of a span; its passage has twice as many.
-        pair_span_max_words: the most words per span; 20 English words are about 27 tokens.
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
         heldout_dev_articles: with pairs or generated queries, the share of articles whose queries are dev.
         heldout_test_articles: with pairs or generated queries, the share of articles whose queries are test.

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.corpus.cleaning import _all_sound, _passage_fault, clean
+from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SCHEMAS
-from stillhouse.corpus.sources.rows import Passage, Query, Row
+from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import write_tables
 from stillhouse.corpus.table_file import ROW_GROUP
 from stillhouse.corpus.taken_passages import TakenPassages
@@ -34,17 +34,6 @@ def test_digest_numbers_equal_those_of_a_dictionary(blocks: list[list[str]]) -> 
         assert numbers.find(digests_of(block)).tolist() == [slow.get(id, -1) for id in block]
         assert numbers.add(digests_of(block)).tolist() == [slow.setdefault(id, len(slow)) for id in block]
     assert len(numbers) == len(slow)
-
-
-def test_colliding_digests_get_distinct_numbers() -> None:
-    """All digests begin at slot 0, and there are more than the first table holds."""
-    digests_B2 = np.stack([np.zeros(3000, np.uint64), np.arange(3000, dtype=np.uint64)], axis=1)
-    numbers = DigestNumbers()
-    for begin in range(0, 3000, 700):
-        part = digests_B2[begin : begin + 700]
-        assert numbers.add(part).tolist() == list(range(begin, begin + len(part)))
-    assert numbers.find(digests_B2[::-1]).tolist() == list(range(3000))[::-1]
-    assert numbers.find(digests_B2[:1] + np.uint64(4096)).tolist() == [-1]
 
 
 def rows(count: int, words: int = 60) -> Iterator[Passage]:
@@ -87,14 +76,6 @@ def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_
     assert corpus.passages.texts_of(chosen) == [taken[place].text for place in chosen]
 
 
-TEXTS = st.sampled_from(["p", "", " ", "a b", "\x1c", "\u00a0", "\ud800", "\udc00", "\u00e9"])
-
-
-@given(st.lists(st.builds(Passage, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.just(0), st.just("")), max_size=3))
-def test_a_block_is_sound_if_none_of_its_passages_has_a_fault(rows: list[Passage]) -> None:
-    assert _all_sound(rows) == (not any(map(_passage_fault, rows)))
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))
 def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tuple[str, str]], at_once: int) -> None:
     """A passage may be an article of its own, and its id may also be the article id of other passages."""
@@ -107,15 +88,6 @@ def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tupl
     articles, asked = set(kept.values()), list("abcdefxyz")
     assert taken.articles == len(articles)
     assert taken.has_articles(asked).tolist() == [id in articles for id in asked]
-
-
-def test_rejects_keep_the_order_of_the_source() -> None:
-    """A query that is rejected between two passages is reported between them, however rows are grouped."""
-    given: list[Row] = []
-    for number in range(1500):
-        given += [Passage("same", "", "x", "same", "", 0, f"p{number}"), Query("", "q", f"q{number}")]
-    wheres = [row.where for row in clean(given).rejected]
-    assert wheres == [place for number in range(1500) for place in (f"p{number}", f"q{number}")][1:]
 
 
 def test_blocks_give_the_bytes_of_a_table_written_at_once(tmp_path: Path) -> None:

@@ -14,9 +14,7 @@ from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.pair_queries import (
     PairChoices,
     PairQueries,
-    check_tasks,
     make_pair_queries,
-    split_articles,
 )
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.schemas import SPLITS
@@ -160,15 +158,6 @@ def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
     assert [query for query in whole.queries if query in set(less.queries)] == less.queries
 
 
-def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
-    choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2, per_article=12)
-    whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
-    half = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, most=len(whole.queries) // 2))
-    assert len(half.queries) == len(whole.queries) // 2 and set(half.queries) < set(whole.queries)
-    before, after = (Counter(query.split for query in made.queries) for made in (whole, half))
-    assert all(0.25 * before[split] < after[split] < 0.75 * before[split] for split in SPLITS)
-
-
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
     [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, tasks=("wlp",))).queries
@@ -214,18 +203,6 @@ def test_impossible_requests_are_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(InputError, match=message):
         make_pair_queries(taken_of(articles), links, replace(CHOICES, **changes))
-
-
-def test_task_names_are_sorted_and_none_means_no_task() -> None:
-    assert check_tasks(None) == ()
-    assert check_tasks(("wlp", "ict")) == ("ict", "wlp")
-
-
-@pytest.mark.parametrize(("articles", "dev", "test"), [(10, 0.1, 0.1), (3, 0.1, 0.1), (101, 0.33, 0.0), (1, 0.0, 0.0)])
-def test_sizes_of_the_article_split(articles: int, dev: float, test: float) -> None:
-    split_A = split_articles(articles, dev, test, seed=0)
-    expected = [max(round(part * articles), 1) if part else 0 for part in (dev, test)]
-    assert [int((split_A == n).sum()) for n in (1, 2)] == expected and len(split_A) == articles
 
 
 def test_sentences_keep_their_positions_and_duplicates_are_left_out() -> None:

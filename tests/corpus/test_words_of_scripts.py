@@ -27,11 +27,6 @@ def test_words_by_hand(text: str, words: list[str]) -> None:
     assert words_in(text) == words
 
 
-@given(SPACED)
-def test_words_of_scripts_with_spaces_are_what_white_space_separates(text: str) -> None:
-    assert words_in(text) == text.split()
-
-
 @given(ANY)
 def test_words_hold_every_character_but_white_space(text: str) -> None:
     assert "".join(words_in(text)) == "".join(text.split()) and count_words(text) == len(words_in(text))

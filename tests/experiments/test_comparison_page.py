@@ -13,7 +13,7 @@ import pytest
 
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
-from stillhouse.experiments.comparison.page import render, token_examples
+from stillhouse.experiments.comparison.page import render
 from stillhouse.experiments.comparison.plots import axis_plot
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
 from stillhouse.experiments.comparison.sweep import make_sweep
@@ -149,16 +149,6 @@ def test_damaged_curves_are_named(case: str, tmp_path: Path) -> None:
     assert name in str(refusal.value)
 
 
-def test_optional_files_may_be_absent(tmp_path: Path) -> None:
-    folder = curves(tmp_path / "curves", 0.0)
-    for name in ("signals.csv", "coverage.csv", "coverage_examples.json"):
-        (folder / name).unlink()
-    outcome = read_outcome("m15", 1, written(tmp_path / "evaluation", 0.5), folder, None)
-    assert set(outcome.signals["signal"]) == {"heldout_loss"} and outcome.coverage.empty
-    table = make_table(SWEEP, [outcome], {}, Settings(200, 200))
-    assert "What the passage’s vector holds" not in render(table, [outcome])
-
-
 def test_curves_are_means_and_ranges_over_seeds(found: list[Outcome]) -> None:
     signals = signal_curves(SWEEP, found)
     assert list(signals) == ["heldout_loss", "ict_RR@10"]
@@ -201,13 +191,6 @@ def test_failures_and_synthetic_figures_are_named(found: list[Outcome]) -> None:
     table = make_table(SWEEP, failed, {}, Settings(200, 200), synthetic=True)
     shown = Parsed(render(table, failed)).shown
     assert "seed 2 failed: pretraining: the <loss> is nan" in shown and "6 SYNTHETIC test queries" in shown
-
-
-def test_tokens_in_the_passage_are_hits(found: list[Outcome]) -> None:
-    table = make_table(SWEEP, found, {}, Settings(200, 200))
-    [example] = token_examples(table, found)
-    assert [variant["title"] for variant in example["variants"]] == ["m15", "m30", "m45"]
-    assert example["variants"][0]["hits"] == 2
 
 
 def test_a_token_is_ticked_by_its_id_alone(page: str) -> None:

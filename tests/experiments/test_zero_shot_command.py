@@ -16,10 +16,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel
 
 from stillhouse import cli
-from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import measure_named
-from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
@@ -135,15 +133,6 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
     assert list(read(out / "significance.json")["one"]) == ["bm25"]
 
 
-def test_a_retriever_folder_is_used_directly(whole: tuple[Path, list[object]], tmp_path: Path) -> None:
-    out, words = whole
-    model = out / "artifacts" / "models" / "tiny" / "encoder"
-    assert run(words[0], "--retriever", model, "--no-bm25", "--measures", "RR@5", "--folder", tmp_path, "--quiet") == 0
-    figures = read(tmp_path / "metrics.json")["corpora"]["one"]
-    assert figures == {"tiny": {"RR@5": read(out / "metrics.json")["corpora"]["one"]["tiny"]["RR@5"]}}
-    assert not (tmp_path / "artifacts" / "models").exists()
-
-
 def test_a_retriever_with_weights_is_also_measured_with_bm25(
     whole: tuple[Path, list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,18 +243,6 @@ def test_a_corpus_without_judged_test_queries_is_named(
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
-def test_the_built_in_sample_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name means the sample, as everywhere, even if there is a folder of this name, and also on a cluster."""
-    (tmp_path / "sample").mkdir()
-    monkeypatch.chdir(tmp_path)
-    check_corpora({"corpora": '["sample"]', "retrievers": "[]", "measures": '["RR@5"]'})
-    found = []
-    for out, corpus in (("by-name", "sample"), ("by-folder", sample_folder())):
-        assert run(corpus, "--max-queries", 20, "--measures", "RR@5", "--folder", out, "--quiet") == 0
-        found.append(read(tmp_path / out / "metrics.json")["corpora"])
-    assert found[0] == found[1] and found[0]["sample"]["bm25"]["RR@5"] > 0
-
-
 def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:
     """As in ArguAna, a query is a passage and asks for another one. `p2` shares a query's id only by accident."""
     folder = tmp_path / "same"
@@ -340,22 +317,3 @@ def test_a_folder_that_fails_is_reported_and_the_others_go_on(
     assert run(good, *measures, "--folder", tmp_path / "alone", "--quiet") == 0
     alone = read(tmp_path / "alone" / "metrics.json")
     assert with_failure.pop("failed") and with_failure == alone
-
-
-def test_a_crash_in_one_folder_is_not_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from stillhouse.experiments.zero_shot import plan as zero_shot_command
-
-    run_uses = zero_shot_command.run_uses
-
-    def crash(uses: Any, *rest: Any) -> Any:
-        if any(use.name == "one/ingest" for use in uses):
-            raise MemoryError("too little")
-        return run_uses(uses, *rest)
-
-    monkeypatch.setattr(zero_shot_command, "run_uses", crash)
-    words = (beir(tmp_path / "one", 0), beir(tmp_path / "two", 0), "--measures", "RR@5")
-    assert run(*words, "--folder", tmp_path / "out", "--quiet") == 1
-    assert "one failed at one/ingest: MemoryError: too little" in capsys.readouterr().err
-    assert list(read(tmp_path / "out" / "metrics.json")["corpora"]) == ["two"]

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.titles import SEPARATOR
 from stillhouse.errors import InputError
-from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join, vocabulary_digest
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rye", "mal", "##t", "##ed", "copper", "still", "##s", ".", ","]
 TEXTS = ["malted rye, copper stills.", "", "rye", "malt malt malt stills malted", "gin rye", "rye [SEP] malt"]
@@ -50,11 +50,6 @@ def test_tokens_and_word_starts(tokenizer: PreTrainedTokenizerFast) -> None:
     assert tokens.truncated == 0
 
 
-def test_ends_are_the_characters_after_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokens = cut(tokenizer, ["malted rye, stills", "", "rye"], 144)
-    assert tokens.ends.tolist() == [3, 4, 6, 10, 11, 17, 18, 3] and tokens.ends.dtype == np.int32
-
-
 PIECES = st.sampled_from(
     ["malted", "rye", "still", "s", ".", ",", "[SEP]", "[MASK]", "gin", "é", "e\u0301", "\u4e2d", "\u00a0", "\x00"]
 )
@@ -86,12 +81,6 @@ def test_tokens_are_what_the_tokenizer_says_of_each_text(
     assert (tokens.word_starts.tolist(), tokens.ends.tolist()) == (starts, ends)
     kinds = (tokens.ids.dtype, tokens.offsets.dtype, tokens.word_starts.dtype, tokens.ends.dtype)
     assert kinds == (np.int32, np.int64, np.bool_, np.int32)
-
-
-def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokens = cut(tokenizer, TEXTS, 6)
-    assert np.diff(tokens.offsets).tolist() == [4, 0, 1, 4, 2, 4]
-    assert tokens.truncated == 2
 
 
 def test_parts_join_to_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -136,10 +125,3 @@ def test_refusals(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, pad_token="[PAD]")
     with pytest.raises(InputError, match="no cls token"):
         SpecialTokens.of(bare)
-
-
-def test_digest_tells_vocabularies_apart(tokenizer: PreTrainedTokenizerFast) -> None:
-    swapped = Tokenizer(models.WordPiece({word: i for i, word in enumerate(reversed(WORDS))}, unk_token="[UNK]"))
-    assert vocabulary_digest(tokenizer) != vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=swapped))
-    same = Tokenizer(models.WordPiece({word: i for i, word in reversed(list(enumerate(WORDS)))}, unk_token="[UNK]"))
-    assert vocabulary_digest(tokenizer) == vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=same))

@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
@@ -115,16 +114,3 @@ def test_bag_of_words_has_the_papers_size() -> None:
     with torch.device("meta"):
         tower = BagOfWordsTower(30522, (0, 1, 2), width=512)
     assert abs(sum(parameter.numel() for parameter in tower.parameters()) / 128e6 - 1) < 0.01
-
-
-REFUSED = [
-    ({"passage_length": 65}, "at most 64 tokens; lower passage_length from 65"),
-    ({"query_length": 80}, "lower query_length from 80"),
-    ({"pair_encoder": "bow_mlp", "projection": None}, "set projection"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_settings_that_do_not_fit(model: PreTrainedModel, change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        PairPretraining(model, "cls", replace(CONFIG, **change), SPECIALS)  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def interval_plot(
         place = np.arange(len(labels))
         best = int(np.argmax(means))
         for i in place:
-            colour = colours[i] if colours else ACCENT if i == best else INK
+            colour = colours[int(i)] if colours else ACCENT if i == best else INK
             axes.plot([low[i], high[i]], [i, i], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
             axes.plot([means[i]], [i], marker="o", markersize=8, color=colour, zorder=3)
             axes.annotate(
@@ -120,8 +120,8 @@ def interval_plot(
                 fontsize=9,
                 color=colour,
             )
-        for i, values in enumerate(dots):
-            axes.plot(values, [i + 0.25] * len(values), "o", markersize=3, color=colours[i])
+        for row, values in enumerate(dots):
+            axes.plot(values, [row + 0.25] * len(values), "o", markersize=3, color=colours[row])
         for name, value in (lines or {}).items():
             axes.axvline(value, color=SECOND, linewidth=1.5, linestyle="dashed", zorder=1)
             axes.annotate(name, (value, -0.75), (0, 3), textcoords="offset points", ha="center", color=SECOND)

@@ -98,9 +98,17 @@ def _line_plot(
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         for number, curve in lines:
-            look = {"color": paint(number), "linestyle": dash(number), "marker": "o" if len(curve.steps) <= 12 else ""}
+            marker = "o" if len(curve.steps) <= 12 else ""
             axes.fill_between(curve.steps, curve.low, curve.high, color=paint(number), alpha=0.16, linewidth=0)
-            axes.plot(curve.steps, curve.mean, markersize=4, label=curve.variant, **look)
+            axes.plot(
+                curve.steps,
+                curve.mean,
+                color=paint(number),
+                linestyle=dash(number),
+                marker=marker,
+                markersize=4,
+                label=curve.variant,
+            )
         axes.set_xlabel(x_label)
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         axes.locator_params(axis="both", nbins=5)

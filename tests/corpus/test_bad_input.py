@@ -205,39 +205,10 @@ def test_leaks_are_removed_from_the_split_that_trains(tmp_path: Path) -> None:
     assert [(row.query_id, row.split) for row, _ in corpus.qrels] == [("c", "train"), ("d", "dev"), ("t", "test")]
 
 
-def test_a_query_without_a_relevant_passage_is_left_out(tmp_path: Path) -> None:
-    corpus = read(write_beir(tmp_path / "s", train=[TRAIN[0], "q1\tp1\t0"]))
-    assert corpus.split_of == {"q2": "test"}
-    assert corpus.reasons() == {
-        "qrel: its query has no relevant passage": 1,
-        "query: no relevant passage": 1,
-    }
-
-
-def test_a_query_and_a_passage_may_share_an_id(tmp_path: Path) -> None:
-    queries = ['{"_id": "p1", "text": "ask one"}', '{"_id": "p2", "text": "ask two"}']
-    corpus = read(
-        write_beir(tmp_path / "s", queries=queries, train=[TRAIN[0], "p1\tp2\t1"], test=[TEST[0], "p2\tp1\t1"])
-    )
-    assert corpus.rejected == []
-    assert corpus.split_of == {"p1": "train", "p2": "test"}
-
-
 def break_truncated_gzip(folder: Path) -> None:
     data = gzip.compress((folder / "corpus.jsonl").read_bytes() * 50)
     (folder / "corpus.jsonl").unlink()
     (folder / "corpus.jsonl.gz").write_bytes(data[:-12])
-
-
-def break_no_gzip(folder: Path) -> None:
-    (folder / "corpus.jsonl").rename(folder / "corpus.jsonl.gz")
-
-
-def break_damaged_gzip(folder: Path) -> None:
-    data = bytearray(gzip.compress(bytes(range(256)) * 40))
-    data[40:60] = bytes(20)
-    (folder / "corpus.jsonl").unlink()
-    (folder / "corpus.jsonl.gz").write_bytes(bytes(data))
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {

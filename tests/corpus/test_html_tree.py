@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Callable
 from html.parser import HTMLParser
-from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stillhouse.corpus.cleaning import CleanCorpus
@@ -207,47 +204,6 @@ def within(draw: st.DrawFn, tag: str, inner: st.SearchStrategy[str]) -> str:
 
 
 LEFT = ("nav", "footer", "aside", "script", "button")
-TAGS = ("div", "table", "td", "section", "span", "blockquote", *LEFT[:3], "button")
-PARTS = st.recursive(
-    st.sampled_from(
-        [
-            "w{} ",
-            "w{}<br>",
-            "<b>w{}</b> ",
-            "<a href='x.html'>w{}</a> ",
-            "<!-- no --> ",
-            "w{}&amp;x ",
-            "<p>w{}</p>",
-            "<h2>w{}</h2>",
-            "<pre>w{}</pre>",  # a leaf: in lxml alone, other elements close it, and it closes a list
-            "<script>no</script>",
-        ]
-    ),
-    lambda inner: st.one_of(within("ul", within("li", inner)), *(within(tag, inner) for tag in TAGS)),
-    max_leaves=25,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(parts=st.lists(PARTS, min_size=1, max_size=4))
-@example(parts=["<h2>w{}</h2>", "w{} ", "<h2>w{}</h2>", "<h2>w{}</h2>", "<p>w{}</p>", "<h2>w{}</h2>"])
-def test_every_word_of_a_page_is_in_its_passages_and_sections_in_order(parts: list[str]) -> None:
-    """Compare with the parser of the standard library, which does not know about blocks."""
-    pytest.importorskip("lxml")
-    numbers = count()
-    page = re.sub(r"{}", lambda _: str(next(numbers)), "".join(parts))
-    words = Words()
-    words.feed(page)
-    words.close()
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a.html").write_text(f"<html><body><h1>T</h1><p>first</p>{page}</body></html>")
-        rows = list(open_source(folder).rows())
-    found = " ".join(row.text for row in rows if isinstance(row, Passage)).split()
-    # A heading is the section of the passages after it. Only a heading without any is lost.
-    headed = {word for row in rows if isinstance(row, Passage) for word in row.section.split()}
-    assert set(found) - {"first"} <= set(words.words)
-    assert [word for word in found if word != "first"] == [word for word in words.words if word in found]
-    assert set(words.words) - set(found) - headed == words.bare
 
 
 def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:

@@ -56,21 +56,6 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "rows"),
-    [
-        ({"collection.tsv": "1\tA\tx\n2\ty\n"}, [("1", "A", "x"), ("2", "", "y")]),
-        ({"corpus.tsv": "pid\ttitle\ttext\n1\tA\tx\n"}, [("1", "A", "x")]),
-        ({"msmarco-docs.tsv": "D1\thttp://a\tA\tx\n"}, [("D1", "A", "x")]),
-        ({"collection.tsv": "1\tx\n2\ty\n", "titles.tsv": "2\tB\n"}, [("1", "", "x"), ("2", "B", "y")]),
-        ({"para.txt": "1\tx\n2\ty\n", "para.title.txt": "1\t-\n2\tB\n"}, [("1", "", "x"), ("2", "B", "y")]),
-    ],
-)
-def test_forms_of_the_collection(files: dict[str, str], rows: list[tuple[str, ...]], write: Write, read: Read) -> None:
-    corpus = read(write(files))
-    assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == rows and corpus.rejected == []
-
-
-@pytest.mark.parametrize(
     ("file", "line", "kind", "reason"),
     [
         ("collection.tsv", "9\n", "passage", "columns are not id, text or id, title, text"),

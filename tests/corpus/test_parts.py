@@ -69,23 +69,8 @@ def passage(id: str, text: str) -> bytes:
     return json.dumps({"_id": id, "text": text}).encode()
 
 
-PASSAGE = st.builds(passage, st.sampled_from("abcde"), st.sampled_from("xyz \ud800"))
-ODD = [b"", b"  ", b"oops", b"\xff\xfe", b"\xef\xbb\xbf", b'{"_id": 1}', b"[]", b'{"_id": "a b", "text": "t"}']
-LINE = PASSAGE | st.sampled_from(ODD)
-ENDS = st.sampled_from([b"\n", b"\r\n"])
-
-
 def joined(lines: list[bytes], end: bytes, ended: bool) -> bytes:
     return end.join(lines) + (end if ended else b"")
-
-
-@FEW
-@given(st.lists(LINE, max_size=12), ENDS, st.booleans(), SIZES)
-@example([b"", b"", b"", b""], b"\n", True, 1)
-def test_lines_of_passages(lines: list[bytes], end: bytes, ended: bool, part_bytes: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        files = {"corpus.jsonl": joined(lines, end, ended), "queries.jsonl": b'{"_id": "q", "text": "?"}\n'}
-        hold(write(Path(folder), files | {"qrels/test.tsv": b"q\ta\t1\nq\te\t1\n"}), part_bytes)
 
 
 QUOTED = st.sampled_from(
@@ -177,15 +162,6 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
     facts, tables = corpus_of(opened(), tmp_path / "work", 1)
     assert facts["queries"]["dev"] and facts["queries"]["test"] == 1
     assert (facts, tables) == corpus_of(opened())
-
-
-def test_renaming_two_splits_to_one_is_refused(tmp_path: Path) -> None:
-    files = SOURCES["beir"] | {"qrels/train.tsv": b"q\ta\t1\n"}
-    source = write(tmp_path / "source", files)
-    said = {
-        refused_or(with_splits(open_source(str(source)), {"test": "train"}), *where) for where in ((), (tmp_path, 1))
-    }
-    assert len(said) == 1 and "would both become train" in said.pop()
 
 
 def test_finished_parts_are_reused_unless_a_file_changed(tmp_path: Path) -> None:

@@ -241,15 +241,6 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
     assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
 
 
-@pytest.mark.parametrize("text", ['"a"b', '"a', 'a"', '""'])
-def test_a_quote_of_dpr_that_is_text_stays(text: str, write: Write, read: Read) -> None:
-    good = {name: DPR[name] for name in ("psgs_w100.tsv", "nq-test.qa.csv")}
-    corpus = read(write(good | {"psgs_w100.tsv": f"{good['psgs_w100.tsv']}4\t{text}\tt\n5\tlast\tt\n"}))
-    found = [(passage.id, passage.text) for passage in corpus.passages.values()][3:]
-    quoted = text == '""'  # an empty cell
-    assert found == ([] if quoted else [("4", text)]) + [("5", "last")] and len(corpus.rejected) == quoted
-
-
 @pytest.mark.parametrize(
     ("broken", "kind", "reason"),
     [
@@ -274,21 +265,6 @@ def test_a_dpr_folder_that_is_unclear_is_refused(write: Write, read: Read) -> No
         read(write({"psgs_w100.tsv": PASSAGES, "nq.json": "[]"}, folder="a"))
     with pytest.raises(InputError, match="keep only one of them"):
         read(write({"psgs_w100.tsv": PASSAGES, "psgs_w50.tsv": PASSAGES}, folder="b"))
-
-
-VALUES = [{"a": "é" * 3000, "b": [1, {"c": "]"}]}, 12, "x, [", None, -1.5e3, [], True, {}]
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 20])
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("values", [[], VALUES, VALUES[:1]])
-def test_elements_read_in_chunks_equal_the_whole_list(
-    values: list[Any], indent: int | None, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stillhouse.corpus.sources.json_files.CHUNK", chunk)
-    path = tmp_path / "list.json"
-    path.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert list(read_elements(path)) == values
 
 
 @pytest.mark.parametrize(

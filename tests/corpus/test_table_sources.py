@@ -85,18 +85,6 @@ def test_the_delimiter_is_detected(name: str, suffix: str, packed: bool, tmp_pat
     assert open_source(str(tmp_path)).notes == (() if name == expected else tuple(notes))
 
 
-@pytest.mark.parametrize("quote", ["", '"'])
-def test_unknown_columns_are_listed_whatever_the_delimiter(quote: str, write: Write, read: Read) -> None:
-    rows = [["nr", "heading, or so", "body"], ["1", "A", "one, two"]]
-    folder = write({"passages.csv": "".join(";".join(quote + cell + quote for cell in row) + "\n" for row in rows)})
-    with pytest.raises(
-        InputError, match=r"`columns: {passages.id: <name>}` to one of its columns: nr, heading, or so, body"
-    ):
-        read(folder)
-    corpus = read(folder, columns={"passages.id": "nr", "passages.text": "body"})
-    assert [(row.id, row.text) for row in corpus.passages.values()] == [("1", "one, two")]
-
-
 TSV_LINES = {
     "quotes that are text": ['p1\t"To be, or not\tA', 'p2\tsaid: "x"\tB', 'p3\tx"\tC'],
     "a quote in the middle of a cell that begins with one": ['p1\t"To be" or not\tA', "p2\tx\tB"],
@@ -117,17 +105,6 @@ def test_a_quote_that_is_text_swallows_no_rows(case: str, write: Write, read: Re
         id, text, title = line.split("\t")
         found = next(passage for passage in corpus.passages.values() if passage.id == id)
         assert (found.text, found.title) == (text.strip('"') if text == '"c"' else text, title)
-
-
-def test_a_row_of_which_a_line_cannot_be_read_is_rejected(write: Write, read: Read) -> None:
-    """Otherwise its text would lack a line."""
-    content = b'id,text\na,one\nb,"two\nx\xff\nthree"\nc,"four\nfive"\n'
-    corpus = read(write({"passages.csv": content}))
-    assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", "one"), ("c", "four\nfive")]
-    assert [(row.kind, row.reason, row.where) for row in corpus.rejected] == [
-        ("line", "not UTF-8", "passages.csv:4"),
-        ("line", "a line of the row cannot be read", "passages.csv:5"),
-    ]
 
 
 TEXTS = st.text(st.sampled_from('ab" ,\n'), min_size=1, max_size=8)

@@ -72,11 +72,6 @@ def test_formats_that_list_a_folder_reject_such_names_too(name: str, write: Writ
     assert facts["passages"] == 1 and facts["rejected"]["line: file name is not UTF-8; rename it"] == 1
 
 
-def test_a_tree_without_a_file_that_can_be_read_says_why(write: Write) -> None:
-    with pytest.raises(InputError, match=r"has no article that can be read: caf\\xe9.md, file name is not UTF-8"):
-        open_source(str(write({f"{BAD}.md": "x"})))
-
-
 def linked(folder: Path, links: dict[str, str | Path]) -> Path:
     for name, target in links.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -171,15 +166,6 @@ def test_unreadable_files_and_folders_are_rejected(write: Write, read: Read, mon
     assert texts(corpus) == {"a#1": "A."}
     denied = "cannot be read: Permission denied"
     assert rejected(corpus) == {"closed.md:1": denied, "closed_folder": denied}
-
-
-@pytest.mark.parametrize("inner", ["", "articles/"])
-def test_the_source_itself_may_be_a_link(inner: str, write: Write, read: Read, tmp_path: Path) -> None:
-    write({f"{inner}a.md": "A.", f"{inner}b/c.md": "[up](../a.md)"}, folder="real")
-    (tmp_path / "link").symlink_to("real")
-    (tmp_path / "chain").symlink_to(tmp_path / "link")
-    corpus = read(tmp_path / "chain")
-    assert list(corpus.passages) == ["a#1", "b/c#1"] and list(corpus.links) == [("b/c", "a")]
 
 
 def test_articles_and_labels_may_not_link_out_of_the_source(write: Write, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import ir_measures
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
-from stillhouse.evaluation.measures import measure_named, parse_measures, per_query
+from stillhouse.evaluation.measures import parse_measures, per_query
 
 DEFAULT = "RR@10 nDCG@10 R@50 R@100"
 GAIN = [1 / math.log2(rank + 1) for rank in range(1, 12)]
@@ -161,18 +160,3 @@ def test_a_passage_ranked_twice_is_refused() -> None:
 def test_what_cannot_be_measured_is_refused(names: str) -> None:
     with pytest.raises(InputError, match="measure"):
         parse_measures(names)
-
-
-@pytest.mark.parametrize(
-    ("name", "measure"),
-    [
-        ("RR@10", ir_measures.RR @ 10),
-        ("AP", ir_measures.AP),
-        ("RR(rel=2)@10", ir_measures.RR(rel=2) @ 10),
-        ("nDCG(dcg='exp-log2', judged_only=True)@3", ir_measures.nDCG(dcg="exp-log2", judged_only=True) @ 3),
-    ],
-)
-def test_a_name_is_read_on_every_python(name: str, measure: ir_measures.Measure) -> None:
-    """Without `ast.Num` and the like, whose use Python 3.12 and 3.13 warn of and 3.14 refuses."""
-    with warnings.catch_warnings(action="error"):
-        assert measure_named(name) == measure

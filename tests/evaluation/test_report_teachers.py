@@ -10,17 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_json, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
-from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
-from stillhouse.evaluation.report.teachers import read_teacher
+from stillhouse.curves import IGNORED, SKIPPED, TAUGHT
 from stillhouse.retrieval.fine_tuning.fused_teacher import (
     BM25,
-    CROSS_ENCODER,
     RETRIEVER,
     Pairs,
     choose_teacher,
-    unmeasured,
 )
 from stillhouse.retrieval.fine_tuning.teacher import CHOICE, pass_on_choice, write_choice
 from stillhouse.steps.evaluate import STEP, Config
@@ -105,18 +102,3 @@ def test_the_page_says_what_became_of_a_teacher_that_is_not_ahead(tmp_path: Path
     shown, made = report(tmp_path, {"distilled": curves_with_teacher(tmp_path, used, student_first=True)})
     assert "no better than its student" in shown and then in shown
     assert json.loads((made / "teachers.json").read_text())["distilled"]["ahead"] is False
-
-
-def test_a_cross_encoder_alone_is_not_compared(tmp_path: Path) -> None:
-    curves = curves_with_teacher(tmp_path, TAUGHT)
-    alone = unmeasured(CROSS_ENCODER)
-    write_choice(tmp_path / "teacher", alone)
-    pass_on_choice(tmp_path / "teacher", curves, TAUGHT)
-    found = read_teacher(curves)
-    assert found is not None and not found.rows and found.figures()["ahead"] is None
-    assert found.sentence.startswith("The teacher is the cross-encoder. It was not measured")
-    ranked = json.loads((curves / TEACHER).read_text()) | {"reciprocal_ranks": {"cross_encoder": 0.25}, "queries": 1}
-    write_json(curves / TEACHER, ranked)
-    found = read_teacher(curves)
-    assert found is not None and not found.rows
-    assert "ranks the candidates of 1 dev query with RR@10 0.250; its student was not ranked on them" in found.sentence

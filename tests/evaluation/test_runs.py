@@ -15,7 +15,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.evaluation.runs import read_run, reordered, strictly_falling, top_rows, write_run
+from stillhouse.evaluation.runs import read_run, strictly_falling, top_rows, write_run
 
 QRELS = ["query_id", "passage_id", "relevance"]
 PASSAGES = PassageIds(["p0", "p1", "p2", "p3"])
@@ -137,13 +137,6 @@ def test_missing_files_and_unknown_passages_are_refused(tmp_path: Path) -> None:
     (tmp_path / "test.trec").write_text("q Q0 ghost 1 1.0 s\n")
     with pytest.raises(InputError, match="'ghost'"):
         top_rows(tmp_path / "test.trec", PASSAGES, 3)
-
-
-def test_passages_that_were_not_rescored_follow_in_their_old_order() -> None:
-    rows = np.array([[7, 3, 5, 9], [2, 4, -1, -1], [-1, -1, -1, -1]], dtype=np.int32)
-    scores = reordered(rows, np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([-3.0, 4.0, 0.5], dtype=np.float32))
-    assert order_by_score(scores, rows)[1].tolist() == [[3, 7, 5, 9], [2, 4, -1, -1], [-1, -1, -1, -1]]
-    assert scores[0, :2].tolist() == [-3.0, 4.0] and scores[1, 0] == 0.5
 
 
 def read_text(path: Path, text: str) -> pd.DataFrame:

@@ -67,19 +67,3 @@ def test_every_stage_is_compared_with_the_one_before_and_pairs_are_not_repeated(
     assert before == [(first, "bm25"), (bare, first), (one, bare), (two, one), (ranked, two), (last, ranked)]
     assert compared_pairs(["bm25", "distilled"]) == [("distilled", "bm25")]
     assert compared_pairs(["distilled"]) == []
-
-
-def test_a_system_of_any_other_name_is_compared_with_bm25_the_start_and_the_one_before() -> None:
-    pairs = compared_pairs(["zero_shot", "bm25", "hybrid", "distilled", "mine-2"])
-    assert pairs == [
-        ("bm25", "zero_shot"),
-        ("hybrid", "bm25"),
-        ("distilled", "hybrid"),
-        ("mine-2", "distilled"),
-        ("distilled", "bm25"),
-        ("distilled", "zero_shot"),
-        ("hybrid", "zero_shot"),
-        ("mine-2", "bm25"),
-        ("mine-2", "zero_shot"),
-    ]
-    assert compared_pairs(["a", "bm25"]) == [("bm25", "a")], "not the other way round too"

@@ -11,7 +11,7 @@ from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
-from stillhouse.workflow.graph import find_uses, graph_of
+from stillhouse.workflow.graph import find_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
@@ -162,47 +162,10 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
         plan([{"name": "a", "retriever": "bm52"}])
 
 
-RERANKED = {
-    "reranker": {"negatives": "mine_2/negatives", "init": "fetch_model/encoder", "encoder": "fetch_model/encoder"},
-    "averaged_reranked_run": {
-        "step": "rerank",
-        "corpus": "ingest/corpus",
-        "candidates": "averaged_run/run",
-        "reranker": "reranker/reranker",
-        "system": "averaged_reranked_run/run",
-    },
-}
-"""A second re-ranked run, for the recipe `labelled`, which has none."""
-
-
 def of_labelled(system: str, **content: Any) -> Plan:
     variants = [{"name": "short", "overrides": {"retriever_1.epochs": 1}}, {"name": "as_it_is"}]
     content = {"variants": variants, "retriever": system, "seeds": [3]} | content
     return make_plan(make_sweep("trial", content, "trial"), load_recipe(find_recipe("labelled")), "labelled")
-
-
-@pytest.mark.parametrize("system", ["averaged", "best", "zero_shot_hybrid", "averaged_reranked", "distilled", "bm25"])
-def test_any_run_that_the_recipe_evaluates_can_be_compared(system: str) -> None:
-    """Only what it needs runs, every training that it needs has the seed, and the evaluation has its loss curves."""
-    made = of_labelled(system, stages=RERANKED)
-    graph = graph_of(made.recipe)
-    [evaluated] = [use.inputs[f"run/{system}"] for use in graph if use.name == "evaluate"]
-    trainings = {use.name for use in graph if use.step_name in ("train-retriever", "train-reranker")}
-    needs = ancestors(evaluated.split("/")[0], graph)
-    for job in made.jobs:
-        by_name = {use.name: use for use in job.uses}
-        assert job.run.as_posix() == f"{job.places[evaluated.split('/')[0]].as_posix()}/artifacts/{evaluated}"
-        assert by_name.keys() == needs | {"evaluate"}
-        assert {key for key in by_name["evaluate"].inputs if "/" in key} == {
-            f"run/{system}",
-            *(f"curves/{name}" for name in needs & trainings),
-        }
-        assert {name for name in needs & trainings if job.configs[name].seed != 3} == set()
-    short, as_it_is = ({name: place.as_posix() for name, place in job.places.items()} for job in made.jobs)
-    for name in needs:
-        trained = bool(ancestors(name, graph) & trainings)
-        assert as_it_is[name] == ("shared/seed-3" if trained else "shared")
-        assert short[name] == ("short/seed-3" if "retriever_1" in ancestors(name, graph) else as_it_is[name])
 
 
 def test_a_run_that_the_recipe_does_not_evaluate_is_refused() -> None:

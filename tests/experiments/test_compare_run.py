@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.plan import make_plan, plans
+from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.steps import registry
@@ -19,8 +19,8 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.graph import ARTIFACTS, Use
 from stillhouse.workflow.in_process import run_graph
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.timed_step import StepClock, Timing
+from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.timed_step import Timing
 
 VARIANTS = [
     {"name": "none", "pretraining": False},
@@ -92,21 +92,6 @@ def test_shared_uses_run_once_and_others_per_variant_and_seed(ran: list[str], tm
     assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
 
 
-def test_an_average_and_the_winner_of_a_recipe_share_its_trainings(ran: list[str], tmp_path: Path) -> None:
-    systems = [{"name": name, "retriever": name} for name in ("averaged", "best")]
-    variants = [{"name": "short", "overrides": {"distilled.epochs": 2}}, {"name": "as-it-is"}]
-    sweep = make_sweep("trial", {"variants": variants, "conditions": systems, "seeds": [1, 2]}, "trial")
-    made = plans(sweep, load_recipe(find_recipe("labelled")), "labelled")
-    assert Runner(tmp_path, timed=timed).run(made["averaged"]) == {}
-    assert ran.count("train-retriever") == 2 * (2 + 2)  # retrievers 1 and 2, and distilled by each variant
-    assert ran.count("average") == 2 * 2 and "select-best" not in ran
-    ran.clear()
-    assert Runner(tmp_path, timed=timed).run(made["best"]) == {}
-    assert {"train-retriever", "average", "mine", "pretrain"}.isdisjoint(ran) and ran.count("select-best") == 2 * 2
-    places = [f"best/{name}/seed-{seed}" for name in ("short", "as-it-is") for seed in (1, 2)]
-    assert len({data(tmp_path, place, "best_run", "run") for place in places}) == 4
-
-
 def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     compare(tmp_path / "compared")
     seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
@@ -160,19 +145,3 @@ def test_a_changed_sweep_of_the_same_name_reuses_the_folder(ran: list[str], tmp_
     assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == data(tmp_path, "shared", "tokenize", "tokens") != own
     compare(tmp_path, [four], seeds=(1,))
     assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == own != data(tmp_path, "shared", "tokenize", "tokens")
-
-
-def test_a_clock_counts_training_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bar:
-        def update(self, count: int) -> None: ...
-        def set_postfix(self, **values: str) -> None: ...
-
-    now = iter([10.0, 12.0, 50.0, 53.0, 57.0])
-    monkeypatch.setattr("time.perf_counter", lambda: next(now))
-    clock = StepClock(Bar())
-    clock.update(1)  # the first step is not timed
-    clock.update(1)  # 2 s
-    clock.set_postfix(heldout="1.0")  # a measurement ends at 50 s
-    clock.update(1)  # 3 s
-    clock.update(1)  # 4 s
-    assert (clock.steps, clock.seconds) == (3, 9.0)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.sweep import filled, make_sweep, read_sweep
+from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
 from stillhouse.experiments.comparison.sweeps import (
     only,
     seeds_of,
@@ -84,15 +83,6 @@ def test_bad_sweeps_are_refused_with_their_place(case: str) -> None:
     assert message in str(refusal.value) and str(refusal.value).startswith("trial.yaml")
 
 
-def test_an_invalid_sweep_file_is_refused(tmp_path: Path) -> None:
-    for text in ("[1, 2]", "a: b: c", "variants: 3"):
-        (tmp_path / "x.yaml").write_text(text)
-        with pytest.raises(InputError, match=r"x\.yaml"):
-            read_sweep(tmp_path / "x.yaml")
-    with pytest.raises(InputError, match="compare --list"):
-        read_sweep(tmp_path / "missing.yaml")
-
-
 def test_the_baseline_is_no_pre_training_where_there_is_one() -> None:
     assert sweep().baseline == "none"
     assert sweep(variants=TWO[:1]).baseline == "mlm"
@@ -111,15 +101,6 @@ def test_a_grid_is_every_combination() -> None:
         "bow-encoder_mlm_probability-0.15": ("bow", 0.15),
         "bow-encoder_mlm_probability-0.3": ("bow", 0.3),
     }
-
-
-def test_arguments_replace_placeholders() -> None:
-    made = sweep(arguments={"general": "an encoder folder"}, overrides={"fetch_model.model": "{general}"})
-    assert filled(made, {"general": "x/y"}).overrides == {"fetch_model.model": "x/y"}
-    with pytest.raises(InputError, match="needs --with general=VALUE: an encoder folder"):
-        filled(made, {})
-    with pytest.raises(InputError, match="no argument 'genral'; did you mean 'general'"):
-        filled(made, {"genral": "x"})
 
 
 CONDITIONS = [

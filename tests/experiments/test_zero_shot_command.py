@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import ir_measures
 import pandas as pd
 import pytest
-import torch
-from sentence_transformers import SentenceTransformer
-from transformers import BertConfig, BertModel
 
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -162,35 +157,6 @@ def test_a_retriever_with_weights_is_also_measured_with_bm25(
     }
 
 
-def test_each_of_two_retrievers_ranks_by_its_own_vectors(tmp_path: Path, tiny_model: Path) -> None:
-    """Scores are those of sentence-transformers, and the tests compare one retriever with the other, the baseline."""
-    folder, out = beir(tmp_path / "one", 3), tmp_path / "out"
-    words = ["--no-bm25", "--query-length", "16", "--passage-length", "16", "--measures", "RR@5", "--depth", "9"]
-    for seed, system in enumerate(("first", "second")):
-        shutil.copytree(tiny_model, tmp_path / system)
-        torch.manual_seed(seed)
-        config = BertConfig.from_pretrained(tiny_model, initializer_range=0.1)  # rankings that bf16 leaves apart
-        BertModel(config).save_pretrained(tmp_path / system)
-        words += ["--retriever", str(tmp_path / system)]
-    assert run(folder, *words, "--baseline", "second", "--folder", out, "--quiet") == 0
-    queries, passages = (
-        {row["_id"]: row["text"] for row in map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())}
-        for name in ("queries", "corpus")
-    )
-    found = {}
-    for system in ("first", "second"):
-        model = SentenceTransformer(str(out / "artifacts" / "models" / system / "encoder"), device="cpu")
-        scores = model.similarity(model.encode([*queries.values()]), model.encode([*passages.values()])).tolist()
-        expected = dict(zip(product(queries, passages), chain(*scores), strict=True))
-        found[system] = ir_measures_run(out / "artifacts" / "one" / system / "run" / "test.trec")
-        assert found[system] == pytest.approx(expected, abs=0.002), "equal, except for bf16"
-    assert found["first"] != pytest.approx(found["second"], abs=0.005), "a mix-up would show"
-    metrics, tests = read(out / "metrics.json"), read(out / "significance.json")["one"]
-    one, other = (metrics["corpora"]["one"][system]["RR@5"] for system in ("first", "second"))
-    assert list(tests) == ["first"] and tests["first"]["second"]["RR@5"]["difference"] == pytest.approx(one - other)
-    assert metrics["best_on"]["first"]["RR@5"] == (one >= other)
-
-
 def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
     return {(line.query_id, line.doc_id): line.score for line in ir_measures.read_trec_run(str(path))}
 
@@ -294,26 +260,3 @@ def test_a_partly_broken_corpus_is_not_evaluated(
     expected = expected if broken == "qrels" else "1 of 10 passages were rejected (empty passage)"
     assert f"half failed at half/ingest: {expected}, more than 1.0%" in logged
     assert run(*words, "--max-rejected", "0.2") == 0
-
-
-@pytest.mark.parametrize("broken", ["corpus", "qrels"])
-def test_a_folder_that_fails_is_reported_and_the_others_go_on(
-    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, bad = beir(tmp_path / "good", 3), beir(tmp_path / "bad", 0)
-    if broken == "corpus":
-        (bad / "corpus.jsonl").unlink()
-    else:
-        (bad / "qrels" / "test.tsv").rename(bad / "qrels" / "train.tsv")
-    measures = ("--measures", "RR@5")
-    assert run(bad, good, *measures, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
-    logged = capsys.readouterr()
-    where = "bad/ingest" if broken == "corpus" else "evaluate"
-    assert f"bad failed at {where}: " in logged.err and "1 of 2 corpora failed" in logged.err
-    assert "zero_shot.html" in logged.out
-    with_failure = read(tmp_path / "out" / "metrics.json")
-    assert list(with_failure["corpora"]) == ["good"] and list(with_failure["failed"]) == ["bad"]
-    assert 'id="failed"' in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")
-    assert run(good, *measures, "--folder", tmp_path / "alone", "--quiet") == 0
-    alone = read(tmp_path / "alone" / "metrics.json")
-    assert with_failure.pop("failed") and with_failure == alone

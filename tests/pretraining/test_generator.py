@@ -45,20 +45,6 @@ def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) ->
     np.testing.assert_allclose(shares, torch.softmax(logits, 0), atol=0.012)
 
 
-def test_one_pass_for_two_masks_equals_two_passes(generator: Generator) -> None:
-    """The masks' rows come in order, so the second pass continues the draws where the first stopped."""
-    rng = np.random.default_rng(5)
-    ids = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4, 9)))
-    attention = torch.ones_like(ids, dtype=torch.bool)
-    masks = [torch.from_numpy(rng.random((4, 9)) < rate) for rate in (0.3, 0.6)]
-    together, _ = generator.replace(ids, attention, masks, np.random.default_rng(9))
-    one_by_one = np.random.default_rng(9)
-    for mask, replaced in zip(masks, together):
-        (alone,), _ = generator.replace(ids, attention, [mask], one_by_one)
-        torch.testing.assert_close(replaced, alone)
-        torch.testing.assert_close(replaced[~mask], ids[~mask])
-
-
 def test_it_is_frozen_and_in_evaluation_mode(generator: Generator) -> None:
     assert not generator.model.training
     assert not any(parameter.requires_grad for parameter in generator.model.parameters())

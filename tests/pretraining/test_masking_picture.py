@@ -48,12 +48,6 @@ def test_noise_without_importance_is_uniform(
     np.testing.assert_allclose(masked.share[0, 1:5], 0.5, atol=0.032)
 
 
-@pytest.mark.parametrize("texts", [[], ["the", "bird"], ["[SEP] [SEP]"]])
-def test_no_page_without_a_passage_to_mask(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
-    tokens = sum(len(text.split()) for text in texts)
-    assert render(cache(tokenizer, texts, [1.0] * tokens), tokenizer, 0.5, 1.0) is None
-
-
 def test_text_is_escaped(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masking_picture, "_plain", lambda tokenizer, number: "<b>")
     page = render(cache(tokenizer, ["the red bird sings"], [1, 2, 3, 4]), tokenizer, 0.5, 1.0)

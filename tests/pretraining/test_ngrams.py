@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
+from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngram_tables import NgramTables
 from stillhouse.pretraining.ngrams import count_ngrams
 
@@ -91,29 +89,3 @@ def test_tokens_that_were_not_counted_have_no_counts(tmp_path: Path) -> None:
         [1, 0, 0, 0, 0, 1, 1, 0, 0],
         [0, 0, 0, 0, 0, 1, 0, 0, 0],
     ]
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    runs=st.lists(st.dictionaries(st.integers(0, 2**64 - 1), st.integers(1, 2**32), max_size=40), max_size=5),
-    size=st.integers(1, 5000),
-)
-def test_merged_runs_add_up(runs: list[dict[int, int]], size: int, tmp_path: Path) -> None:
-    total: Counter[int] = Counter()
-    for run in runs:
-        total.update(run)
-    arrays = [
-        Run(np.array(sorted(run), dtype=np.uint64), np.array([run[key] for key in sorted(run)], dtype=np.int64))
-        for run in runs
-    ]
-    merged = merge_runs(arrays, {2: 0, 1: 8}, 8, tmp_path, Memory(size))
-    # A key whose last token, its lowest 8 bits, is 0 belongs to an n-gram that the passage's end cut short.
-    assert dict(zip(merged[2].keys.tolist(), merged[2].counts.tolist())) == {
-        key: total[key] for key in sorted(total) if key % 256
-    }
-    shorter: Counter[int] = Counter()
-    for key, count in total.items():
-        shorter[key >> 8] += count
-    assert dict(zip(merged[1].keys.tolist(), merged[1].counts.tolist())) == {
-        key: shorter[key] for key in sorted(shorter) if key % 256
-    }

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.titles import SEPARATOR
-from stillhouse.errors import InputError
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rye", "mal", "##t", "##ed", "copper", "still", "##s", ".", ","]
@@ -106,22 +105,3 @@ def test_batches_equal_the_tokenizers(tokenizer: PreTrainedTokenizerFast, tmp_pa
     np.testing.assert_array_equal(batch.special, np.isin(batch.ids, [0, 1, 2, 3, 4]))
     starts = [[False, *(not WORDS[token].startswith("##") for token in ids[1:-1]), False] for ids in wanted]
     np.testing.assert_array_equal(batch.word_starts, [row + [False] * (longest - len(row)) for row in starts])
-
-
-def test_importance_is_aligned(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    cache = cache_of(tokenizer, tmp_path)
-    np.save(tmp_path / "ami.npy", np.arange(len(cache.ids), dtype=np.float32))
-    batch = TokenCache.open(tmp_path, cache.specials, tmp_path).batch(np.array([4, 2]), 144)
-    assert batch.importance is not None
-    np.testing.assert_array_equal(batch.importance, [[0, 21, 22, 0], [0, 9, 0, 0]])
-    np.save(tmp_path / "ami.npy", np.zeros(3, dtype=np.float32))
-    with pytest.raises(InputError, match="does not match the tokens"):
-        TokenCache.open(tmp_path, cache.specials, tmp_path)
-
-
-def test_refusals(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="stillhouse tokenize"):
-        TokenCache.open(tmp_path, SpecialTokens.of(tokenizer))
-    bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, pad_token="[PAD]")
-    with pytest.raises(InputError, match="no cls token"):
-        SpecialTokens.of(bare)

@@ -198,26 +198,6 @@ def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch:
     assert kept[1] < 13 * 13 <= kept[0]
 
 
-def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
-    """Counts the bytes that are kept for backward passes between the losses of a step."""
-    most = {}
-    for name, way in {"in parts": PARTS, "cached": CACHED}.items():
-        loss, towers, rows = open_loss(tiny_model, {}, **way)
-        towers.train()
-        kept = [0]
-
-        def count(values: Tensor, kept: list[int] = kept) -> Tensor:
-            kept[-1] += values.nbytes
-            return values
-
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda values: values):
-            for part in loss.training(loss.draw(rows, STEP), STEP):
-                part.backward()
-                kept.append(0)
-        most[name] = max(kept)
-    assert most["cached"] < most["in parts"] / 2
-
-
 def test_three_processes_have_the_same_gradient_as_one(tiny_model: Path, tmp_path: Path) -> None:
     """7 pairs, or 2, are split among 3 processes: parts differ in size, and a process may get none."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]

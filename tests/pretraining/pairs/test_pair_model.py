@@ -90,14 +90,6 @@ def test_shared_towers_are_one_and_separate_ones_part(model: PreTrainedModel, to
     assert not torch.allclose(query, before)
 
 
-def test_training_the_towers_trains_the_model(model: PreTrainedModel) -> None:
-    pairs = PairPretraining(model, "cls", CONFIG, SPECIALS)
-    own = {id(parameter) for parameter in model.base_model.parameters()}
-    assert own <= {id(parameter) for parameter in pairs.parameters()}
-    head = [parameter for name, parameter in model.named_parameters() if name.startswith("cls.predictions.transform")]
-    assert head and not {id(parameter) for parameter in head} & {id(parameter) for parameter in pairs.parameters()}
-
-
 def test_bag_of_words_is_a_mean_and_two_layers() -> None:
     torch.manual_seed(0)
     tower = BagOfWordsTower(27, (2, 3, 0), width=4, embedding=8, hidden=5)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.sentences import sentence_spans
@@ -87,29 +87,6 @@ def test_sentences_begin_where_their_first_character_is(
         assert set(np.flatnonzero(found[offsets[row] : offsets[row + 1]])) == wanted, row
         sentences += len(wanted) - (in_title > 0)
     assert counts["sentences"] == sentences
-
-
-@pytest.mark.parametrize("max_length", [6, 20, 400])
-def test_sentences_behind_a_separator(tmp_path: Path, max_length: int) -> None:
-    """They begin where they do in the text alone, after the tokens of the title and one separator."""
-    inner = word_piece()
-    inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    (tmp_path / "both").mkdir()
-    (tmp_path / "text").mkdir()
-    write_tokens(tmp_path / "both", [frame(PASSAGES)], wrapped(inner), max_length, "en", "sep")
-    write_tokens(tmp_path / "text", [frame(PASSAGES)], wrapped(inner), 400, "en", "left_out")
-    (offsets, found), (text_offsets, of_text) = (
-        (np.load(tmp_path / name / "offsets.npy"), np.load(tmp_path / name / "sentence_starts.npy"))
-        for name in ("both", "text")
-    )
-    titles = np.load(tmp_path / "both" / "title_lengths.npy")
-    for row, (title, _) in enumerate(PASSAGES):
-        shift = len(inner.encode(title, add_special_tokens=False).ids) + 1 if title else 0
-        length = offsets[row + 1] - offsets[row]
-        starts = np.flatnonzero(of_text[text_offsets[row] : text_offsets[row + 1]]) + shift
-        wanted = {start for start in starts if start < length} | ({0} if shift else set())
-        assert set(np.flatnonzero(found[offsets[row] : offsets[row + 1]])) == wanted, row
-        assert titles[row] == min(shift, length)
 
 
 ARTICLES = pd.DataFrame(

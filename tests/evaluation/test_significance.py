@@ -67,3 +67,8 @@ def test_every_stage_is_compared_with_the_one_before_and_pairs_are_not_repeated(
     assert before == [(first, "bm25"), (bare, first), (one, bare), (two, one), (ranked, two), (last, ranked)]
     assert compared_pairs(["bm25", "distilled"]) == [("distilled", "bm25")]
     assert compared_pairs(["distilled"]) == []
+
+
+def test_sign_flips_without_a_difference_and_with_a_clear_one() -> None:
+    clear = np.stack([np.zeros(40), np.full(40, 0.1)], axis=1)
+    assert sign_flip_p(clear, 999, seed=0).tolist() == [1.0, 0.001]

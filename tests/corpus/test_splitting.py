@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillhouse.corpus.cleaning import CleanCorpus, clean
+from stillhouse.corpus.cleaning import CleanCorpus, clean, normalise
 from stillhouse.corpus.sources.rows import Answer, Link, Passage, Qrel, Query, Row
 from stillhouse.corpus.splitting import draw_dev, draw_test, sample_articles, sample_queries
 
@@ -47,6 +47,13 @@ def test_dev_is_drawn_where_there_is_none(train: int, dev: int, fraction: float,
         4,
     )
     assert all(row.split == corpus.split_of[row.query_id] for row, _ in corpus.qrels)
+
+
+def test_queries_of_one_text_stay_together() -> None:
+    corpus = labelled(60, texts=20)
+    assert draw_dev(corpus, 0.25, seed=3) == 15
+    texts = {split: {normalise(corpus.queries[id].text) for id in of(corpus, split)} for split in ("train", "dev")}
+    assert not texts["train"] & texts["dev"]
 
 
 def test_samples_have_the_requested_size_and_depend_on_the_seed() -> None:

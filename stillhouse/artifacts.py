@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.former_names import present_step
 from stillhouse.lock import only_process
 
 MANIFEST = "manifest.json"
@@ -245,8 +244,7 @@ def _sealed(content: Mapping[str, Any]) -> bytes:
 def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_file) -> Manifest:
     """Reads an artifact's manifest and, with `verify`, checks every file against it.
 
-    A step that has been renamed since gets its present name. Raises `InputError` if the folder is missing, no step
-    wrote it, or a file has changed since.
+    Raises `InputError` if the folder is missing, no step wrote it, or a file has changed since.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
@@ -258,11 +256,11 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
         content = json.loads(data)
         del content["seal"]
         intact = _sealed(content) == data
-        manifest = Manifest(**content | {"step": present_step(content["step"])}, digest=digest_bytes(data))
+        manifest = Manifest(**content, digest=digest_bytes(data))
     except (ValueError, TypeError, KeyError):
         intact = False
     if not intact:
-        raise InputError(f"{path} is damaged, or from an earlier version; run the step that writes {folder} again")
+        raise InputError(f"{path} is damaged; run the step that writes {folder} again")
     if verify:
         found = digest_files(folder, digest)
         changed = sorted(

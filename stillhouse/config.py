@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from stillhouse.errors import InputError
-from stillhouse.former_names import present_name
-from stillhouse.setting_kinds import check_type, kind_of, plain
+from stillhouse.setting_kinds import check_type, plain
 from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
@@ -38,15 +37,11 @@ def setting(
     maximum: float | None = None,
     location: bool = False,
     required: bool = False,
-    former: Any = None,
-    separator: str = "",
 ) -> Any:
     """One field of a settings dataclass.
 
     `location` marks a path: it says where something is, not what it is, so manifests record the digest of its content
-    instead. `required` marks a field without a usable default, for forms. `former` is the value that earlier versions
-    used for null, and `separator` the text they put between the members of a list or mapping. Both are refused with an
-    error that shows the present form. Manifests still record them, so that the same work keeps the same digest.
+    instead. `required` marks a field without a usable default, for forms.
     """
     metadata = {
         "help": help,
@@ -55,8 +50,6 @@ def setting(
         "maximum": maximum,
         "location": location,
         "required": required,
-        "former": former,
-        "separator": separator,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -80,10 +73,8 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint: the present name of a former name, else the closest valid word, or all of them if none is close."""
+    """A hint: the closest valid word, or all of them if none is close."""
     words = list(words)
-    if present := present_name(word, words):
-        return f"it is now called {present!r}"
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words))}"
 
@@ -110,9 +101,8 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
 def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:
     """Checks a value against its field's type, choices and range; `rules` is the field's metadata.
 
-    Raises `InputError` for an invalid value. For a form that earlier versions used, the error shows the present form.
+    Raises `InputError` for an invalid value.
     """
-    _refuse_former(value, kind, rules, where)
     value = check_type(value, kind, where)
     low, high = rules.get("minimum"), rules.get("maximum")
     for part in value if isinstance(value, tuple) else (value,):
@@ -126,42 +116,13 @@ def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> 
     return value
 
 
-def _refuse_former(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> None:
-    former, separator, known = rules.get("former"), rules.get("separator", ""), kind_of(kind)
-    if former is not None and isinstance(value, (int, float, str)) and not isinstance(value, bool) and value == former:
-        raise InputError(f"{where} is {shown(value)}, which is now null; leave it out where that is the default")
-    if separator and isinstance(value, tuple) and any(separator in str(part) for part in value):
-        value = separator.join(map(str, value))  # from a command-line flag
-    if known.shape == "one" or not separator or not isinstance(value, str):
-        return
-    parts = value.split(separator)
-    example = f"[{', '.join(parts)}]"
-    if known.shape == "mapping":
-        example = "{" + ", ".join(part.replace("=", ": ", 1) for part in parts) + "}"
-    raise InputError(f"{where} is {shown(value)}, which is now {known.shown}: {example}")
-
-
 def recorded(config: Any) -> dict[str, Any]:
-    """The settings as a manifest records them: all fields except locations.
-
-    Null, lists and mappings are recorded as earlier versions wrote them, so that the same work keeps the same digest.
-    """
+    """The settings as a manifest records them: all fields except locations."""
     return {
-        field.name: _recorded(getattr(config, field.name), field.metadata)
+        field.name: plain(getattr(config, field.name))
         for field in dataclasses.fields(config)
         if not field.metadata.get("location")
     }
-
-
-def _recorded(value: Any, rules: Mapping[str, Any]) -> Any:
-    if value is None:
-        return rules["former"]
-    separator = rules.get("separator")
-    if separator and isinstance(value, tuple):
-        return separator.join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
-    if separator and isinstance(value, Mapping):
-        return separator.join(f"{key}={part}" for key, part in value.items())
-    return plain(value)
 
 
 GRAPH = "graph"

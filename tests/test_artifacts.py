@@ -85,7 +85,7 @@ CORRUPTIONS = [
     ("another form", lambda path: (path / MANIFEST).write_text('{"steps": 1}'), "damaged"),
     ("another claim", lambda path: claim(path, '"depth": 3', '"depth": 4'), "damaged"),
     ("another layout", lambda path: claim(path, "  ", "    "), "damaged"),
-    ("an earlier version's", lambda path: claim(path, '"seal"', '"steal"'), "from an earlier version"),
+    ("without a seal", lambda path: claim(path, '"seal"', '"steal"'), "is damaged"),
     ("a list", lambda path: (path / MANIFEST).write_text("[]"), "damaged"),
     ("no manifest", lambda path: (path / MANIFEST).unlink(), "has no manifest.json"),
 ]

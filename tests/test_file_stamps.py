@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable
@@ -103,24 +102,6 @@ def test_the_digest_of_a_file_that_has_just_changed_is_not_cached(tmp_path: Path
     assert not memory.exists()
 
 
-def test_the_digest_of_a_file_that_changes_during_reading_is_not_cached(
-    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, memory = tmp_path / "one", tmp_path / "digests.json"
-    path.write_bytes(b"one")
-
-    def slow(path: Path) -> str:
-        digest = digest_file(path)
-        time.sleep(0.02)
-        in_place(path)
-        return digest
-
-    monkeypatch.setattr(file_stamps, "digest_file", slow)
-    look(memory, path)
-    monkeypatch.setattr(file_stamps, "digest_file", digest_file)
-    assert look(memory, path) == [own_digest(path)]
-
-
 @pytest.mark.parametrize("content", ["", "{", "[1]", "null", '{"a": 1, "b": ["c"]}', "\udcff"])
 def test_a_damaged_digest_cache_counts_as_empty(content: str, tmp_path: Path, read: list[str]) -> None:
     path, memory = tmp_path / "one", tmp_path / "digests.json"
@@ -136,12 +117,3 @@ def test_a_digest_cache_that_cannot_be_written_is_no_error(tmp_path: Path, read:
     path.write_bytes(b"one")
     (tmp_path / "file").write_text("no folder")
     assert look(tmp_path / "file" / "digests.json", path) == [own_digest(path)]
-
-
-def test_the_digest_cache_has_a_limit(tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_stamps, "MOST", 5)
-    memory = tmp_path / "digests.json"
-    for number in range(20):
-        (tmp_path / str(number)).write_bytes(b"one")
-        look(memory, tmp_path / "0", tmp_path / str(number))
-    assert len(json.loads(memory.read_text())) <= 5 and read.count("0") == 1

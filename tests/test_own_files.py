@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from stillhouse import own_files as module
 from stillhouse.errors import InputError
-from stillhouse.lock import only_process
-from stillhouse.own_files import make_folder, own_file, own_files, refuse_foreign_files
+from stillhouse.own_files import own_file, own_files, refuse_foreign_files
 
 
 def write(folder: Path, **texts: str) -> None:
@@ -117,26 +112,3 @@ def test_a_damaged_record_makes_nothing_stillhouses(content: str, tmp_path: Path
     with pytest.raises(InputError, match=r"made\.json is damaged"):
         write(tmp_path, a_txt="2")
     assert files(tmp_path) == {"a.txt": "1"}
-
-
-def test_a_stream_is_written_to_unchanged(tmp_path: Path) -> None:
-    program = "from pathlib import Path\nfrom stillhouse.own_files import own_file\n"
-    program += "for _ in range(2):\n    with own_file(Path('/dev/stdout')) as path: path.write_text('said\\n')\n"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == "said\nsaid\n" and not list(tmp_path.iterdir())
-    os.mkfifo(tmp_path / "pipe")
-    assert module._is_stream(tmp_path / "pipe") and not module._is_stream(tmp_path / "new.json")
-
-
-@pytest.mark.parametrize("name", ["/proc/x", "/dev/null/x", "x" * 300, "a\0b", "loop/x"])
-def test_an_impossible_path_is_bad_input(name: str, tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(InputError, match="nothing can be written to"):
-        make_folder(tmp_path / name)
-
-
-def test_a_lock_of_others_stays(tmp_path: Path) -> None:
-    (tmp_path / ".corpus.lock").write_text("mine")
-    with pytest.raises(InputError, match="is not a lock file of Stillhouse"), only_process(tmp_path / "corpus"):
-        pass
-    assert (tmp_path / ".corpus.lock").read_text() == "mine"

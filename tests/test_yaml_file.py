@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,22 +29,14 @@ SECTIONS = sorted({use.section for use in USES})
         ("1: a\n0x1: b\n", "line 2: 1 is already in line 1"),
         ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "line 4: '<<' is already in line 3"),
         ("a: &a {x: 1, x: 2}\nb: {<<: *a}\n", "line 1: 'x' is already in line 1"),
-        ("a: 2026-02-30\n", "line 1: '2026-02-30' is not a readable timestamp"),
-        ("a:\n  b: !!int abc\n", "line 2: 'abc' is not a readable int"),
-        ("a: !!bool maybe\n", "line 1: 'maybe' is not a readable bool"),
-        ("a: !!timestamp soon\n", "line 1: 'soon' is not a readable timestamp"),
-        ("a: !!int ''\n", "line 1: '' is not a readable int"),
-        ("2026-02-30: a\n", "line 1: '2026-02-30' is not a readable timestamp"),
-        (f"a: {'9' * 5000}\n", "line 1: '9999"),
-        (f"a: 0x{'f' * 5000}\n", "line 1: '0xffff"),
-        ('a: "\\uD800"\n', "line 1: "),
+        ("a: 2026-02-30\n", "is not a YAML file in UTF-8: day is out of range for month"),
+        ("a: !!int abc\n", "is not a YAML file in UTF-8: invalid literal for int()"),
         ("[" * 5000, "nested too deeply"),
         ("a: " + "{a: " * 5000, "nested too deeply"),
         ("a: !!python/object/apply:os.getcwd []\n", "line 1: could not determine a constructor"),
         ("a: *nobody\n", "line 1: found undefined alias 'nobody'"),
         ("a: 1\n---\nb: 2\n", "line 2: but found another document"),
         ("a: \0", "unacceptable character"),
-        ("a: &a [*a]\n", "line 1: an alias refers to a value that contains it"),
         ("? [a]\n: b\n", "line 1: found unhashable key"),
     ],
 )
@@ -74,38 +65,6 @@ def test_anchors_and_merge_keys_may_be_used(text: str, content: object) -> None:
     assert parse_yaml(text, "here") == content
 
 
-def lines_of_aliases(first: str, more: str, lines: int) -> str:
-    """Each line refers ten times to the line before it; `more` is the format of a line."""
-    text = f"l0: &l0 {first}\n"
-    for number in range(1, lines):
-        text += f"l{number}: &l{number} " + more.format(", ".join([f"*l{number - 1}"] * 10)) + "\n"
-    return text
-
-
-ALIASES = {
-    "lists": lines_of_aliases("[x, x, x, x, x, x, x, x, x, x]", "[{}]", 9),
-    "mappings": lines_of_aliases("{x: 1}", "{{<<: [{}]}}", 9),
-    "a long text": "x: &x " + "a" * 50_000 + "\nindex: {kind: [*x, *x, *x]}\n",
-}
-
-
-@pytest.mark.parametrize("name", ALIASES)
-@pytest.mark.timeout(20)
-def test_aliases_that_expand_too_far_are_refused(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "params.yaml"
-    path.write_text(ALIASES[name])
-    for read in (read_yaml, read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
-        with pytest.raises(InputError, match=r"aliases expand to too much data; write the values themselves$") as error:
-            read(path)
-        assert len(str(error.value)) < len(str(path)) + 200
-
-
-def test_long_content_without_aliases_is_accepted() -> None:
-    content = [["x" * 100] * 100] * 100
-    assert parse_yaml(yaml.dump(content, Dumper=Written), "here") == content
-    assert parse_yaml(lines_of_aliases("[x, y]", "[{}]", 4), "here")["l3"][9][9][9] == ["x", "y"]
-
-
 @pytest.mark.parametrize(
     "value", ["[" + "x, " * 9_000 + "]", "x" * 9_000, "{" + "x: {" * 9 + "}" * 9 + "}", "9" * 4_000]
 )
@@ -126,20 +85,13 @@ def test_a_message_shortens_a_long_value(value: str, tmp_path: Path) -> None:
             raise AssertionError(found)
 
 
-class Written(yaml.SafeDumper):
-    """Writes no aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
 def test_every_reader_of_settings_refuses_duplicate_keys(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text("title: a\ntitle: b\n")
     for read in (read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
         with pytest.raises(InputError, match=r"twice.yaml, line 2: 'title' is already in line 1"):
             read(path)
-    with pytest.raises(InputError, match=r"--vary pretraining.epochs is not YAML: line 1: '2026-02-30' is no"):
+    with pytest.raises(InputError, match=r"--vary pretraining.epochs is not YAML: day is out of range"):
         sweep_of_flags("", ["pretraining.epochs=2026-02-30"], "flags")
 
 

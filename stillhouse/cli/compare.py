@@ -48,8 +48,7 @@ examples:
   stillhouse compare --list
   stillhouse compare --sweep simlm-table7 --recipe simlm --source articles/
   stillhouse compare --sweep cdmae-table2 --small      (tries every stage of a paper's table on the sample)
-  stillhouse compare --sweep cdmae-table2 --under bm25,mined
-  stillhouse compare --sweep simlm-table7 --dvc        (queues DVC experiments, in a workspace tracked by git)"""
+  stillhouse compare --sweep cdmae-table2 --under bm25,mined"""
 
 
 def compare_parser() -> Parser:
@@ -96,15 +95,6 @@ def compare_parser() -> Parser:
     base.add_argument(
         "--folder", metavar="FOLDER", type=output_folder, help="where to write (default: compare/<sweep>)"
     )
-    with_dvc = parser.add_argument_group("with DVC")
-    with_dvc.add_argument(
-        "--dvc",
-        action="store_true",
-        help="queue one DVC experiment per variant and seed, in --folder or the current workspace",
-    )
-    with_dvc.add_argument(
-        "--dry-run", action="store_true", help="with --dvc: print the commands without queuing anything"
-    )
     parser.add_argument_group("with Kubeflow").add_argument(
         "--kubeflow",
         metavar="FILE",
@@ -117,24 +107,21 @@ def compare_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
-    workspace = arguments.folder if arguments.dvc and arguments.folder else Path()
-    params = workspace / "params.yaml"
+    params = Path("params.yaml")
     if arguments.list:
         path = find_recipe(arguments.recipe) if arguments.recipe else params
         recipe: Recipe = load_recipe(path) if path.is_file() else {}
         show(*listing(recipe, str(path)).split("\n"))
         return 0
     sweep = chosen_sweep(arguments)
-    named = arguments.recipe or ("" if arguments.dvc else sweep.recipe)
+    named = arguments.recipe or sweep.recipe
     path = find_recipe(named) if named else params
-    if arguments.dvc or arguments.kubeflow:
+    if arguments.kubeflow:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave --source out, or --small")
     adjust = small if arguments.small else unchanged
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
-    if arguments.dry_run:
-        raise InputError("--dry-run is for --dvc; add --dvc, or leave --dry-run out (finished runs are skipped anyway)")
     folder = arguments.folder or Path("compare") / sweep.name
     failed = run_here(sweep, planned, folder, arguments)
     if failed:
@@ -181,23 +168,18 @@ def run_here(
 
 
 def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
-    """Queues a comparison with DVC or compiles it for Kubeflow, and returns the exit code.
+    """Compiles a comparison for Kubeflow and returns the exit code.
 
     Raises `InputError` if more than one condition of the sweep is selected.
     """
     if len(sweep.conditions) > 1:
-        surface = "--dvc" if arguments.dvc else "--kubeflow"
         names = ", ".join(condition.name for condition in sweep.conditions)
-        raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose one with --under: {names}")
+        raise InputError(f"--kubeflow takes one condition of sweep {sweep.name}; choose one with --under: {names}")
     if arguments.small:
-        raise InputError("--small is for a comparison on this machine; leave it out with --dvc and --kubeflow")
+        raise InputError("--small is for a comparison on this machine; leave it out with --kubeflow")
     for condition in sweep.conditions:
         sweep = sweep.under(condition.name)
     plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))
-    if arguments.dvc:
-        from stillhouse.experiments.comparison.dvc import queue
-
-        return queue(plan, arguments.folder or Path(), print, dry_run=arguments.dry_run)
     from stillhouse.pipelines.compare import compile_comparison
 
     compile_comparison(plan, arguments.kubeflow)
@@ -214,7 +196,7 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
             "`stillhouse compare --list` lists the shipped sweeps"
         )
     if described:
-        name = arguments.folder.name if arguments.folder and not arguments.dvc else ""
+        name = arguments.folder.name if arguments.folder else ""
         sweep = sweep_of_flags(arguments.objectives, arguments.vary, check_name(name or "objectives"))
     else:
         sweep = find_sweep(arguments.sweep)

@@ -19,8 +19,8 @@ class ArticleLayout:
     """`passages_P` (int64 rows) lists the passages article by article, by position. The passages of article a are
     `passages_P[offsets[a]:offsets[a + 1]]`, and `place_P` is the place of each row in that list. Articles are numbered
     in the order of their sorted ids. `neighbour_P` is the row of the neighbouring passage, or -1 in an article of one
-    passage. A section is a run of passages with the same heading. `section_P` numbers these runs along `passages_P`,
-    and `first_section_P` marks the passages of the section that opens an article.
+    passage. A section is a run of passages with the same heading; `first_section_P` marks the passages of the section
+    that opens an article.
     `links_L2` (int64) holds the article numbers (source, target) of every link, sorted.
     """
 
@@ -29,7 +29,6 @@ class ArticleLayout:
     place_P: NDArray[np.int64]
     offsets: NDArray[np.int64]
     neighbour_P: NDArray[np.int64]
-    section_P: NDArray[np.int64]
     first_section_P: NDArray[np.bool_]
     links_L2: NDArray[np.int64]
 
@@ -81,7 +80,6 @@ def lay_out(
         place_P=place_P,
         offsets=offsets,
         neighbour_P=neighbour[place_P],
-        section_P=section[place_P],
         first_section_P=first[place_P],
         links_L2=links_L2,
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from stillhouse.artifacts import digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning
-from stillhouse.corpus.joined_passages import JoinedPassages
-from stillhouse.corpus.part_files import write_part
+from stillhouse.corpus.part_files import rows_of_part, write_part
 from stillhouse.corpus.sources.rows import Each, Part, Source
+from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.monitoring.activity import doing
 
 
@@ -37,17 +37,17 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
     """
     with doing("dividing the source"):
         parts = [Part(source.rows)] if source.parts is None else source.parts(several.part_bytes, several.each)
-        root = several.folder / f"parts-{_state(source, several.part_bytes)}"
+        root = several.folder / f"rows-{_state(source, several.part_bytes)}"
         root.mkdir(parents=True, exist_ok=True)
     names = [f"{number:06}" for number in range(len(parts))]
     jobs = [(name, part.read) for name, part in zip(names, parts)]
     for _ in several.watch(several.each(partial(write_part, root), jobs), len(jobs)):
         pass
     with doing("joining the parts"):
-        passages = JoinedPassages([root / name for name in names], path, several.each)
-        cleaning = Cleaning(passages)
-        for row in passages.rows([part.finish for part in parts]):
-            cleaning.take(row)
+        cleaning, articles = Cleaning(TakenPassages(path)), set[str]()
+        for name, part in zip(names, parts):
+            for row in rows_of_part(root / name, cleaning.corpus.passages, articles):
+                cleaning.take(part.finish(row) if part.finish else row)
         return cleaning.finish()
 
 

@@ -14,32 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.corpus.article_layout import ArticleLayout
-from stillhouse.corpus.names_as_queries import names_as_queries
+from stillhouse.corpus.linked_articles import Articles, offsets_of
 from stillhouse.corpus.query_sentences import query_sentences
-from stillhouse.corpus.query_spans import draw_spans
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.corpus.words import count_words
 
-OF_SENTENCES = ("ict", "bfs", "wlp")
-TITLE, HEADING, SPAN = "title", "heading", "span"
-TASKS = (*OF_SENTENCES, TITLE, HEADING, SPAN)
-COLUMNS = {TITLE: "title", HEADING: "section"}
-"""The columns that hold the queries of tasks, if not `text`."""
-_DRAWN = ("wlp", "bfs", "ict", TITLE, HEADING, SPAN)
+TASKS = ("ict", "bfs", "wlp")
+_DRAWN = ("wlp", "bfs", "ict")
 """The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
 
 class Drawn(NamedTuple):
     """Queries before their texts are read: int64 [K], or [K, 2].
 
-    `task_K` are indices into `TASKS`. `asking_K` are the passages that hold the queries, at [begin, end) of
-    `places_K2`: characters of a sentence, words of a span; a title or heading is the whole column. `positives_K` are
-    the relevant passages. `taken_from_K` and `numbers_K` make the id.
+    `task_K` are indices into `TASKS`. `taken_from_K` are the passages that hold the queries, at the characters
+    [begin, end) of `places_K2`. `positives_K` are the relevant passages. `numbers_K` are the numbers of the sentences.
     """
 
     task_K: NDArray[np.int64]
-    asking_K: NDArray[np.int64]
     taken_from_K: NDArray[np.int64]
     positives_K: NDArray[np.int64]
     numbers_K: NDArray[np.int64]
@@ -59,7 +51,6 @@ def draw_queries(
     *,
     most: int,
     min_words: int,
-    span_words: tuple[int, int],
     language: str,
     taken: Set[str],
     own_passage: bool,
@@ -71,37 +62,19 @@ def draw_queries(
     `own_passage` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
     query may repeat.
     """
-    if set(tasks) & set(OF_SENTENCES):
-        sentences = query_sentences(passages.texts(), min_words, language, taken)
-        free_S = ~sentences.taken_S & prose_P[sentences.rows_S]
-    if set(tasks) & COLUMNS.keys():
-        names = dict(zip((TITLE, HEADING), names_as_queries(passages, layout, prose_P)))
+    sentences = query_sentences(passages.texts(), min_words, language, taken)
+    free_S = ~sentences.taken_S & prose_P[sentences.rows_S]
     drawn: dict[str, Drawn] = {}
     for task in (task for task in _DRAWN if task in tasks):
         random = np.random.default_rng([seed, len(SPLITS), 1 + TASKS.index(task)])
-        parts: tuple[NDArray[np.integer], ...]
-        if task in OF_SENTENCES:
-            positives = _Positives(layout, split_A, task, own_passage)
-            possible_S = free_S & positives.possible_P[sentences.rows_S]
-            chosen_K = _draw(possible_S, layout.article_P[sentences.rows_S], most, random)
-            free_S[chosen_K] = False
-            rows_K = sentences.rows_S[chosen_K]
-            parts = rows_K, rows_K, positives.draw(rows_K, random), sentences.numbers_S[chosen_K]
-            places_K2 = sentences.spans_S2[chosen_K].astype(np.int64)
-        elif task == SPAN:
-            words_P = np.fromiter(map(count_words, passages.texts()), np.int32)
-            spans = draw_spans(words_P, prose_P, layout, span_words, most, random)
-            parts = spans.rows_K, spans.rows_K, spans.rows_K, spans.words_K2[:, 0]
-            places_K2 = spans.words_K2
-        else:
-            found = names[task]
-            possible_N = np.ones(len(found.named_N), dtype=np.bool_)
-            chosen_K = _draw(possible_N, layout.article_P[found.named_N], most, random)
-            answers_K = found.answers_N[chosen_K]
-            parts = found.named_N[chosen_K], answers_K, answers_K, np.zeros_like(chosen_K)
-            places_K2 = np.zeros((len(chosen_K), 2), dtype=np.int64)
-        task_K = np.full(len(places_K2), TASKS.index(task))
-        drawn[task] = Drawn(task_K, *(part.astype(np.int64) for part in (*parts, places_K2)))
+        positives = _Positives(layout, split_A, task, own_passage)
+        possible_S = free_S & positives.possible_P[sentences.rows_S]
+        chosen_K = _draw(possible_S, layout.article_P[sentences.rows_S], most, random)
+        free_S[chosen_K] = False
+        rows_K = sentences.rows_S[chosen_K]
+        task_K = np.full(len(rows_K), TASKS.index(task))
+        parts = rows_K, positives.draw(rows_K, random), sentences.numbers_S[chosen_K], sentences.spans_S2[chosen_K]
+        drawn[task] = Drawn(task_K, *(part.astype(np.int64) for part in parts))
     return Drawn(*(np.concatenate(parts) for parts in zip(*(drawn[task] for task in tasks))))
 
 
@@ -110,36 +83,31 @@ class _Positives:
 
     def __init__(self, layout: ArticleLayout, split_A: NDArray[np.int8], task: str, verbatim: bool) -> None:
         self._layout, self._task, self._verbatim = layout, task, verbatim
-        sizes_A = np.diff(layout.offsets)
         if task == "ict":
             self.possible_P = (layout.neighbour_P >= 0) | verbatim
             return
         self.possible_P = layout.first_section_P.copy()
+        source_L, target_L = layout.links_L2[(split_A[layout.links_L2[:, 0]] == split_A[layout.links_L2[:, 1]])].T
+        self._articles = Articles(
+            layout.passages_P,
+            layout.offsets,
+            layout.place_P - layout.offsets[layout.article_P],
+            source_L[np.argsort(target_L, kind="stable")],
+            offsets_of(target_L, layout.articles),
+        )
         if task == "bfs":
-            self.possible_P &= sizes_A[layout.article_P] > 1
-            return
-        source_L, target_L = layout.links_L2.T
-        inside_L = split_A[source_L] == split_A[target_L]
-        source_L, target_L = source_L[inside_L], target_L[inside_L]
-        self._sources_L = source_L[np.argsort(target_L, kind="stable")]
-        self._links_A = np.bincount(target_L, minlength=layout.articles)
-        self.possible_P &= self._links_A[layout.article_P] > 0
+            self.possible_P &= self._articles.sizes()[layout.article_P] > 1
+        else:
+            self.possible_P &= self._articles.in_degrees()[layout.article_P] > 0
 
     def draw(self, rows_K: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
         """Draws one relevant passage for a sentence of each of `rows_K`, int64 rows."""
-        layout = self._layout
         if self._task == "ict":
-            return rows_K.astype(np.int64) if self._verbatim else layout.neighbour_P[rows_K]
-        articles_K = layout.article_P[rows_K]
+            return rows_K.astype(np.int64) if self._verbatim else self._layout.neighbour_P[rows_K]
+        articles_K = self._layout.article_P[rows_K]
         if self._task == "wlp":
-            first_A = np.cumsum(self._links_A) - self._links_A
-            articles_K = self._sources_L[first_A[articles_K] + random.integers(self._links_A[articles_K])]
-        sizes_K, begin_K = np.diff(layout.offsets)[articles_K], layout.offsets[articles_K]
-        if self._task == "wlp":
-            return layout.passages_P[begin_K + random.integers(sizes_K)]
-        # One of the other passages: draws among one fewer, and shifts those from the sentence's own passage on by one.
-        other_K = random.integers(sizes_K - 1)
-        return layout.passages_P[begin_K + other_K + (other_K >= layout.place_P[rows_K] - begin_K)]
+            return self._articles.draw_wlp(articles_K, random)
+        return self._articles.draw_bfs(articles_K, rows_K, random)
 
 
 def _draw(

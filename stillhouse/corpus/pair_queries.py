@@ -1,20 +1,10 @@
-"""Queries made from the corpus itself, for a corpus without labels: the pair tasks of Chang et al. §3, and three more.
+"""Queries made from the corpus itself, for a corpus without labels: the pair tasks of Chang et al. §3.
 
-A pair query has one relevant passage. In the tasks of Chang et al., the query is a sentence:
+A pair query is a sentence with one relevant passage:
 
 - `ict` (inverse cloze): a sentence of a passage → the neighbouring passage in the same section;
 - `bfs` (body first selection): a sentence of an article's first section → another passage of that article;
 - `wlp` (link prediction): a sentence of an article's first section → a passage of an article that links to it.
-
-Three more tasks must be set explicitly (`auto` means the tasks of Chang et al. 2020):
-
-- `title`: the title of an article → the article's first passage;
-- `heading`: the heading of a section → the section's first passage (`names_as_queries` has the rules of both);
-- `span`: consecutive words of a passage → that passage (`query_spans`).
-
-**Titles can be queries only if titles are not read** (`titles: left_out`). Otherwise every passage of the article
-begins with its title, so the query would ask for its own words and BM25 would find them. A passage cannot be read with
-its title for some queries and without it for others, since one index serves them all. Headings are never read.
 
 **A sentence is never in its relevant passage.** Chang et al. remove the sentence of `ict` from the passage. Here the
 passages of the corpus are trained on and searched, and a retriever that finds the sentence's own passage only shows
@@ -24,7 +14,7 @@ ranking, so that finding it is not penalised. It must not be a negative in train
 of the articles of `bfs` and `wlp`, from which the relevant one was drawn at random (`not_negatives`).
 
 If every article has one passage, there is no neighbouring passage. Then the relevant passage of `ict` is the sentence's
-own, which is called *verbatim* everywhere, and its metrics mainly show string matching, as those of `span` do. Pairs
+own, which is called *verbatim* everywhere, and its metrics mainly show string matching. Pairs
 that are mixed into labelled train queries (`mixed_pairs`) are verbatim too: no metric is computed on them, and they
 teach the corpus's vocabulary.
 
@@ -37,9 +27,8 @@ Shapes: S sentences, P passages, A articles, L links, K chosen sentences.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -49,11 +38,9 @@ from numpy.typing import NDArray
 from stillhouse.config import nearest
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN, TASKS, Drawn, draw_queries
-from stillhouse.corpus.query_spans import found_elsewhere
+from stillhouse.corpus.pair_drawing import TASKS, Drawn, draw_queries
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.corpus.words import word_spans
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
@@ -71,12 +58,12 @@ class PairQuery(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoices:
-    """What to make. `tasks` are names of `TASKS`; None means the tasks of Chang et al. that the corpus supports.
+    """What to make. `tasks` are names of `TASKS`; None means those that the corpus supports.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
     `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). With
     `own_passage`, the relevant passage of `ict` is the sentence's own in every corpus. A sentence has `min_words` words
-    or more, a span `span_words` (at least, at most).
+    or more.
     """
 
     tasks: tuple[str, ...] | None = None
@@ -84,7 +71,6 @@ class PairChoices:
     dev_fraction: float = 0.1
     test_fraction: float = 0.1
     min_words: int = 6
-    span_words: tuple[int, int] = (6, 20)
     language: str = "en"
     most: int | None = None
     max_queries: Mapping[str, int | None]
@@ -148,7 +134,6 @@ def make_pair_queries(
         tasks,
         most=max(choices.per_article // len(tasks), 1),
         min_words=choices.min_words,
-        span_words=choices.span_words,
         language=choices.language,
         taken=forms,
         own_passage=verbatim,
@@ -156,15 +141,16 @@ def make_pair_queries(
     )
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
     kept_K = sampled(split_K, choices)
-    queries = _written(passages, drawn.among(kept_K), split_K[kept_K], choices.span_words, forms)
+    queries = _written(passages, drawn.among(kept_K), split_K[kept_K], forms)
     for task in tasks if choices.tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
-            remedy = " or ".join(filter(None, [f"leave {task} out", _lower((task,))]))
-            raise InputError(f"pair_tasks: the corpus gives no {task} query; {remedy}")
+            raise InputError(
+                f"pair_tasks: the corpus gives no {task} query; leave {task} out or lower pair_sentence_words"
+            )
     if not any(query.split == "train" for query in queries):
         raise InputError(
             f"no train query could be made by {'+'.join(tasks)}: no passage of a train article has suitable words that "
-            f"appear nowhere else; {_lower(tasks) or 'name more pair_tasks'}, or give `stillhouse ingest` more text"
+            "appear nowhere else; lower pair_sentence_words, or give `stillhouse ingest` more text"
         )
     articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
     return PairQueries(queries, tasks, articles, verbatim)
@@ -201,40 +187,32 @@ def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]
                 f"pair_tasks: {task} is impossible in this corpus, which has {lacks[task]}; leave {task} out, or give "
                 "`stillhouse ingest` articles (format article-tree or article-jsonl)"
             )
-    return asked or tuple(task for task in OF_SENTENCES if not lacks.get(task))
-
-
-def _lower(tasks: Sequence[str]) -> str:
-    """A remedy: the setting that gives these tasks more candidates, or ""."""
-    if set(tasks) & set(OF_SENTENCES):
-        return "lower pair_sentence_words"
-    return "lower pair_span_min_words" if SPAN in tasks else ""
+    return asked or tuple(task for task in TASKS if not lacks.get(task))
 
 
 def _written(
     passages: TakenPassages,
     drawn: Drawn,
     split_K: NDArray[np.int8],
-    span_words: tuple[int, int],
     taken: Set[str],
 ) -> list[PairQuery]:
     """The queries with their texts, with white space as single spaces.
 
-    Leaves out queries whose text is in `taken` or shared by several queries, and spans that another passage also has.
+    Leaves out queries whose text is in `taken` or shared by several queries.
     """
     ids = passages.column("passage_id")
     own_K, other_K = (ids.take(pa.array(rows)).to_pylist() for rows in (drawn.taken_from_K, drawn.positives_K))
-    texts_K = np.empty(len(own_K), dtype=object)
-    for column in ("text", *COLUMNS.values()):
-        of_column = [number for number, task in enumerate(TASKS) if COLUMNS.get(task, "text") == column]
-        chosen = np.flatnonzero(np.isin(drawn.task_K, of_column))
-        if len(chosen):
-            texts_K[chosen] = passages.texts_of(drawn.asking_K[chosen], column)
+    texts_K = passages.texts_of(drawn.taken_from_K)
     queries = [
         PairQuery(
-            f"{TASKS[task]}:{own}:{number}", _cut(TASKS[task], text, *place), SPLITS[split], TASKS[task], own, other
+            f"{TASKS[task]}:{own}:{number}",
+            " ".join(text[begin:end].split()),
+            SPLITS[split],
+            TASKS[task],
+            own,
+            other,
         )
-        for task, text, place, number, split, own, other in zip(
+        for task, text, (begin, end), number, split, own, other in zip(
             drawn.task_K.tolist(),
             texts_K,
             drawn.places_K2.tolist(),
@@ -246,19 +224,7 @@ def _written(
     ]
     forms = [normalise(query.text) for query in queries]
     said = Counter(forms)
-    kept_K = np.array([said[form] == 1 and form not in taken for form in forms], dtype=np.bool_)
-    spans = np.flatnonzero(kept_K & (drawn.task_K == TASKS.index(SPAN)))
-    texts = [queries[place].text for place in spans]
-    kept_K[spans] = ~found_elsewhere(texts, drawn.asking_K[spans], span_words[0], passages.texts())
-    return list(compress(queries, kept_K))
-
-
-def _cut(task: str, text: str, begin: int, end: int) -> str:
-    """The words of a query, cut out of their column."""
-    if task == SPAN:
-        words = word_spans(text)
-        begin, end = words[begin][0], words[end - 1][1]
-    return " ".join((text[begin:end] if task not in COLUMNS else text).split())
+    return [query for query, form in zip(queries, forms) if said[form] == 1 and form not in taken]
 
 
 def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:

@@ -1,15 +1,15 @@
 """The files that a process writes for one part of a source: its passages, each checked by itself, and its other rows.
 
-A part is a folder that is written whole or not at all. Writing it takes the memory of a block of rows, and 50 bytes
-per passage of the part. `joined_passages` applies the rules that involve other parts, with the help of sorted digests.
+A part is a folder that is written whole or not at all, in the memory of a block of rows. `rows_of_part` applies the
+rules that involve earlier parts.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stillhouse.arrays import save_array
-from stillhouse.artifacts import write_json
 from stillhouse.corpus.cleaning import blocks_of, faults_of, rejected_passage, shown
-from stillhouse.corpus.digest_numbers import GrowingArray, digests_of
+from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import (
@@ -35,188 +33,120 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
 )
+from stillhouse.corpus.taken_passages import COLUMNS, TakenPassages, articles_of
 
-COLUMNS = pa.schema([*SCHEMAS["passages"], ("where", pa.string())])
 ROWS: dict[str, Any] = {
     kind.__name__: kind for kind in (Answer, Begins, LeftOut, Link, NotProse, Qrel, Query, Rejected)
 }
-KEYS = ("ids", "articles", "begins")
-"""The sorted lists of digests in a part: of passages, of articles that are not passages, and of `Begins`."""
+DIGESTS = ("id_high", "id_low", "article_high", "article_low", "content")
+PASSAGES = pa.schema(
+    [*SCHEMAS["passages"], ("where", pa.string()), ("at", pa.int64()), *((name, pa.uint64()) for name in DIGESTS)]
+)
+"""A passage, its place among the rows of the part, and its digests."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
-
-@dataclass(frozen=True)
-class Keys:
-    """Digests in ascending order, equal digests in the order of their rows: `high` and `low` uint64, `rows` int64."""
-
-    high: NDArray[np.uint64]
-    low: NDArray[np.uint64]
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, digests_B2: NDArray[np.uint64], rows: NDArray[np.int64]) -> Keys:
-        order = np.lexsort((digests_B2[:, 1], digests_B2[:, 0]))
-        return cls(digests_B2[order, 0], digests_B2[order, 1], rows[order])
-
-    @classmethod
-    def open(cls, folder: Path, name: str) -> Keys:
-        """Memory-maps the keys that `save` wrote."""
-        return cls(*(np.load(folder / f"{name}.{field}.npy", mmap_mode="r") for field in ("high", "low", "rows")))
-
-    def save(self, folder: Path, name: str) -> None:
-        for field in ("high", "low", "rows"):
-            save_array(folder / f"{name}.{field}.npy", getattr(self, field))
-
-    def __len__(self) -> int:
-        return len(self.high)
-
-    def __getitem__(self, chosen: Any) -> Keys:
-        return Keys(self.high[chosen], self.low[chosen], self.rows[chosen])
-
-    def within(self, first: int, end: int) -> slice:
-        """The slice of keys whose upper half is in [first, end)."""
-        edges = [0 if first == 0 else self._place(first), len(self) if end >= 1 << 64 else self._place(end)]
-        return slice(*edges)
-
-    def _place(self, high: int) -> int:
-        return int(np.searchsorted(self.high, np.uint64(high)))
-
-    def find(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The first place of each digest, int64 [B]; -1 for a missing digest."""
-        high_B, low_B = digests_B2[:, 0].copy(), digests_B2[:, 1]
-        place_B = np.searchsorted(self.high, high_B).astype(np.int64)
-        found_B = np.full(len(place_B), -1, dtype=np.int64)
-        open_B = np.flatnonzero(place_B < len(self))
-        while len(open_B):
-            at = place_B[open_B]
-            near = self.high[at] == high_B[open_B]
-            same = near & (self.low[at] == low_B[open_B])
-            found_B[open_B[same]] = at[same]
-            open_B = open_B[near & ~same]
-            place_B[open_B] += 1
-            open_B = open_B[place_B[open_B] < len(self)]
-        return found_B
+Placed = tuple[int, Row]
 
 
-def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> int:
-    """Reads a part into the folder `root/<name>`, unless that exists. Returns the number of its passages.
+def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None:
+    """Reads a part into the folder `root/<name>`, unless that exists.
 
     If the reader raises an error, such as `InputError` for a damaged file, no folder is left.
     """
     name, read = job
-    folder = root / name
-    if not folder.is_dir():
-        with part_folder(folder) as staging:
-            _write(staging, read())
-    return PartFiles(folder).passages
-
-
-def _write(folder: Path, rows: Iterable[Row]) -> None:
-    ids, places, contents = GrowingArray(np.uint64, (2,)), GrowingArray(np.int64), GrowingArray(np.uint64)
-    own, articles = GrowingArray(np.bool_), GrowingArray(np.uint64, (2,))
-    begins, sound = GrowingArray(np.uint64, (2,)), GrowingArray(np.bool_)
-    begin = 0
+    if (root / name).is_dir():
+        return
     with (
+        part_folder(root / name) as folder,
         (folder / "others.jsonl").open("w", encoding="ascii") as others,
         pa.OSFile(str(folder / "passages.arrow"), "wb") as sink,
-        pa.ipc.new_file(sink, COLUMNS, options=_COMPRESSED) as file,
+        pa.ipc.new_file(sink, PASSAGES, options=_COMPRESSED) as file,
     ):
-        for block in blocks_of(rows):
-            passages = [row for row in block if isinstance(row, Passage)]
-            reasons = iter(faults_of(passages))
-            kept: list[Passage] = []
-            kept_at: list[int] = []
+        begin = 0
+        for block in blocks_of(read()):
+            reasons = iter(faults_of([row for row in block if isinstance(row, Passage)]))
+            kept: list[tuple[Any, ...]] = []
             for at, row in enumerate(block, start=begin):
                 other: Row = row
                 if isinstance(row, Passage):
-                    reason = next(reasons)
-                    if not reason:
-                        kept.append(row)
-                        kept_at.append(at)
+                    if not (reason := next(reasons)):
+                        kept.append((*row, at))
                         continue
                     other = rejected_passage(row, reason)
                 if isinstance(other, Rejected):
                     other = shown(other)
-                elif isinstance(other, Begins):
-                    begins.append(digests_of([other.id]))
-                    sound.append(np.array([other.sound]))
                 others.write(json.dumps([at, type(other).__name__, *other]) + "\n")
             begin += len(block)
-            if not kept:
-                continue
-            columns = map(list, zip(*kept))
-            file.write_batch(pa.RecordBatch.from_pydict(dict(zip(COLUMNS.names, columns)), schema=COLUMNS))
-            ids.append(digests_of([row.id for row in kept]))
-            places.append(np.array(kept_at))
-            contents.append(_contents(kept))
-            own.append(np.array([row.article_id == row.id for row in kept]))
-            articles.append(digests_of([row.article_id for row in kept if row.article_id != row.id]))
-    rows_N = np.arange(len(ids))
-    Keys.of(ids.array, rows_N).save(folder, "ids")
-    Keys.of(articles.array, rows_N[~own.array]).save(folder, "articles")
-    Keys.of(begins.array, np.arange(len(begins))).save(folder, "begins")
-    save_array(folder / "contents.npy", contents.array)
-    save_array(folder / "own.npy", own.array)
-    save_array(folder / "sound.npy", sound.array)
-    save_array(folder / "places.npy", places.array)
-    write_json(folder / "sizes.json", {"passages": len(ids), "begins": len(begins)})
+            if kept:
+                file.write_batch(_batch(kept))
 
 
-def _contents(passages: list[Passage]) -> NDArray[np.uint64]:
-    """64-bit digests of the title and text of each passage, uint64 [B]."""
-    return digests_of([f"{len(row.title)} {row.title}{row.text}" for row in passages])[:, 0]
+def _batch(kept: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = dict(zip(PASSAGES.names, map(list, zip(*kept))))
+    ids_B2 = digests_of(columns["passage_id"])
+    articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
+    contents = (f"{len(title)} {title}{text}" for title, text in zip(columns["title"], columns["text"]))
+    digests = (*ids_B2.T, *articles_B2.T, digests_of(list(contents))[:, 0])
+    return pa.RecordBatch.from_pydict(columns | dict(zip(DIGESTS, digests)), schema=PASSAGES)
 
 
-@dataclass(frozen=True)
-class PartFiles:
-    """Reads the folder of a part. Its accepted passages are numbered from 0. `places` (int64) are their places among
-    all rows of the part, `contents` (uint64) the digests of their titles and texts, and `own` marks passages that are
-    their own article. `sound` (bool) is the field of each `Begins`.
+def rows_of_part(folder: Path, passages: TakenPassages, articles: set[str]) -> Iterator[Row]:
+    """Adds the passages of a part to those of earlier parts. Yields the other rows in order, and a `Rejected` for each
+    passage with the id of an earlier one and for each article of an earlier part.
+
+    `articles` are the sound articles that earlier parts announced with `Begins`; those of this part are added.
     """
+    again: dict[int, Begins] = {}
+    for at, row in _others(folder):
+        if isinstance(row, Begins):
+            if row.id in articles:
+                again[at] = row
+            elif row.sound:
+                articles.add(row.id)
+    # The rows of these articles, as places [begin, end), ascending.
+    edges = np.array([edge for at, row in again.items() for edge in (at + 1, at + 1 + row.rows)], dtype=np.int64)
 
-    folder: Path
+    def others() -> Iterator[Placed]:
+        for at, row in _others(folder):
+            if at in again and isinstance(row, Begins):
+                yield at, Rejected("passage", row.id, row.reason, row.where, row.content)
+            elif not isinstance(row, Begins) and not _within(at, edges):
+                yield at, row
 
-    @cached_property
-    def _sizes(self) -> dict[str, int]:
-        sizes: dict[str, int] = json.loads((self.folder / "sizes.json").read_text(encoding="utf-8"))
-        return sizes
+    merged = heapq.merge(others(), _add_passages(folder, passages, edges), key=itemgetter(0))
+    return (row for _, row in merged)
 
-    @property
-    def passages(self) -> int:
-        return self._sizes["passages"]
 
-    @property
-    def begins(self) -> int:
-        return self._sizes["begins"]
+def _others(folder: Path) -> Iterator[Placed]:
+    """The rows of a part that are not passages, with their places."""
+    with (folder / "others.jsonl").open(encoding="ascii") as file:
+        for line in file:
+            at, kind, *fields = json.loads(line)
+            yield at, ROWS[kind](*fields)
 
-    @property
-    def places(self) -> NDArray[np.int64]:
-        return np.load(self.folder / "places.npy", mmap_mode="r")
 
-    @property
-    def contents(self) -> NDArray[np.uint64]:
-        return np.load(self.folder / "contents.npy", mmap_mode="r")
+def _within(at: Any, edges: NDArray[np.int64]) -> Any:
+    """Whether places are in one of the stretches [begin, end) whose edges these are."""
+    return np.searchsorted(edges, at, side="right") % 2 == 1
 
-    @property
-    def own(self) -> NDArray[np.bool_]:
-        return np.load(self.folder / "own.npy", mmap_mode="r")
 
-    @property
-    def sound(self) -> NDArray[np.bool_]:
-        return np.load(self.folder / "sound.npy", mmap_mode="r")
+def _add_passages(folder: Path, passages: TakenPassages, edges: NDArray[np.int64]) -> Iterator[Placed]:
+    """Adds a part's passages, except those between `edges`. Yields the ones that were rejected."""
+    with pa.OSFile(str(folder / "passages.arrow"), "rb") as source, pa.ipc.open_file(source) as file:
+        for number in range(file.num_record_batches):
+            batch = file.get_batch(number)
+            gone_B = _within(batch.column("at").to_numpy(), edges)
+            rows = pa.Table.from_batches([batch.filter(pa.array(~gone_B))])
+            reasons = passages.add_rows(
+                rows.select(COLUMNS), _digests(rows, "id"), _digests(rows, "article"), rows.column("content").to_numpy()
+            )
+            for place, reason in enumerate(reasons):
+                if reason:
+                    id, where, text, at = (
+                        rows.column(name)[place].as_py() for name in ("passage_id", "where", "text", "at")
+                    )
+                    yield at, Rejected("passage", id, reason, where, text)
 
-    def keys(self, name: str) -> Keys:
-        return Keys.open(self.folder, name)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The passages, with `where`."""
-        with pa.OSFile(str(self.folder / "passages.arrow"), "rb") as source, pa.ipc.open_file(source) as file:
-            for number in range(file.num_record_batches):
-                yield file.get_batch(number)
-
-    def others(self) -> Iterator[tuple[int, Row]]:
-        """All other rows, with their places."""
-        with (self.folder / "others.jsonl").open(encoding="ascii") as file:
-            for line in file:
-                at, kind, *fields = json.loads(line)
-                yield at, ROWS[kind](*fields)
+def _digests(rows: pa.Table, name: str) -> NDArray[np.uint64]:
+    return np.stack([rows.column(f"{name}_{half}").to_numpy() for half in ("high", "low")], axis=1)

@@ -35,7 +35,7 @@ class TakenPassages:
     def __init__(self, path: Path | None = None) -> None:
         self._file = TableFile(path, SCHEMAS["passages"], UNIQUE["passages"])
         self._ids = DigestNumbers()
-        self._contents = GrowingArray(np.int64)
+        self._contents = GrowingArray(np.uint64)
         # A passage may be its own article; `_articles` are the articles of all other passages.
         self._is_article, self._articles = GrowingArray(np.bool_), DigestNumbers()
 
@@ -69,32 +69,41 @@ class TakenPassages:
 
         All strings must be valid Unicode, and ids must not be empty.
         """
-        ids_B2 = digests_of([row.id for row in passages])
+        if not passages:
+            return []
+        columns = dict(zip(COLUMNS, zip(*passages)))
+        ids_B2 = digests_of(columns["passage_id"])
+        articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
         # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
+        rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
+        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64))
+
+    def add_rows(
+        self,
+        rows: pa.Table,
+        ids_B2: NDArray[np.uint64],
+        articles_B2: NDArray[np.uint64],
+        contents_B: NDArray[np.uint64],
+    ) -> list[str]:
+        """`add` for rows of the table, with the digests of their ids and articles and of their titles with texts."""
         before = len(self)
         rows_B = self._ids.add(ids_B2)
         # A new id has a larger number than all earlier ids.
         new_B = rows_B > np.maximum.accumulate(np.append(before - 1, rows_B))[:-1]
         self._contents.append(contents_B[new_B])
-        same_B = self._contents.array[rows_B] == contents_B
+        own_B = (articles_B2 == ids_B2).all(axis=1)
+        self._is_article.append(own_B[new_B])
+        self._articles.add(articles_B2[new_B & ~own_B])
         if new_B.all():
-            self._write(passages)
-            return [""] * len(passages)
-        self._write([row for row, new in zip(passages, new_B.tolist()) if new])
+            self._file.write_rows(rows)
+            return [""] * len(rows)
+        self._file.write_rows(rows.filter(pa.array(new_B)))
+        same_B = self._contents.array[rows_B] == contents_B
         return [
             "" if new else "duplicate id, same text" if same else "duplicate id, different text"
             for new, same in zip(new_B.tolist(), same_B.tolist())
         ]
-
-    def _write(self, passages: Sequence[Passage]) -> None:
-        if not passages:
-            return
-        is_article = [row.article_id == row.id for row in passages]
-        self._is_article.append(np.array(is_article))
-        if not all(is_article):
-            self._articles.add(digests_of([row.article_id for row, own in zip(passages, is_article) if not own]))
-        self._file.write(dict(zip(COLUMNS, zip(*passages))))
 
     def close(self) -> None:
         """Ends the adding of passages."""
@@ -159,3 +168,11 @@ class TakenPassages:
 def _passages(block: pa.RecordBatch) -> list[Passage]:
     columns = [column.to_pylist() for column in block.columns]
     return list(map(Passage._make, zip(*columns, repeat(""))))
+
+
+def articles_of(ids_B2: NDArray[np.uint64], ids: Sequence[str], articles: Sequence[str]) -> NDArray[np.uint64]:
+    """The digests of the articles of passages, uint64 [B, 2]; most passages are their own article."""
+    other_B = np.array([article != id for id, article in zip(ids, articles)], dtype=np.bool_)
+    digests_B2 = ids_B2.copy()
+    digests_B2[other_B] = digests_of([article for article, other in zip(articles, other_B) if other])
+    return digests_B2

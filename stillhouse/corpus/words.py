@@ -1,4 +1,4 @@
-"""What a word is, in any script: for counting, for spans that become queries, for answers in passages and for BM25.
+"""What a word is, in any script: for counting, for answers in passages and for BM25.
 
 Chinese, Japanese, Thai, Lao, Burmese and Khmer have no spaces between words. Each of their characters counts as one
 word, and BM25 indexes each pair of neighbouring characters. In other scripts a word keeps its combining marks: most
@@ -28,22 +28,17 @@ WORD = regex.compile(f"([{UNSPACED}]|[{_LETTERS}--[{UNSPACED}]]+)", regex.V1)
 """A word without the signs around it, or a character of an unspaced script, as the group of a pattern to split by."""
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """The [begin, end) characters of each word: what white space separates, and each character of an unspaced script.
-
-    >>> word_spans("about 東京.")
-    [(0, 5), (6, 7), (7, 8), (8, 9)]
-    """
-    return [found.span() for found in _COUNTED.finditer(text)]
-
-
 def words_in(text: str) -> list[str]:
-    """The words at `word_spans`."""
+    """What white space separates, and each character of an unspaced script.
+
+    >>> words_in("about 東京.")
+    ['about', '東', '京', '.']
+    """
     return text.split() if text.isascii() else _COUNTED.findall(text)
 
 
 def count_words(text: str) -> int:
-    """The number of words at `word_spans`."""
+    """The number of words of a text."""
     return len(words_in(text))
 
 

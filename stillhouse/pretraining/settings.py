@@ -61,22 +61,17 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "what masked tokens become: null = the objective's choice; mask = [MASK]; 80_10_10 = [MASK], a random token or "
         "the token itself, as in BoW's code for its objectives",
         choices=("mask", "80_10_10"),
-        former="row",
     )
-    decoder_layers: int | None = setting(
-        None, "layers of the decoder; null = the objective's choice", minimum=1, former=0
-    )
+    decoder_layers: int | None = setting(None, "layers of the decoder; null = the objective's choice", minimum=1)
     decoder_init: str | None = setting(
         None,
         "decoder initialisation: null = the objective's choice; last_layers = copies of the encoder's; random",
         choices=("last_layers", "random"),
-        former="row",
     )
     bottleneck: str | None = setting(
         None,
         "input of the decoder: null = the objective's choice; raw = the vector itself; linear = a projection of it",
         choices=("raw", "linear"),
-        former="row",
     )
     visibility_masks: int | None = setting(
         None,
@@ -84,7 +79,6 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "one of n masks of its passage, as in RetroMAE's code (256)",
         minimum=1,
         maximum=256,
-        former=0,
     )
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (CDMAE Algorithm 1)", minimum=0)
     loss_mean: str = setting(
@@ -126,7 +120,6 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "sort the passages of this many steps by length, so that batches need little padding; null = draw batches at "
         "random",
         minimum=1,
-        former=0,
     )
     signals: bool = setting(True, "with every held-out loss, also measure indicators of retrieval quality")
     metric_for_best_model: str = setting(

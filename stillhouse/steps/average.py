@@ -20,7 +20,6 @@ class Config(DevRankingConfig, EncodingConfig):
         "shares of the trained retriever to try: 1 = it alone, 0 = the start alone",
         minimum=0,
         maximum=1,
-        separator="+",
     )
     metric_for_best_model: str = setting(
         "rr10",

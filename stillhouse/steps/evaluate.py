@@ -27,7 +27,6 @@ class Config:
     measures: tuple[str, ...] = setting(
         ("RR@10", "nDCG@10", "R@50", "R@100"),
         "a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage",
-        separator=" ",
     )
     bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples per interval", minimum=100)
     randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips per randomisation test", minimum=100)
@@ -35,8 +34,6 @@ class Config:
     compared: tuple[str, ...] | None = setting(
         None,
         "the system and the baseline to show query by query, as [distilled, bm25]; null = those of the headline",
-        former="",
-        separator=" ",
     )
     title: str = setting("Stillhouse evaluation", "title of the report")
     seed: int = setting(42, "seed of every random choice", minimum=0)

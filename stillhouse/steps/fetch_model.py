@@ -29,14 +29,11 @@ class Config:
         choices=("own", "random"),
     )
     weights_seed: int = setting(42, "seed of the parameters, for weights random", minimum=0, maximum=2**63 - 1)
-    layers: int | None = setting(
-        None, "keep only this many of the first Transformer layers; null = all", minimum=1, former=0
-    )
+    layers: int | None = setting(None, "keep only this many of the first Transformer layers; null = all", minimum=1)
     pooling: str | None = setting(
         None,
         "how token states become a vector; null = the model's own, else [CLS]",
         choices=("cls", "mean"),
-        former="own",
     )
     query_length: int = setting(QUERY_LENGTH, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
     passage_length: int = setting(
@@ -46,12 +43,10 @@ class Config:
         None,
         "text before every query, as 'query: ' for E5, including its last space; null = the model's own, empty = "
         "nothing",
-        former="own",
     )
     passage_prompt: str | None = setting(
         None,
         "text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing",
-        former="own",
     )
 
     def __post_init__(self) -> None:

@@ -48,15 +48,14 @@ class Config(InferenceConfig):
         None,
         "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; null = the built-in "
         "prompt, for questions to a search engine",
-        former="",
     )
     queries_per_passage: int = setting(3, "at most this many questions per passage", minimum=1, maximum=100)
     max_passages: int | None = setting(
-        None, "ask about at most this many passages, a seeded sample; null = all", minimum=1, former=0
+        None, "ask about at most this many passages, a seeded sample; null = all", minimum=1
     )
     temperature: float = setting(0.7, "sampling temperature; 0 = always the most likely token", minimum=0)
     max_tokens: int | None = setting(
-        512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1, former=0
+        512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1
     )
     max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
     timeout_s: float = setting(120.0, "seconds to wait for the answer to a request", minimum=0.1, maximum=86_400)

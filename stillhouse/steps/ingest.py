@@ -45,7 +45,7 @@ PART_BYTES = 1 << 26
 
 def _most(of: str, default: int | None = None) -> Any:
     """A setting that limits how many of something are kept."""
-    return setting(default, f"at most this many {of}; null = all", minimum=1, former=0)
+    return setting(default, f"at most this many {of}; null = all", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,9 @@ class Config:
         None,
         "a DVC repository (a git URL or a folder) that contains `source`; null = source is local",
         location=True,
-        former="",
     )
     revision: str | None = setting(
-        None, "the repository's branch, tag or commit; null = its default branch", location=True, former=""
+        None, "the repository's branch, tag or commit; null = its default branch", location=True
     )
     format: str = setting("auto", "source format; `auto` detects and reports it", choices=FORMATS)
     titles: str = setting(
@@ -72,14 +71,10 @@ class Config:
     splits: Mapping[str, str] | None = setting(
         None,
         "new names of source splits, as {dev: test} if the test labels are not public",
-        former="",
-        separator=" ",
     )
     columns: Mapping[str, str] | None = setting(
         None,
         "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
-        former="",
-        separator=" ",
     )
     answer_kind: str = setting(
         "auto",
@@ -99,7 +94,6 @@ class Config:
         None,
         "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)",
         location=True,
-        former="",
     )
     max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
@@ -124,11 +118,7 @@ class Config:
     )
     pair_tasks: tuple[str, ...] | None = setting(
         None,
-        "a list of pair tasks: ict, bfs and wlp ask with sentences, null = those of them that the corpus supports; "
-        "`title` (with `titles: left_out`) and `heading` ask for the first passage of an article or section, `span` "
-        "asks with consecutive words for their passage",
-        former="auto",
-        separator="+",
+        "a list of the pair tasks ict, bfs and wlp, which ask with sentences; null = those that the corpus supports",
     )
     pair_queries_per_article: int = setting(
         6,
@@ -138,8 +128,6 @@ class Config:
     )
     max_pair_queries: int | None = _most("pair queries in all splits together, a seeded sample", 50_000)
     pair_sentence_words: int = setting(6, "a shorter sentence makes no pair query", minimum=1)
-    pair_span_min_words: int = setting(6, "the fewest words of a span; its passage has twice as many", minimum=1)
-    pair_span_max_words: int = setting(20, "the most words per span; 20 English words are about 27 tokens", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
         0.1, "with pairs or generated queries, the share of articles whose queries are dev", minimum=0, maximum=0.9
@@ -157,7 +145,6 @@ class Config:
         None,
         "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout",
         location=True,
-        former="",
     )
     train_queries: str | None = setting(
         None,
@@ -173,16 +160,6 @@ class Config:
             raise InputError("source is empty, which would mean the current folder; name a corpus, such as `sample`")
         if self.queries == "source" and self.pair_tasks is not None:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or set `queries: pairs`")
-        if "title" in (self.pair_tasks or ()) and self.titles != "left_out":
-            raise InputError(
-                f"pair_tasks: title makes no query if every passage begins with its title (titles: {self.titles}), "
-                "since it would ask for its own words; set titles to left_out, or use heading instead"
-            )
-        if self.pair_span_min_words > self.pair_span_max_words:
-            raise InputError(
-                f"pair_span_min_words is {self.pair_span_min_words} and pair_span_max_words "
-                f"{self.pair_span_max_words}; raise the one or lower the other"
-            )
         if self.revision and not self.repo:
             raise InputError("revision belongs to a DVC repository; set `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
@@ -237,7 +214,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             dev_fraction=config.heldout_dev_articles,
             test_fraction=config.heldout_test_articles,
             min_words=config.pair_sentence_words,
-            span_words=(config.pair_span_min_words, config.pair_span_max_words),
             language=config.pair_language,
             most=config.max_pair_queries,
             max_queries=limits,
@@ -326,8 +302,6 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     for split, counts in facts["pair_queries"].items():
         made = ", ".join(f"{count:,} {task}" for task, count in counts.items())
         yield f"synthetic {split} queries of {facts['articles_of_split'][split]:,} articles: {made}"
-    if "span" in facts["pair_tasks"].split("+"):
-        yield "a span stands word for word in the passage to be found: figures on spans mostly show string matching"
     if facts["verbatim"]:
         yield (
             "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "

@@ -40,7 +40,6 @@ class Config(NegativesConfig, InferenceConfig):
         "passages to search per query, at least negatives_depth; null = enough, or twice as deep if a margin or "
         "without_answers leaves some out",
         minimum=1,
-        former=0,
     )
     round_trip_depth: int | None = setting(
         None,

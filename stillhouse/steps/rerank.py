@@ -19,7 +19,6 @@ class Config(InferenceConfig):
         None,
         "the same for dev queries, which only choose settings; null = the same depth",
         minimum=1,
-        former=0,
     )
     system: str = setting("reranked", "the name in the run file's last column")
 

@@ -39,7 +39,6 @@ class Config(GroupTrainingConfig):
         "draw this many negatives instead, and train on the negatives_per_query that the re-ranker currently scores "
         "highest (63 and 15 in SimLM's code); null = draw no more",
         minimum=1,
-        former=0,
     )
     r_drop: float = setting(
         0.0, "weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off", minimum=0
@@ -48,7 +47,6 @@ class Config(GroupTrainingConfig):
         None,
         "back-propagate the queries of this many pairs at a time, to save memory; null = the whole batch",
         minimum=1,
-        former=0,
     )
     max_length: int | None = setting(
         None,
@@ -57,7 +55,7 @@ class Config(GroupTrainingConfig):
         minimum=8,
     )
     layers: int | None = setting(
-        None, "keep only this many of the first layers of the starting model; null = all", minimum=1, former=0
+        None, "keep only this many of the first layers of the starting model; null = all", minimum=1
     )
 
     def __post_init__(self) -> None:

@@ -1,12 +1,10 @@
-"""`stillhouse compare` on the command line: what it refuses and shows, DVC experiments, and one whole comparison."""
+"""`stillhouse compare` on the command line: what it refuses and shows, and one whole comparison."""
 
 from __future__ import annotations
 
 import csv
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,7 @@ import yaml
 
 from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.dvc import command, literal, queue
-from stillhouse.experiments.comparison.plan import Plan, make_plan
-from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.experiments.comparison.plan import Plan
 from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 
 COMMON = ["compare", "--recipe", "micro"]
@@ -37,7 +33,6 @@ BAD = {
     "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
     "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),
     "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; it has none"),
-    "two conditions by DVC": (["--sweep", "cdmae-table2", "--dvc"], "--dvc takes one condition of sweep cdmae-table2"),
     "two conditions on Kubeflow": (
         ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
         "choose one with --under: bm25, mined, distilled",
@@ -49,9 +44,7 @@ BAD = {
         "sweep chang-table4 names its own corpora; leave --source out",
     ),
     "a recipe": (["--objectives", "mlm", "--recipe", "mikro"], "did you mean 'micro'"),
-    "a dry run": (["--objectives", "mlm", "--dry-run"], "is for --dvc"),
     "a flag": (["--objective", "mlm"], "did you mean '--objectives'"),
-    "no workspace": (["--objectives", "mlm", "--dvc"], "stillhouse new FOLDER"),
 }
 
 
@@ -93,78 +86,6 @@ def test_the_examples_in_help_parse(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.count("  stillhouse compare --") >= 4 and "If a variant fails, the page shows why" in shown
 
 
-def dvc_plan(variants: list[dict[str, Any]], **content: Any) -> Plan:
-    return make_plan(make_sweep("masks", {"variants": variants} | content, "masks"), {}, "recipe")
-
-
-def test_experiments_have_the_settings_of_their_variants() -> None:
-    made = dvc_plan(
-        [
-            {"name": "m15", "overrides": {"pretraining.encoder_mlm_probability": 0.15, "retriever_1.batch_size": 8}},
-            {"name": "none", "pretraining": False, "overrides": {"retriever_1.batch_size": 8}},
-        ],
-        seeds=[3],
-        overrides={"pretraining.objective": "bow", "ingest.source": "my corpus"},
-    )
-    pretrained, none = (command(made, job) for job in made.jobs)
-    start = ["dvc", "exp", "run", "--queue", "--name"]
-    assert pretrained[:6] == [*start, "masks-m15-seed-3"] and none[:6] == [*start, "masks-none-seed-3"]
-    assert pretrained[6::2] == ["--set-param"] * 6 + ["evaluate"]
-    assert pretrained[7::2] == [
-        "++pretraining.objective=bow",
-        "++ingest.source='my corpus'",
-        "++pretraining.encoder_mlm_probability=0.15",
-        "++retriever_1.batch_size=8",
-        "++pretraining.seed=3",
-        "++retriever_1.seed=3",
-    ]
-    assert none[7::2] == [
-        "++ingest.source='my corpus'",
-        "++retriever_1_unpretrained.batch_size=8",
-        "++retriever_1_unpretrained.seed=3",
-    ]
-
-
-def test_only_the_first_retriever_may_skip_pre_training() -> None:
-    made = dvc_plan([{"name": "none", "pretraining": False}], retriever="retriever_2")
-    with pytest.raises(InputError, match="leave none out with --only"):
-        command(made, made.jobs[0])
-
-
-@pytest.mark.parametrize(
-    "value", [True, 3, 2e-5, "bow", "ict+bfs+wlp", "true", "12", "a b", "it's", "package:x", "", "a,b"]
-)
-def test_values_survive_dvc_s_grammar(value: object) -> None:
-    overrides_parser = pytest.importorskip("hydra.core.override_parser.overrides_parser").OverridesParser.create()
-    assert overrides_parser.parse_override(f"++use.field={literal(value)}").value() == value
-
-
-@pytest.mark.slow
-def test_dvc_takes_the_experiments(here: Path) -> None:
-    assert cli.main(["new", "work", "--recipe", "micro"]) == 0
-    made = dvc_plan([{"name": "bow", "overrides": {"pretraining.objective": "bow", "pretraining.bottleneck": "raw"}}])
-    folder = here / "work"
-    with pytest.raises(InputError, match=r"dvc config --unset core\.no_scm"):
-        queue(made, folder, lambda line: None, dry_run=False)
-    dvc = str(Path(sys.executable).with_name("dvc"))
-    person = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-    for words in (
-        ["git", "init", "-q"],
-        [dvc, "config", "--unset", "core.no_scm"],
-        ["git", "add", "-A"],
-        ["git", *person, "commit", "-q", "-m", "start"],
-    ):
-        subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    lines: list[str] = []
-    assert queue(made, folder, lines.append, dry_run=False) == 0
-    assert "queued 1 experiments" in lines[-1]
-    names = subprocess.run([dvc, "queue", "status"], cwd=folder, check=True, capture_output=True, text=True).stdout
-    assert "masks-bow-seed-42" in names
-    (folder / "params.yaml").write_text("pretraining: [")
-    with pytest.raises(InputError, match="did not queue masks-bow-seed-42"):
-        queue(made, folder, lines.append, dry_run=False)
-
-
 def test_the_recipe_is_the_named_one_or_that_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Plan] = []
 
@@ -179,12 +100,6 @@ def test_the_recipe_is_the_named_one_or_that_of_the_sweep(monkeypatch: pytest.Mo
     sources = [plan.reference.configs["ingest"].source for plan in ran]
     assert sources == ["data/msmarco", "sample", "sample"]
     assert [plan.jobs[0].configs["retriever_1"].negatives_per_query for plan in ran] == [31, 1, 2]
-
-
-def test_dvc_experiments_are_named_by_condition() -> None:
-    sweep = make_sweep("t", {"variants": [{"name": "a"}], "conditions": [{"name": "x"}, {"name": "y"}]}, "t")
-    made = make_plan(sweep.under("y"), {}, "recipe")
-    assert command(made, made.jobs[0])[5] == "t-y-a-seed-42"
 
 
 @pytest.mark.slow

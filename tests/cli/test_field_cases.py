@@ -106,8 +106,8 @@ def test_languages_of_xquad(language: str, tmp_path: Path) -> None:
     assert figures["RR@10"] > LEAST_RR10[language]
     assert figures["Answer@20"] > figures["R@20"] - 0.02  # a few answers stop in the middle of a word
     made = tmp_path / "made"
-    words = ["--queries", "pairs", "--pair-tasks", "ict,span"]
+    words = ["--queries", "pairs", "--pair-tasks", "ict"]
     assert main(["ingest", "--source", str(source), "--corpus", str(made), *words]) == 0
     queries = Corpus.open(made).queries
     asked = queries[queries["split"] == "train"]["query_id"].str.partition(":")[0]
-    assert asked.value_counts()["ict"] > 100 and asked.value_counts()["span"] > 100
+    assert asked.value_counts()["ict"] > 100

@@ -13,9 +13,7 @@ import models_to_damage
 import numpy as np
 import yaml
 from held_against_slow import check_source
-from slow_trees import article_rows
 from sources_to_damage import SOURCES
-from written_markdown import written
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
@@ -26,7 +24,6 @@ PARAMS = find_recipe("micro").read_bytes()
 ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature: [&c [x, x, x, x], *c, *c, *c, *c]}\n"
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
-    "markdown-tree": [bytes(range(begin, begin + 60)) for begin in range(0, 180, 30)],
     "model-folder": models_to_damage.SEEDS,
     "params": [PARAMS, ALIASES],
     "run": [RUN],
@@ -47,17 +44,6 @@ def write(files: dict[str, bytes], folder: Path) -> None:
         path = folder / "source" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-
-
-def read_written(data: bytes, folder: Path) -> None:
-    """Ingests two Markdown articles made from the bytes, in markup that every parser reads alike."""
-    half = len(data) // 2
-    files = {"a.md": written(data[:half]), "c/d.md": written(data[half:]), "b.md": b"# B\n\ntext\n"}
-    write(files, folder)
-    ids = {name: name.removesuffix(".md") for name in sorted(files)}
-    for name in ids:
-        article_rows(name, files[name], ids)
-    check_source("article-tree", files, folder)
 
 
 def read_params(data: bytes, folder: Path) -> None:
@@ -107,8 +93,6 @@ def reader(name: str) -> Callable[[bytes], None]:
                     read_params(data, folder)
                 elif name == "folder-flags":
                     folder_flags.check_folder_flag(data, folder)
-                elif name == "markdown-tree":
-                    read_written(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
                 elif name == "model-folder":

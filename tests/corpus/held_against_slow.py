@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from slow_cells import Refused
 from slow_corpus import slow_tables
-from slow_pages import page_rows
 from slow_readers import Row, slow_rows
-from slow_trees import article_rows, page_fault, spaceless
-from slow_words import Unclear
+from slow_trees import page_fault
 
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
@@ -28,8 +25,8 @@ COLUMNS = {
     "qrels": ["query_id", "passage_id", "relevance", "split"],
     "answers": ["query_id", "answer", "kind"],
 }
-TREES = {"html-tree": page_rows, "article-tree": article_rows}
-"""The slow readers of an article: they know some markup and call the rest unclear."""
+TREES = ("html-tree", "article-tree")
+"""Formats that a library parses: their passages have the letters of the file, in its order."""
 MAY_REFUSE_MORE = ("parquet",)
 """Formats whose reader may refuse damage that the slow reader does not notice."""
 
@@ -50,7 +47,8 @@ def check_source(name: str, files: dict[str, bytes], folder: Path) -> None:
         return
     logged = [row_shown(row) for row in rows]
     if name in TREES:
-        expected = _of_tree(rows, files, TREES[name])
+        _check_pages(rows, files)
+        expected = logged
     assert expected is not None, f"read, and is to be refused: {logged}"
     surplus, lacking = Counter(logged) - Counter(expected), Counter(expected) - Counter(logged)
     assert not surplus and not lacking, f"wrong rows {dict(surplus)} for {dict(lacking)}"
@@ -66,22 +64,12 @@ def row_shown(row: Any) -> Row:
     return ("left out",) if isinstance(row, LeftOut) else (type(row).__name__.lower(), *row[:-1])
 
 
-def _of_tree(rows: list[Any], files: dict[str, bytes], read: Callable[..., list[Row]]) -> list[Row]:
-    """Return the expected rows of all articles: the slow reader's, or the rows found where it raises `Unclear`.
-
-    The words of all passages must be in their page, in the same order.
-    """
-    expected: list[Row] = []
-    ids = {name: spaceless(name.rpartition(".")[0]) for name in sorted(files)}
-    for name in ids:
+def _check_pages(rows: list[Any], files: dict[str, bytes]) -> None:
+    """Checks that the words of all passages are in their page, in the same order."""
+    for name, content in files.items():
         of_page = [row for row in rows if getattr(row, "where", "").rpartition(":")[0] == name]
-        fault = page_fault(files[name], [row.text for row in of_page if isinstance(row, Passage)])
+        fault = page_fault(content, [row.text for row in of_page if isinstance(row, Passage)])
         assert of_page and not fault, fault
-        try:
-            expected += read(name, files[name], ids)
-        except Unclear:
-            expected += map(row_shown, of_page)
-    return expected
 
 
 def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Path) -> None:

@@ -344,4 +344,4 @@ READERS: dict[str, Callable[[Files], Iterator[Row]]] = {
     "tables": table_rows,
     "parquet": table_rows,
 }
-"""HTML is absent, because every parser repairs damage in its own way; `page_fault` of `slow_trees` checks it."""
+"""HTML and Markdown are absent, because libraries parse them; `page_fault` of `slow_trees` checks what is read."""

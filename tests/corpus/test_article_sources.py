@@ -9,12 +9,9 @@ import pytest
 
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
-from stillhouse.corpus.sources.options import ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS, Options
 from stillhouse.corpus.sources.plain_article import unlinked
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
-from stillhouse.steps import ingest
 
 TREE = {
     "articles/tea.md": (
@@ -193,12 +190,3 @@ def test_an_unrecognised_source_lists_the_known_formats(tmp_path: Path) -> None:
 def test_a_folder_of_another_format_is_refused(format: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no"):
         open_source(str(tmp_path), format)
-
-
-def test_the_step_offers_the_choices_of_the_readers() -> None:
-    """The step repeats the choices and defaults of the readers, so they must stay equal."""
-    assert ingest.FORMATS == FORMATS
-    assert tuple(TITLES) == ingest.TITLES
-    assert (ingest.ANSWER_KINDS, ingest.DPR_POSITIVES, ingest.REQA_SPLITS) == (ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS)
-    config = ingest.Config()
-    assert Options(**{name: getattr(config, name) for name in Options.__dataclass_fields__}) == Options()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.corpus.cleaning import CleanCorpus, blocks_of, clean
+from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.rows import Passage
 from stillhouse.errors import InputError
 
 CORPUS = ['{"_id": "p1", "title": "One", "text": "first"}', '{"_id": "p2", "title": "", "text": "second"}']
@@ -74,41 +73,16 @@ CASES = {
         ['{"_id": "p3", "text": null}'],
         [("passage", "p3", "text is not text", "corpus.jsonl:3")],
     ),
-    "text is a number": (
-        "corpus",
-        ['{"_id": "p3", "text": 5}'],
-        [("passage", "p3", "text is not text", "corpus.jsonl:3")],
-    ),
-    "title is a list": (
-        "corpus",
-        ['{"_id": "p3", "title": [], "text": "x"}'],
-        [("passage", "p3", "title is not text", "corpus.jsonl:3")],
-    ),
-    "id is true": (
-        "corpus",
-        ['{"_id": true, "text": "x"}'],
-        [("passage", "True", "_id is not text", "corpus.jsonl:3")],
-    ),
     "empty id": ("corpus", ['{"_id": "", "text": "x"}'], [("passage", "", "empty id", "corpus.jsonl:3")]),
     "id with a space": (
         "corpus",
         ['{"_id": "a b", "text": "x"}'],
         [("passage", "a b", "id holds white space", "corpus.jsonl:3")],
     ),
-    "id with a no-break space": (
-        "corpus",
-        ['{"_id": "a\\u00a0b", "text": "x"}'],
-        [("passage", "a\u00a0b", "id holds white space", "corpus.jsonl:3")],
-    ),
     "id with NUL": (
         "corpus",
         ['{"_id": "p1\\u0000x", "text": "x"}'],
         [("passage", "p1\0x", "id holds a control character", "corpus.jsonl:3")],
-    ),
-    "id that turns writing round": (
-        "corpus",
-        ['{"_id": "p\\u202e1", "text": "x"}'],
-        [("passage", "p\u202e1", "id holds a control character", "corpus.jsonl:3")],
     ),
     "query id with an escape sequence": (
         "queries",
@@ -136,12 +110,6 @@ CASES = {
         [("passage", "p1", "duplicate id, different text", "corpus.jsonl:3")],
     ),
     "empty query": ("queries", ['{"_id": "q3", "text": ""}'], [("query", "q3", "empty query", "queries.jsonl:3")]),
-    "query without text": ("queries", ['{"_id": "q3"}'], [("query", "q3", "no text", "queries.jsonl:3")]),
-    "query id with a tab": (
-        "queries",
-        ['{"_id": "q\\t3", "text": "x"}'],
-        [("query", "q\t3", "id holds white space", "queries.jsonl:3")],
-    ),
     "query twice": (
         "queries",
         [QUERIES[0], '{"_id": "q1", "text": "else"}'],
@@ -161,12 +129,6 @@ CASES = {
     "not a number": (
         "train",
         ["q1\tp2\thigh"],
-        [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")],
-    ),
-    "a fraction": ("train", ["q1\tp2\t0.5"], [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")]),
-    "too large": (
-        "train",
-        [f"q1\tp2\t{2**31}"],
         [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")],
     ),
     "two columns": (
@@ -243,57 +205,19 @@ def test_leaks_are_removed_from_the_split_that_trains(tmp_path: Path) -> None:
     assert [(row.query_id, row.split) for row, _ in corpus.qrels] == [("c", "train"), ("d", "dev"), ("t", "test")]
 
 
-def test_a_query_without_a_relevant_passage_is_left_out(tmp_path: Path) -> None:
-    corpus = read(write_beir(tmp_path / "s", train=[TRAIN[0], "q1\tp1\t0"]))
-    assert corpus.split_of == {"q2": "test"}
-    assert corpus.reasons() == {
-        "qrel: its query has no relevant passage": 1,
-        "query: no relevant passage": 1,
-    }
-
-
-def test_a_query_and_a_passage_may_share_an_id(tmp_path: Path) -> None:
-    queries = ['{"_id": "p1", "text": "ask one"}', '{"_id": "p2", "text": "ask two"}']
-    corpus = read(
-        write_beir(tmp_path / "s", queries=queries, train=[TRAIN[0], "p1\tp2\t1"], test=[TEST[0], "p2\tp1\t1"])
-    )
-    assert corpus.rejected == []
-    assert corpus.split_of == {"p1": "train", "p2": "test"}
-
-
 def break_truncated_gzip(folder: Path) -> None:
     data = gzip.compress((folder / "corpus.jsonl").read_bytes() * 50)
     (folder / "corpus.jsonl").unlink()
     (folder / "corpus.jsonl.gz").write_bytes(data[:-12])
 
 
-def break_no_gzip(folder: Path) -> None:
-    (folder / "corpus.jsonl").rename(folder / "corpus.jsonl.gz")
-
-
-def break_damaged_gzip(folder: Path) -> None:
-    data = bytearray(gzip.compress(bytes(range(256)) * 40))
-    data[40:60] = bytes(20)
-    (folder / "corpus.jsonl").unlink()
-    (folder / "corpus.jsonl.gz").write_bytes(bytes(data))
-
-
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no corpus": (lambda folder: (folder / "corpus.jsonl").unlink(), "looked for corpus.jsonl"),
     "empty corpus": (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl is empty"),
-    "blank corpus": (lambda folder: (folder / "corpus.jsonl").write_text("\n \n"), "corpus.jsonl is empty"),
-    "corpus of a byte order mark": (
-        lambda folder: (folder / "corpus.jsonl").write_text("\ufeff"),
-        "corpus.jsonl is empty",
-    ),
-    "empty queries": (lambda folder: (folder / "queries.jsonl").write_text(""), "queries.jsonl is empty"),
-    "empty qrels": (lambda folder: (folder / "qrels" / "test.tsv").write_text(""), "test.tsv is empty"),
     "qrels without queries": (lambda folder: (folder / "queries.jsonl").unlink(), "no queries.jsonl"),
     "unknown split": (lambda folder: (folder / "qrels" / "eval.tsv").write_text("x"), "eval.tsv is not a split"),
     "both forms": (lambda folder: (folder / "corpus.jsonl.gz").write_bytes(b""), "both corpus.jsonl and"),
     "truncated gzip": (break_truncated_gzip, "corpus.jsonl.gz is cut off or damaged"),
-    "no gzip": (break_no_gzip, "corpus.jsonl.gz is cut off or damaged"),
-    "damaged gzip": (break_damaged_gzip, "corpus.jsonl.gz is cut off or damaged"),
 }
 
 
@@ -318,12 +242,3 @@ def test_rejects_keep_only_the_beginning_of_a_long_id(tmp_path: Path) -> None:
     rejected = clean(open_source(str(tmp_path), "msmarco").rows()).rejected
     assert [row.id for row in rejected] == [ids[0], "p" * 199 + "…", "\u00e9" * 199 + "…"]
     assert [len(row.content) for row in rejected] == [200, 200, 200]
-
-
-def test_blocks_of_long_passages_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.corpus.cleaning._CHARACTERS_AT_ONCE", 100)
-    monkeypatch.setattr("stillhouse.corpus.cleaning._AT_ONCE", 5)
-    texts = ["x" * 40] * 4 + ["x" * 1000] + ["x"] * 12
-    rows = [Passage(str(number), "", text, "", "", 0, "") for number, text in enumerate(texts)]
-    blocks = list(blocks_of(rows))
-    assert [len(block) for block in blocks] == [3, 2, 5, 5, 2] and [row for block in blocks for row in block] == rows

@@ -9,19 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.corpus.cleaning import _all_sound, _passage_fault, clean
+from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SCHEMAS
-from stillhouse.corpus.sources.rows import Passage, Query, Row
-from stillhouse.corpus.store import write_tables
-from stillhouse.corpus.table_file import ROW_GROUP
-from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.sources.rows import Passage
 
 IDS = st.lists(st.lists(st.sampled_from([f"p{n}" for n in range(40)]), max_size=30), max_size=12)
 
@@ -34,17 +30,6 @@ def test_digest_numbers_equal_those_of_a_dictionary(blocks: list[list[str]]) -> 
         assert numbers.find(digests_of(block)).tolist() == [slow.get(id, -1) for id in block]
         assert numbers.add(digests_of(block)).tolist() == [slow.setdefault(id, len(slow)) for id in block]
     assert len(numbers) == len(slow)
-
-
-def test_colliding_digests_get_distinct_numbers() -> None:
-    """All digests begin at slot 0, and there are more than the first table holds."""
-    digests_B2 = np.stack([np.zeros(3000, np.uint64), np.arange(3000, dtype=np.uint64)], axis=1)
-    numbers = DigestNumbers()
-    for begin in range(0, 3000, 700):
-        part = digests_B2[begin : begin + 700]
-        assert numbers.add(part).tolist() == list(range(begin, begin + len(part)))
-    assert numbers.find(digests_B2[::-1]).tolist() == list(range(3000))[::-1]
-    assert numbers.find(digests_B2[:1] + np.uint64(4096)).tolist() == [-1]
 
 
 def rows(count: int, words: int = 60) -> Iterator[Passage]:
@@ -85,55 +70,6 @@ def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_
     assert corpus.passages.rows_of(asked).tolist() == [places.get(id, -1) for id in asked]
     chosen = rng.integers(0, len(taken), 70)
     assert corpus.passages.texts_of(chosen) == [taken[place].text for place in chosen]
-
-
-TEXTS = st.sampled_from(["p", "", " ", "a b", "\x1c", "\u00a0", "\ud800", "\udc00", "\u00e9"])
-
-
-@given(st.lists(st.builds(Passage, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.just(0), st.just("")), max_size=3))
-def test_a_block_is_sound_if_none_of_its_passages_has_a_fault(rows: list[Passage]) -> None:
-    assert _all_sound(rows) == (not any(map(_passage_fault, rows)))
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))
-def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tuple[str, str]], at_once: int) -> None:
-    """A passage may be an article of its own, and its id may also be the article id of other passages."""
-    taken, kept = TakenPassages(), dict[str, str]()
-    for begin in range(0, len(given_ids), at_once):
-        taken.add([Passage(id, "", "x", article, "", 0, "") for id, article in given_ids[begin : begin + at_once]])
-    taken.close()
-    for id, article in given_ids:
-        kept.setdefault(id, article)
-    articles, asked = set(kept.values()), list("abcdefxyz")
-    assert taken.articles == len(articles)
-    assert taken.has_articles(asked).tolist() == [id in articles for id in asked]
-
-
-def test_rejects_keep_the_order_of_the_source() -> None:
-    """A query that is rejected between two passages is reported between them, however rows are grouped."""
-    given: list[Row] = []
-    for number in range(1500):
-        given += [Passage("same", "", "x", "same", "", 0, f"p{number}"), Query("", "q", f"q{number}")]
-    wheres = [row.where for row in clean(given).rejected]
-    assert wheres == [place for number in range(1500) for place in (f"p{number}", f"q{number}")][1:]
-
-
-def test_blocks_give_the_bytes_of_a_table_written_at_once(tmp_path: Path) -> None:
-    names = SCHEMAS["passages"].names
-    given = [row._replace(text=row.text[: 5 + n % 40]) for n, row in enumerate(rows(ROW_GROUP + 700, 9))]
-    columns = dict(zip(names, map(list, zip(*(row[:-1] for row in given)))))
-    write_tables(tmp_path, {"passages": columns})
-    taken = TakenPassages(tmp_path / "blocks.parquet")
-    for begin in range(0, len(given), 999):
-        taken.add(given[begin : begin + 999])
-    taken.close()
-    table = pa.table(columns, schema=SCHEMAS["passages"])
-    repeated = [name for name in names if name not in ("passage_id", "text")]
-    once = {"compression": "zstd", "row_group_size": ROW_GROUP, "use_dictionary": repeated}
-    pq.write_table(table, tmp_path / "once.parquet", **once)
-    expected = (tmp_path / "once.parquet").read_bytes()
-    assert (tmp_path / "blocks.parquet").read_bytes() == (tmp_path / "passages.parquet").read_bytes() == expected
-    assert pq.read_metadata(tmp_path / "once.parquet").num_row_groups == 2
 
 
 PEAK = """

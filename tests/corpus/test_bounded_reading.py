@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.corpus.store import Corpus, write_tables
-from stillhouse.retrieval.mining.relevance import not_negatives
+from stillhouse.corpus.store import write_tables
 
 PASSAGES = 60_000
 TEXT = 1_000
@@ -70,25 +69,3 @@ def test_reading_every_passage_holds_one_block_in_memory(
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert logged in said
     assert int(said.split()[-1]) < megabytes * 1e6
-
-
-@pytest.mark.parametrize(("origin", "taken_from", "scans"), [("source", "", 0), ("bfs", "p0", 1), ("ict", "p0", 0)])
-def test_articles_are_read_only_for_queries_that_need_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, taken_from: str, scans: int
-) -> None:
-    names, articles = [f"p{n}" for n in range(6)], [f"a{n // 3}" for n in range(6)]
-    of_passages = {"passage_id": names, "title": [""] * 6, "text": names, "article_id": articles}
-    passages = of_passages | {"section": [""] * 6, "position": [0, 1, 2] * 2}
-    query = {"query_id": ["q"], "text": ["which"], "split": ["train"], "origin": [origin], "taken_from": [taken_from]}
-    qrels = {"query_id": ["q"], "passage_id": ["p3"], "relevance": [1], "split": ["train"]}
-    write_tables(tmp_path, {"passages": passages, "queries": query, "qrels": qrels})
-    corpus, read = Corpus.open(tmp_path), []
-    blocks = Corpus.passage_blocks
-
-    def counted(own: Corpus, *columns: str) -> object:
-        read.append(columns)
-        return blocks(own, *columns)
-
-    monkeypatch.setattr(Corpus, "passage_blocks", counted)
-    not_negatives(corpus)
-    assert read == [("article_id",)] * scans

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from stillhouse.artifacts import whole_folder, write_manifest
@@ -91,17 +89,3 @@ def test_the_share_of_changed_texts_and_the_summary_line(tmp_path: Path) -> None
     found = difference(corpus_of(tmp_path / "old", OLD), corpus_of(tmp_path / "new", now))
     assert found.share == pytest.approx(2 / 21)
     assert str(found) == "1 passages added, 1 changed, 0 removed (texts: 2 new, 1 gone: 9.52%)"
-
-
-def test_digests_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = corpus_of(tmp_path / "old", OLD)
-    whole, blocks = fingerprint(corpus), Corpus.passage_blocks
-    monkeypatch.setattr(Corpus, "passage_blocks", lambda self, *columns: blocks(self, *columns, rows=3))
-    assert fingerprint(corpus) == whole
-
-
-def test_fields_are_separated_in_the_digest(tmp_path: Path) -> None:
-    one = corpus_of(tmp_path / "one", {"p0": ("a b", "c")})
-    two = corpus_of(tmp_path / "two", {"p0": ("a", "b c")})
-    assert fingerprint(one) != fingerprint(two)
-    assert isinstance(one.passages, pd.DataFrame) and np.array_equal(difference(one, two).changed, [0])

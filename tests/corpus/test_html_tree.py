@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Callable
 from html.parser import HTMLParser
-from itertools import count
 from pathlib import Path
 
 import pytest
-from held_against_slow import row_shown
-from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from slow_pages import page_rows
 
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import detect, open_source
@@ -114,12 +109,6 @@ def test_a_page_is_read_to_its_end_or_rejected(depth: int, taken: bool, write: W
     assert [row[:4] for row in corpus.rejected] == rejected
 
 
-def test_a_paragraph_of_any_length_is_read(write: Write, read: Read) -> None:
-    pytest.importorskip("lxml")
-    corpus = read(write({"a.html": f"<p>{'x' * 11_000_000}</p><p>after</p>"}))
-    assert [len(passage.text) for passage in corpus.passages.values()] == [11_000_000, 5]
-
-
 UMLAUTS = "<p>caf\u00e9 \u201ctea\u201d</p>"
 CHARSET = '<meta charset="{}">'
 ENCODED: dict[str, tuple[bytes, str, str]] = {
@@ -215,83 +204,6 @@ def within(draw: st.DrawFn, tag: str, inner: st.SearchStrategy[str]) -> str:
 
 
 LEFT = ("nav", "footer", "aside", "script", "button")
-TAGS = ("div", "table", "td", "section", "span", "blockquote", *LEFT[:3], "button")
-PARTS = st.recursive(
-    st.sampled_from(
-        [
-            "w{} ",
-            "w{}<br>",
-            "<b>w{}</b> ",
-            "<a href='x.html'>w{}</a> ",
-            "<!-- no --> ",
-            "w{}&amp;x ",
-            "<p>w{}</p>",
-            "<h2>w{}</h2>",
-            "<pre>w{}</pre>",  # a leaf: in lxml alone, other elements close it, and it closes a list
-            "<script>no</script>",
-        ]
-    ),
-    lambda inner: st.one_of(within("ul", within("li", inner)), *(within(tag, inner) for tag in TAGS)),
-    max_leaves=25,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(parts=st.lists(PARTS, min_size=1, max_size=4))
-@example(parts=["<h2>w{}</h2>", "w{} ", "<h2>w{}</h2>", "<h2>w{}</h2>", "<p>w{}</p>", "<h2>w{}</h2>"])
-def test_every_word_of_a_page_is_in_its_passages_and_sections_in_order(parts: list[str]) -> None:
-    """Compare with the parser of the standard library, which does not know about blocks."""
-    pytest.importorskip("lxml")
-    numbers = count()
-    page = re.sub(r"{}", lambda _: str(next(numbers)), "".join(parts))
-    words = Words()
-    words.feed(page)
-    words.close()
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a.html").write_text(f"<html><body><h1>T</h1><p>first</p>{page}</body></html>")
-        rows = list(open_source(folder).rows())
-    found = " ".join(row.text for row in rows if isinstance(row, Passage)).split()
-    # A heading is the section of the passages after it. Only a heading without any is lost.
-    headed = {word for row in rows if isinstance(row, Passage) for word in row.section.split()}
-    assert set(found) - {"first"} <= set(words.words)
-    assert [word for word in found if word != "first"] == [word for word in words.words if word in found]
-    assert set(words.words) - set(found) - headed == words.bare
-
-
-WORDS = st.sampled_from(["w", " w ", "\n w", "&amp;", "&nbsp;", "&#233;", " \u00b6", ">", "<br>", "<!-- c -->"])
-PHRASES = st.recursive(
-    WORDS,
-    lambda inner: st.one_of(
-        inner, *(within(tag, inner) for tag in ("b", "span hidden", "button", "code")), within("span", WORDS)
-    ),
-    max_leaves=4,
-)
-LINKED = st.one_of(
-    PHRASES, *(within(f"a href={target}", WORDS) for target in ("'b.html'", '"../c/#x"', "d.pdf", "/a.htm"))
-)
-ROWS = within("tr", st.one_of(within("td", LINKED), within("th", LINKED), within("td hidden", LINKED)))
-CLEAR = st.recursive(
-    st.one_of(
-        LINKED, *(within(tag, LINKED) for tag in ("p", "pre", "h1", "h2", "h3", "p hidden")), within("table", ROWS)
-    ),
-    lambda inner: st.one_of(
-        *(within(tag, inner) for tag in ("div", "section", "nav", "aside", "blockquote", 'div aria-hidden="true"')),
-        within("ul", within("li", inner)),
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(title=st.sampled_from(["", "<title> t \n u</title>"]), parts=st.lists(CLEAR, min_size=1, max_size=6))
-def test_rows_of_an_unambiguous_page_match_a_strict_reader(title: str, parts: list[str]) -> None:
-    """Compare with a strict reader that goes character by character; none of these pages is unclear to it."""
-    pytest.importorskip("lxml")
-    page = title + "".join(parts)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a.html").write_text(page, encoding="utf-8")
-        logged = [row_shown(row) for row in open_source(folder, "html-tree").rows()]
-    assert logged == page_rows("a.html", page.encode(), {"a.html": "a"})
 
 
 def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:

@@ -86,61 +86,6 @@ def test_a_long_line_is_rejected_and_the_rest_is_read(format: str, packed: bool,
     assert begin.decode() in rejected.content and 190 < len(rejected.content) <= 200
 
 
-EMPTY = {
-    "objects": (b"{},", b"{}"),
-    "objects of one field": (b'{"b":1},', b"{}"),
-    "lists": (b"[],", b"[]"),
-}
-
-
-@pytest.fixture
-def of_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the real limits on length, and a low limit on the number of lists."""
-    for module in (lines, json_files):
-        monkeypatch.setattr(module, "LONGEST", 1 << 26)
-    monkeypatch.setattr(json_files, "LONGEST_DOCUMENT", 1 << 29)
-    monkeypatch.setattr(lines, "MOST_LISTS", 1000)
-    monkeypatch.setattr(json_files, "MOST_LISTS", 1000)
-
-
-@pytest.mark.parametrize("kind", EMPTY)
-def test_a_line_of_brackets_is_rejected_before_it_fills_the_memory(
-    kind: str, of_brackets: None, tmp_path: Path
-) -> None:
-    one, last = EMPTY[kind]
-    with (tmp_path / "passages.jsonl").open("wb") as file:
-        file.write(b'{"_id": "a", "text": "a text", "c": [' + one * 300_000 + last + b"]}\n")
-        file.write(b'{"_id": "b", "text": "a text", "c": [' + one * 900 + last + b"]}\n")
-    rows = read(tmp_path, "jsonl")
-    assert [type(row) for row in rows] == [Rejected, Passage]
-    assert rows[0][2:4] == (lines.TOO_MANY_LISTS, "passages.jsonl:1")
-
-
-@pytest.mark.parametrize("kind", EMPTY)
-def test_an_element_and_a_document_of_brackets_are_refused(kind: str, of_brackets: None, tmp_path: Path) -> None:
-    one, last = EMPTY[kind]
-    path = tmp_path / "train.json"
-    path.write_bytes(b'[{"a": 1}, [' + one * 1_000_000 + last + b"]]")
-    elements = json_files.read_elements(path)
-    assert next(elements) == {"a": 1}
-    with pytest.raises(InputError, match=r"after element 1 \(more than .* lists and objects; cut it\)"):
-        next(elements)
-    with pytest.raises(InputError, match=r"or of more than 1,000 lists and objects, .*divide it"):
-        json_files.read_document(path)
-
-
-@pytest.mark.parametrize("end", [b"\n", b""])
-def test_a_line_of_exactly_the_longest_length_is_read(end: bytes, tmp_path: Path) -> None:
-    """The limit includes the line end, which the last line may lack."""
-    line = json_line("a", "x" * (LONGEST - len(json_line("a", "")) + 1 - len(end)))[:-1] + end
-    assert len(line) == LONGEST
-    for content, taken in ((line, 1), (line[:-3] + b"x" + line[-3:], 0)):
-        (tmp_path / "passages.jsonl").write_bytes(content + (b"" if not end else json_line("b")))
-        rows = list(open_source(str(tmp_path), "jsonl").rows())
-        assert sum(isinstance(row, Passage) for row in rows) == taken + bool(end)
-        assert len(rows) == 1 + bool(end)
-
-
 def test_a_quoted_cell_that_never_ends_takes_no_more_than_the_limit(tmp_path: Path) -> None:
     with (tmp_path / "passages.csv").open("wb") as file:
         file.write(b'id,text\na,text\nb,"')
@@ -149,15 +94,6 @@ def test_a_quoted_cell_that_never_ends_takes_no_more_than_the_limit(tmp_path: Pa
     rows = read(tmp_path, "tables")
     assert isinstance(rows[0], Passage) and isinstance(rows[1], Rejected)
     assert "field larger than field limit" in rows[1].reason
-
-
-def test_a_quoted_cell_may_be_longer_than_pythons_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "some words, " * 20_000
-    for module in (lines, cells):
-        monkeypatch.setattr(module, "LONGEST", 1 << 20)
-    for name, row in (("passages.csv", 'id,text\na,"{}"\n'), ("passages.tsv", 'id\ttext\na\t"{}"\n')):
-        (tmp_path / name).write_text(row.format(text))
-        assert [row.text for row in open_source(str(tmp_path / name)).rows() if isinstance(row, Passage)] == [text]
 
 
 @pytest.mark.parametrize("suffix", ["md", "html"])

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from held_against_slow import row_shown
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from slow_trees import article_rows
-from written_markdown import written
 
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
@@ -132,17 +126,6 @@ def test_titles_and_sections(text: str, title: str, sections: list[str], reasons
     assert [row.reason for row in rows if isinstance(row, Rejected)] == reasons
 
 
-@pytest.mark.parametrize("many", ["[", "? ", "- ", "{a: ", "[], ", "&a ", "!!a ", "a:\n ", "'", ": ", "#"])
-@pytest.mark.timeout(20)
-def test_huge_front_matter_is_read_or_rejected_quickly(many: str, tmp_path: Path) -> None:
-    """A reader that recurses into nested nodes would crash the process here."""
-    for count in (1_000, 60_000 // len(many), 200_000):
-        rows = rows_of(tmp_path, f"---\ntitle: T\na: {many * count}\n---\nx")
-        assert {row.reason for row in rows if isinstance(row, Rejected)} <= {"front matter is not YAML"}
-        assert [row.text for row in rows if isinstance(row, Passage)] == ["x"]
-        rows_of(tmp_path, f"---\n{many * count}\n---\nx")
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -172,16 +155,6 @@ def test_passages_hold_the_text_without_markup(text: str, said: list[str], tmp_p
     rows = rows_of(tmp_path, text)
     assert [row.text for row in rows if isinstance(row, Passage)] == said
     assert not [row for row in rows if isinstance(row, Link)]
-
-
-@settings(max_examples=200, deadline=None)
-@given(data=st.binary(min_size=1, max_size=80))
-def test_every_row_is_what_a_strict_reader_finds(data: bytes) -> None:
-    """None of these files is unclear to the strict reader."""
-    content = written(data)
-    with tempfile.TemporaryDirectory() as folder:
-        found = [row_shown(row) for row in rows_of(Path(folder), content)]
-    assert found == article_rows("a.md", content, {"a.md": "a"})
 
 
 LATIN = "caf\u00e9 and more".encode("latin-1")

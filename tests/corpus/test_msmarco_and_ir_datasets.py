@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import ir_measures
 import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus
@@ -54,41 +53,6 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
     ]
     assert corpus.rejected == []
     assert corpus.left_out == {"query: no qrel of its split names it": 2}
-
-
-def test_a_line_of_unicode_white_space_is_rejected(write: Write, read: Read) -> None:
-    corpus = read(write(MARCO | {"qrels.train.tsv": "\u2028\n1 0 0 1\n2 0 1 1\n\u3000\n"}))
-    assert [(row.kind, row.id, row.where) for row in corpus.rejected] == [
-        ("qrel", "", "qrels.train.tsv:1"),
-        ("qrel", "", "qrels.train.tsv:4"),
-    ]
-    assert corpus.split_of["1"] == corpus.split_of["2"] == "train"
-
-
-def test_graded_relevance_reaches_the_measures(write: Write, read: Read) -> None:
-    """TREC Deep Learning counts passages of grade 2 or more as relevant: the measures with rel=2."""
-    corpus = read(write(MARCO))
-    qrels = [
-        ir_measures.Qrel(row.query_id, row.passage_id, grade) for row, grade in corpus.qrels if row.query_id == "6"
-    ]
-    run = [ir_measures.ScoredDoc("6", "1", 2.0), ir_measures.ScoredDoc("6", "0", 1.0)]
-    found = ir_measures.calc_aggregate([ir_measures.RR @ 10, ir_measures.RR(rel=2) @ 10], qrels, run)
-    assert {str(measure): value for measure, value in found.items()} == {"RR@10": 1.0, "RR(rel=2)@10": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("files", "rows"),
-    [
-        ({"collection.tsv": "1\tA\tx\n2\ty\n"}, [("1", "A", "x"), ("2", "", "y")]),
-        ({"corpus.tsv": "pid\ttitle\ttext\n1\tA\tx\n"}, [("1", "A", "x")]),
-        ({"msmarco-docs.tsv": "D1\thttp://a\tA\tx\n"}, [("D1", "A", "x")]),
-        ({"collection.tsv": "1\tx\n2\ty\n", "titles.tsv": "2\tB\n"}, [("1", "", "x"), ("2", "B", "y")]),
-        ({"para.txt": "1\tx\n2\ty\n", "para.title.txt": "1\t-\n2\tB\n"}, [("1", "", "x"), ("2", "B", "y")]),
-    ],
-)
-def test_forms_of_the_collection(files: dict[str, str], rows: list[tuple[str, ...]], write: Write, read: Read) -> None:
-    corpus = read(write(files))
-    assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == rows and corpus.rejected == []
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.article_layout import lay_out
-from stillhouse.corpus.pair_drawing import OF_SENTENCES
+from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.pair_queries import (
     PairChoices,
     PairQueries,
-    check_tasks,
     make_pair_queries,
-    split_articles,
 )
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.corpus.words import count_words
 from stillhouse.errors import InputError
 from stillhouse.retrieval.mining.relevance import not_negatives
 
@@ -102,7 +99,7 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("task", OF_SENTENCES)
+@pytest.mark.parametrize("task", TASKS)
 def test_over_many_seeds_a_task_makes_every_allowed_query_and_no_other(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
@@ -114,7 +111,7 @@ def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> N
     rows = rows_of(SMALL)
     made = make_pair_queries(TakenPassages.of(rows), LINKS, replace(CHOICES, per_article=30))
     texts = {row.id: row.text for row in rows}
-    assert made.tasks == OF_SENTENCES and not made.verbatim
+    assert made.tasks == TASKS and not made.verbatim
     assert max(Counter(query.text for query in made.queries).values()) == 1
     assert len({query.id for query in made.queries}) == len(made.queries)
     for query in made.queries:
@@ -141,8 +138,8 @@ def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
         articles[query.split] |= {query.taken_from.split("#")[0], query.positive.split("#")[0]}
     assert all(articles[split] for split in SPLITS)
     assert len(set.union(*articles.values())) == sum(map(len, articles.values()))
-    assert made.counts()["dev"]["wlp"] > 0 and set(made.counts()["test"]) == set(OF_SENTENCES)
-    for found, may in ((made_of(made)[task], allowed(LARGE, LARGE_LINKS)[task]) for task in OF_SENTENCES):
+    assert made.counts()["dev"]["wlp"] > 0 and set(made.counts()["test"]) == set(TASKS)
+    for found, may in ((made_of(made)[task], allowed(LARGE, LARGE_LINKS)[task]) for task in TASKS):
         assert found <= may
     per_article = Counter((query.task, query.taken_from.split("#")[0]) for query in made.queries)
     assert max(per_article.values()) == 2
@@ -159,15 +156,6 @@ def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
     assert (sizes["train"], sizes["dev"]) == (20, 3)
     assert sizes["test"] == Counter(query.split for query in whole.queries)["test"] > 3
     assert [query for query in whole.queries if query in set(less.queries)] == less.queries
-
-
-def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
-    choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2, per_article=12)
-    whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
-    half = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, most=len(whole.queries) // 2))
-    assert len(half.queries) == len(whole.queries) // 2 and set(half.queries) < set(whole.queries)
-    before, after = (Counter(query.split for query in made.queries) for made in (whole, half))
-    assert all(0.25 * before[split] < after[split] < 0.75 * before[split] for split in SPLITS)
 
 
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
@@ -215,18 +203,6 @@ def test_impossible_requests_are_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(InputError, match=message):
         make_pair_queries(taken_of(articles), links, replace(CHOICES, **changes))
-
-
-def test_task_names_are_sorted_and_none_means_no_task() -> None:
-    assert check_tasks(None) == ()
-    assert check_tasks(("wlp", "ict")) == ("ict", "wlp")
-
-
-@pytest.mark.parametrize(("articles", "dev", "test"), [(10, 0.1, 0.1), (3, 0.1, 0.1), (101, 0.33, 0.0), (1, 0.0, 0.0)])
-def test_sizes_of_the_article_split(articles: int, dev: float, test: float) -> None:
-    split_A = split_articles(articles, dev, test, seed=0)
-    expected = [max(round(part * articles), 1) if part else 0 for part in (dev, test)]
-    assert [int((split_A == n).sum()) for n in (1, 2)] == expected and len(split_A) == articles
 
 
 def test_sentences_keep_their_positions_and_duplicates_are_left_out() -> None:
@@ -297,7 +273,7 @@ def test_passages_that_are_not_negatives_of_a_made_query(tmp_path: Path) -> None
             ends = {query.taken_from.split("#")[0], query.positive.split("#")[0]}
             expected |= {(query.id, row.id) for row in rows if row.article_id in ends}
     assert found == expected and len(table) == len(expected)
-    assert {query.task for query in made} == set(OF_SENTENCES)
+    assert {query.task for query in made} == set(TASKS)
 
 
 UNSPACED = {
@@ -314,9 +290,8 @@ def test_queries_are_made_in_scripts_without_spaces(language: str) -> None:
     sentences = ["".join(map(chr, chance.choices(letters, k=14))) + end for _ in range(24)]
     articles = {name: [("s", sentences[4 * n : 4 * n + 2]), ("s", sentences[4 * n + 2 : 4 * n + 4])]
                 for n, name in enumerate("abcdef")}  # fmt: skip
-    made = make_pair_queries(taken_of(articles), [], replace(CHOICES, tasks=("ict", "span"), span_words=(6, 10)))
+    made = make_pair_queries(taken_of(articles), [], replace(CHOICES, tasks=("ict",)))
     texts = {row.id: " ".join(row.text.split()) for row in rows_of(articles)}
-    assert {query.task for query in made.queries} == {"ict", "span"}
+    assert made.queries
     assert all(query.text in texts[query.taken_from] for query in made.queries)
-    assert {query.text for query in made.queries if query.task == "ict"} <= {text.strip() for text in sentences}
-    assert all(6 <= count_words(query.text) <= 10 for query in made.queries if query.task == "span")
+    assert {query.text for query in made.queries} <= {text.strip() for text in sentences}

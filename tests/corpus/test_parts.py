@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,11 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import SOURCES, needs_parser
 
-from stillhouse.corpus import repeats
 from stillhouse.corpus.cleaning_parts import Several
-from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.part_files import Keys
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.extra_test_queries import with_test_queries
@@ -69,44 +65,12 @@ def test_every_format(format: str, part_bytes: int, tmp_path: Path) -> None:
     hold(write(tmp_path / "source", SOURCES[format]), part_bytes)
 
 
-@pytest.mark.parametrize("part_bytes", [1, 700, 5000])
-def test_articles_with_links_and_labels(part_bytes: int) -> None:
-    from stillhouse.corpus.sources.built_in import sample_folder
-
-    assert hold(sample_folder(), part_bytes) > 3
-
-
 def passage(id: str, text: str) -> bytes:
     return json.dumps({"_id": id, "text": text}).encode()
 
 
-PASSAGE = st.builds(passage, st.sampled_from("abcde"), st.sampled_from("xyz \ud800"))
-ODD = [b"", b"  ", b"oops", b"\xff\xfe", b"\xef\xbb\xbf", b'{"_id": 1}', b"[]", b'{"_id": "a b", "text": "t"}']
-LINE = PASSAGE | st.sampled_from(ODD)
-ENDS = st.sampled_from([b"\n", b"\r\n"])
-
-
 def joined(lines: list[bytes], end: bytes, ended: bool) -> bytes:
     return end.join(lines) + (end if ended else b"")
-
-
-@FEW
-@given(st.lists(LINE, max_size=12), ENDS, st.booleans(), SIZES)
-@example([b"", b"", b"", b""], b"\n", True, 1)
-def test_lines_of_passages(lines: list[bytes], end: bytes, ended: bool, part_bytes: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        files = {"corpus.jsonl": joined(lines, end, ended), "queries.jsonl": b'{"_id": "q", "text": "?"}\n'}
-        hold(write(Path(folder), files | {"qrels/test.tsv": b"q\ta\t1\nq\te\t1\n"}), part_bytes)
-
-
-TSV = st.sampled_from([b"id\ttext", b"1\tx", b"1\ty", b"2\tz", b"3", b"4\ta\tb\tc", b"\xff\t1", b"", b" \t ", b'5\t"q'])
-
-
-@FEW
-@given(st.lists(TSV, max_size=12), ENDS, st.booleans(), SIZES)
-def test_lines_of_ms_marco(lines: list[bytes], end: bytes, ended: bool, part_bytes: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        hold(write(Path(folder), {"collection.tsv": joined(lines, end, ended)}), part_bytes)
 
 
 QUOTED = st.sampled_from(
@@ -198,52 +162,6 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
     facts, tables = corpus_of(opened(), tmp_path / "work", 1)
     assert facts["queries"]["dev"] and facts["queries"]["test"] == 1
     assert (facts, tables) == corpus_of(opened())
-
-
-def test_renaming_two_splits_to_one_is_refused(tmp_path: Path) -> None:
-    files = SOURCES["beir"] | {"qrels/train.tsv": b"q\ta\t1\n"}
-    source = write(tmp_path / "source", files)
-    said = {
-        refused_or(with_splits(open_source(str(source)), {"test": "train"}), *where) for where in ((), (tmp_path, 1))
-    }
-    assert len(said) == 1 and "would both become train" in said.pop()
-
-
-def test_repeats_are_found_in_any_number_of_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    lines = [{"_id": f"p{rng.integers(300)}", "text": f"t{rng.integers(2)}"} for _ in range(600)]
-    source = write(tmp_path / "source", {"passages.jsonl": "".join(json.dumps(x) + "\n" for x in lines).encode()})
-    monkeypatch.setattr(repeats, "IN_A_BUCKET", 7)
-    assert len(repeats.buckets_of(600)) == 86
-    assert hold(source, 500) > 20
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
-def test_keys_are_found_by_both_halves_of_a_digest(pairs: list[tuple[int, int]]) -> None:
-    digests = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
-    keys = Keys.of(digests, np.arange(len(digests)))
-    asked = np.array([(high, low) for high in range(5) for low in range(5)], dtype=np.uint64)
-    places = keys.find(asked).tolist()
-    rows = [int(keys.rows[place]) if place >= 0 else -1 for place in places]
-    assert rows == [pairs.index(both) if both in pairs else -1 for both in ((h, w) for h in range(5) for w in range(5))]
-
-
-def test_lookups_in_parts_equal_those_in_one_table(tmp_path: Path) -> None:
-    from stillhouse.corpus.cleaning import clean
-    from stillhouse.corpus.cleaning_parts import clean_parts
-
-    lines = [{"_id": f"p{n % 37}", "text": f"t{n}"} for n in range(60)]
-    source = write(tmp_path / "source", {"passages.jsonl": "".join(json.dumps(x) + "\n" for x in lines).encode()})
-    whole = clean(open_source(str(source)).rows()).passages
-    parts = clean_parts(
-        open_source(str(source)), Several(map, tmp_path / "work", part_bytes=200), tmp_path / "p.parquet"
-    )
-    asked = ["p3", "nobody", "p36", "p0", "p3"]
-    assert parts.passages.rows_of(asked).tolist() == whole.rows_of(asked).tolist() == [3, -1, 36, 0, 3]
-    assert parts.passages.has_articles(asked).tolist() == whole.has_articles(asked).tolist()
-    assert (len(parts.passages), parts.passages.articles) == (len(whole), whole.articles) == (37, 37)
-    assert list(parts.passages.texts()) == list(whole.texts())
-    assert digests_of(list(parts.passages)).tolist() == digests_of(list(whole)).tolist()
 
 
 def test_finished_parts_are_reused_unless_a_file_changed(tmp_path: Path) -> None:

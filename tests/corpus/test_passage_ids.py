@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import resource
 import tracemalloc
 from pathlib import Path
 
@@ -52,15 +49,6 @@ def test_the_digest_is_that_of_the_ids_alone(
     assert (PassageIds(ids).digest == PassageIds(others).digest) == (ids == others)
 
 
-@pytest.mark.parametrize("ids, others", [(["ab", "c"], ["a", "bc"]), (["a", "b"], ["b", "a"]), (["a"], ["a", "a"])])
-def test_ids_that_only_look_alike_have_another_digest(ids: list[str], others: list[str]) -> None:
-    assert PassageIds(ids).digest != PassageIds(others).digest
-
-
-def test_rows_have_the_shape_that_was_asked_for() -> None:
-    assert PassageIds(["a", "b"])[np.array([[1, 0], [1, 1]])].tolist() == [["b", "a"], ["b", "b"]]
-
-
 def test_a_search_among_many_ids_uses_little_memory(tmp_path: Path) -> None:
     ids = in_a_file(tmp_path, [f"passage-{i}" for i in range(600_000)], 1 << 17)
     tracemalloc.start()
@@ -75,20 +63,3 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ids.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"ids\.parquet is damaged"):
         len(PassageIds(tmp_path / "ids.parquet"))
-
-
-def test_a_system_that_cannot_open_a_table_does_not_call_it_damaged(tmp_path: Path) -> None:
-    """The process already has as many files open as it may have."""
-    ids = in_a_file(tmp_path, ["a", "b"], 1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Path(os.devnull).open() as held:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (held.fileno() + 1, hard))
-            with pytest.raises(OSError) as raised:
-                list(ids.blocks())
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert raised.value.errno == errno.EMFILE
-    (tmp_path / "ids.parquet").unlink()
-    with pytest.raises(InputError, match="is damaged"):
-        list(ids.blocks())

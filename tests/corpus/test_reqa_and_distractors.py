@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean
@@ -141,17 +140,3 @@ def test_distractors_of_passages_are_passages(write: Write, tmp_path: Path) -> N
     # Both candidates of p0 have the text of w1, so only the one of p1 is left.
     assert list(Corpus.open(tmp_path).passages["passage_id"]) == ["c0", "w1", "distractor:c2"]
     assert (facts["distractors"], facts["passages"]) == (1, 3)
-
-
-def test_a_sample_of_distractors_is_even_and_seeded(write: Write) -> None:
-    folder = write(OTHER)
-    many = write({"corpus.jsonl": lines(*({"_id": i, "text": f"text {i}"} for i in range(20)))}, folder="many")
-
-    def sample(seed: int) -> list[int]:
-        corpus = clean(with_distractors(open_source(str(folder)), open_source(str(many)), 5, seed, "en").rows())
-        assert corpus.left_out == {"passage: distractor beyond max_distractors": 15}
-        return [int(id.removeprefix("distractor:")) for id in corpus.passages if id.startswith("distractor:")]
-
-    assert sample(1) == sample(1) == sorted(sample(1)) and len(sample(1)) == 5
-    counts = np.bincount([number for seed in range(200) for number in sample(seed)], minlength=20)
-    assert counts.sum() == 1000 and counts.min() > 25 and counts.max() < 80  # 50 each, within 4 standard deviations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.dpr import LONGEST_ANSWERS
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.rows import Answer, Rejected
 from stillhouse.corpus.sources.split_names import check_splits, split_in, with_splits
 from stillhouse.errors import InputError
 
@@ -78,18 +75,11 @@ def test_one_squad_file(write: Write, read: Read) -> None:
     [
         (7, "passage", "article: not a JSON object"),
         ({"paragraphs": []}, "passage", "article: no title"),
-        (article(3), "passage", "article: title is not text"),
         ({"title": "x"}, "passage", "article: no paragraphs"),
-        ({"title": "x", "paragraphs": {}}, "passage", "article: paragraphs is not a list"),
-        (article("x", []), "passage", "not a JSON object"),
-        (article("x", {"qas": []}), "passage", "no context"),
-        (article("x", {"context": 1, "qas": []}), "passage", "context is not text"),
         (article("x", {"context": "c"}), "passage", "no qas"),
         (article("x", {"context": " ", "qas": []}), "passage", "empty passage"),
         (article("x", {"context": "c", "qas": ["q"]}), "query", "not a JSON object"),
         (article("x", {"context": "c", "qas": [{"question": "?", "answers": []}]}), "query", "no id"),
-        (article("x", {"context": "c", "qas": [{"id": "z", "answers": []}]}), "query", "no question"),
-        (article("x", {"context": "c", "qas": [{"id": "z", "question": "?"}]}), "query", "no answers"),
         (
             article("x", {"context": "c", "qas": [question("z") | {"answers": [{"text": 5}]}]}),
             "query",
@@ -111,12 +101,6 @@ def test_a_bad_part_of_squad_is_rejected_alone(broken: Any, kind: str, reason: s
     assert {"q1", "7"} <= corpus.queries.keys()
 
 
-def test_a_bad_question_of_squad_is_named(write: Write, read: Read) -> None:
-    data = {"data": [article("x", {"context": "c", "qas": [{"id": "z", "answers": []}, {"question": "?"}]})]}
-    corpus = read(write({"train.json": json.dumps(data)}))
-    assert [row.id for row in corpus.rejected if row.kind == "query"] == ["z", ""]
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"data": {}}', '{"data": ' + "[" * 100_000, b'{"data": ["\xff"]}'])
 def test_an_invalid_squad_file_is_refused(content: str, write: Write, read: Read) -> None:
     with pytest.raises(InputError, match=r"train\.json"):
@@ -127,14 +111,10 @@ def test_an_invalid_squad_file_is_refused(content: str, write: Write, read: Read
     ("name", "split"),
     [
         ("train-v1.1.json", "train"),
-        ("train44-v1.1.json", "train"),
         ("nq-dev.qa.csv", "dev"),
         ("validation", "dev"),
-        ("val.tsv", "dev"),
         ("msmarco-doctrain-qrels.tsv", "train"),
-        ("Test_1", "test"),
         ("contest.json", None),
-        ("training.json", None),
         ("corpus.tsv", None),
     ],
 )
@@ -247,11 +227,7 @@ FOLLOWING = {"empty answer": [UNANSWERED], "empty query": [("answer", "points to
         ("psgs_w100.tsv", "4\tonly text\n", "passage", "not three columns (id, text, title)"),
         ("psgs_w100.tsv", "4\t \tt\n", "passage", "empty passage"),
         ("nq-test.qa.csv", "who\n", "query", "not two columns (question, answers)"),
-        ("nq-test.qa.csv", "who\t__import__('os').getcwd()\n", "query", "answers are not a list of texts"),
         ("nq-test.qa.csv", "who\t['a'] * 9\n", "query", "answers are not a list of texts"),
-        ("nq-test.qa.csv", "who\t('a',)\n", "query", "answers are not a list of texts"),
-        ("nq-test.qa.csv", "who\t[1]\n", "query", "answers are not a list of texts"),
-        ("nq-test.qa.csv", "who\t['a'\n", "query", "answers are not a list of texts"),
         ("nq-test.qa.csv", "who\t['']\n", "answer", "empty answer"),
         ("nq-test.qa.csv", " \t['a']\n", "query", "empty query"),
     ],
@@ -265,51 +241,11 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
     assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
 
 
-@pytest.mark.parametrize("one", ["1,", "[],", "'a',"])
-def test_a_long_list_of_answers_is_not_taken_apart(one: str, write: Write) -> None:
-    """As Python objects, such a list takes hundreds of times its length in memory."""
-    cell = f"[{one * 400_000}]"
-    folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t['a']\nwhat\t{cell}\n"})
-    tracemalloc.start()
-    try:
-        rows = list(open_source(str(folder), "dpr").rows())
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 20 * len(cell)
-    [rejected] = [row for row in rows if isinstance(row, Rejected)]
-    assert rejected[:4] == (
-        "query",
-        "nq-test-1",
-        "answers have more than 262,144 characters; cut them",
-        "nq-test.qa.csv:2",
-    )
-
-
-def test_a_list_of_answers_of_exactly_the_longest_length_is_read(write: Write) -> None:
-    for more, taken in ((0, 1), (1, 0)):
-        cell = "['" + "a" * (LONGEST_ANSWERS - 4 + more) + "']"
-        folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t{cell}\n"})
-        rows = list(open_source(str(folder), "dpr").rows())
-        assert sum(isinstance(row, Answer) for row in rows) == taken
-
-
-@pytest.mark.parametrize("text", ['"a"b', '"a', 'a"', '""'])
-def test_a_quote_of_dpr_that_is_text_stays(text: str, write: Write, read: Read) -> None:
-    good = {name: DPR[name] for name in ("psgs_w100.tsv", "nq-test.qa.csv")}
-    corpus = read(write(good | {"psgs_w100.tsv": f"{good['psgs_w100.tsv']}4\t{text}\tt\n5\tlast\tt\n"}))
-    found = [(passage.id, passage.text) for passage in corpus.passages.values()][3:]
-    quoted = text == '""'  # an empty cell
-    assert found == ([] if quoted else [("4", text)]) + [("5", "last")] and len(corpus.rejected) == quoted
-
-
 @pytest.mark.parametrize(
     ("broken", "kind", "reason"),
     [
         (5, "query", "not a JSON object"),
-        (example(3, []), "query", "question is not text"),  # type: ignore[arg-type]
         (example("q", "a"), "query", "answers are not a list of texts"),
-        (example("q", []) | {"positive_ctxs": None}, "query", "positive_ctxs is not a list"),
         (example("q", [], "p"), "qrel", "positive is not a JSON object"),
         (example("q", [], {"title": "t"}), "qrel", "no text"),
         (example("q", [], context(passage_id=1.5)), "qrel", "passage_id is not text"),
@@ -329,21 +265,6 @@ def test_a_dpr_folder_that_is_unclear_is_refused(write: Write, read: Read) -> No
         read(write({"psgs_w100.tsv": PASSAGES, "nq.json": "[]"}, folder="a"))
     with pytest.raises(InputError, match="keep only one of them"):
         read(write({"psgs_w100.tsv": PASSAGES, "psgs_w50.tsv": PASSAGES}, folder="b"))
-
-
-VALUES = [{"a": "é" * 3000, "b": [1, {"c": "]"}]}, 12, "x, [", None, -1.5e3, [], True, {}]
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 20])
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("values", [[], VALUES, VALUES[:1]])
-def test_elements_read_in_chunks_equal_the_whole_list(
-    values: list[Any], indent: int | None, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stillhouse.corpus.sources.json_files.CHUNK", chunk)
-    path = tmp_path / "list.json"
-    path.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert list(read_elements(path)) == values
 
 
 @pytest.mark.parametrize(

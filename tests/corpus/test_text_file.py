@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.mining.relevance import twins
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
@@ -27,12 +26,6 @@ def test_any_rows_give_their_texts_in_the_same_shape(
     assert texts[np.array(rows, dtype=np.int32)].tolist() == [everything[row] for row in rows]
     pairs = np.array(rows * 2, dtype=np.int64).reshape(2, -1)
     assert texts[pairs].shape == pairs.shape and texts[pairs][1].tolist() == [everything[row] for row in rows]
-
-
-def test_it_leaves_no_file_behind(tmp_path: Path) -> None:
-    texts = TextFile([["one", "two"], ["three"]], tmp_path / "work")
-    assert texts[np.array([2, 0])].tolist() == ["three", "one"]
-    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_many_texts_are_read_without_being_held(tmp_path: Path) -> None:
@@ -80,14 +73,3 @@ def test_passages_come_from_any_row_groups(
     ]
     blocks = Corpus.open(folder).passage_blocks("passage_id", rows=9, among=np.unique(np.array(rows, dtype=np.int64)))
     assert [id for block in blocks for id in block["passage_id"]] == [f"p{row}" for row in sorted(set(rows))]
-
-
-def test_equal_texts_have_equal_numbers(small_corpus: Path) -> None:
-    corpus = Corpus.open(small_corpus)
-    texts = passage_texts(corpus)
-    numbers, equal = twins(corpus, np.arange(len(texts))[::-1])
-    assert len(numbers) == len(texts)
-    assert len(set(zip(reversed(texts), numbers))) == len(set(texts)) == len(set(numbers))
-    assert equal["row"].tolist() == list(range(len(texts)))
-    assert equal["passage_text"].tolist() == numbers[::-1].tolist()
-    assert [len(part) for part in twins(corpus, np.empty(0, dtype=np.int32))] == [0, 0]

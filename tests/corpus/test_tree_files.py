@@ -72,21 +72,6 @@ def test_formats_that_list_a_folder_reject_such_names_too(name: str, write: Writ
     assert facts["passages"] == 1 and facts["rejected"]["line: file name is not UTF-8; rename it"] == 1
 
 
-def test_a_source_whose_own_name_is_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / f"{BAD}.jsonl").write_text('{"_id": "a", "text": "x"}\n')
-    with pytest.raises(InputError, match=r"caf\\xe9\.jsonl: .*rename it"):
-        open_source(str(tmp_path / f"{BAD}.jsonl"))
-    folder = tmp_path / f"{BAD}-articles"
-    folder.mkdir()
-    (folder / "a.md").write_text("x")
-    assert open_source(str(folder)).files.keys() == {"a.md"}
-
-
-def test_a_tree_without_a_file_that_can_be_read_says_why(write: Write) -> None:
-    with pytest.raises(InputError, match=r"has no article that can be read: caf\\xe9.md, file name is not UTF-8"):
-        open_source(str(write({f"{BAD}.md": "x"})))
-
-
 def linked(folder: Path, links: dict[str, str | Path]) -> Path:
     for name, target in links.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -161,16 +146,6 @@ def test_links_within_the_source_are_followed_and_do_not_loop(write: Write, read
     }
 
 
-def test_a_web_of_links_is_walked_in_a_moment(tmp_path: Path, read: Read) -> None:
-    """Every folder links to every other, so there are far too many paths to follow them all."""
-    for number in range(12):
-        (tmp_path / f"d{number}").mkdir()
-        (tmp_path / f"d{number}" / "a.md").write_text(str(number))
-        linked(tmp_path / f"d{number}", {f"l{other}": f"../d{other}" for other in range(12)})
-    found = set(texts(read(tmp_path)).values())
-    assert found == set(map(str, range(12)))
-
-
 def test_unreadable_files_and_folders_are_rejected(write: Write, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's errors are faked, because the user who runs the tests may read everything."""
 
@@ -191,15 +166,6 @@ def test_unreadable_files_and_folders_are_rejected(write: Write, read: Read, mon
     assert texts(corpus) == {"a#1": "A."}
     denied = "cannot be read: Permission denied"
     assert rejected(corpus) == {"closed.md:1": denied, "closed_folder": denied}
-
-
-@pytest.mark.parametrize("inner", ["", "articles/"])
-def test_the_source_itself_may_be_a_link(inner: str, write: Write, read: Read, tmp_path: Path) -> None:
-    write({f"{inner}a.md": "A.", f"{inner}b/c.md": "[up](../a.md)"}, folder="real")
-    (tmp_path / "link").symlink_to("real")
-    (tmp_path / "chain").symlink_to(tmp_path / "link")
-    corpus = read(tmp_path / "chain")
-    assert list(corpus.passages) == ["a#1", "b/c#1"] and list(corpus.links) == [("b/c", "a")]
 
 
 def test_articles_and_labels_may_not_link_out_of_the_source(write: Write, tmp_path: Path) -> None:

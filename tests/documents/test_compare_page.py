@@ -100,12 +100,3 @@ def test_a_pipeline_is_written(terminal: Terminal) -> None:
     terminal.type_all(section(PAGE, "As a Kubeflow pipeline"))
     written = yaml.safe_load(Path("compare.yaml").read_text().split("---")[0])
     assert written["pipelineInfo"]["name"] == "compare-objectives"
-
-
-@pytest.mark.long
-def test_experiments_are_queued(terminal: Terminal) -> None:
-    new, *others = section(PAGE, "As DVC experiments")
-    terminal.type(new)
-    terminal.patch.chdir("work")
-    shown = terminal.type_all(others)["dvc exp show"]
-    assert shown.count("simlm-table7") == shown.count("Queued") == 14, "seven variants, two seeds"

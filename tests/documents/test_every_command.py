@@ -84,21 +84,6 @@ def test_commands_that_are_only_named_exist(text: str) -> None:
     assert cli.main([*text.split()[1:], "--help"]) == 0
 
 
-@pytest.mark.parametrize("text", named("dvc"))
-def test_commands_of_dvc_that_are_only_named_exist(text: str) -> None:
-    from dvc.cli.parser import get_main_parser
-
-    with pytest.raises(SystemExit) as ended:
-        get_main_parser().parse_args([*text.split()[1:], "--help"])
-    assert ended.value.code == 0
-
-
-@pytest.mark.parametrize("text", named("git"))
-def test_commands_of_git_that_are_only_named_exist(text: str) -> None:
-    done = subprocess.run([*text.split(), "-h"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 129 and "usage: " in done.stdout + done.stderr
-
-
 def of_make() -> list[Command]:
     return [one for one in every_command() if one.program == "make"]
 
@@ -127,10 +112,3 @@ def test_packages_to_install_are_extras_and_dependencies() -> None:
             assert extra[1] in extras if extra else re.split("[<>=]", word)[0] in known, word
             if re.search("[<>=]", word):
                 assert word in [line for lines in extras.values() for line in lines], word
-
-
-def test_tests_to_run_exist() -> None:
-    found = [word for one in every_command() for word in one.text.split() if re.fullmatch(r"tests/[\w/.]+\.py", word)]
-    assert found
-    for name in found:
-        assert (ROOT / name).is_file(), name

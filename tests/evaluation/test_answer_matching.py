@@ -156,8 +156,3 @@ def test_a_pattern_that_backtracks_endlessly_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(answer_matching, "LONGEST_SEARCH", 0.2)
     with pytest.raises(InputError, match=r"the answer '\(a\|aa\)\+b' takes more than 0.2 seconds in one passage"):
         matcher({"q": [("(a|aa)+b", "regex")]}, ["a" * 60]).match(np.array([0]), np.array([0]))
-
-
-def test_queries_without_answers_are_reported() -> None:
-    made = matcher({"a": [("[", "regex")], "b": [], "c": [("x", "text")]}, ["x"])
-    assert made.has_answers.tolist() == [True, False, True]

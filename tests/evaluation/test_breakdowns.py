@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,28 +85,6 @@ def test_recall_by_length_and_by_training_frequency(corpus: Corpus) -> None:
             assert low <= mean <= high
     written = breakdowns_json([length])["query_length"]
     assert written["bins"][1]["systems"]["bm25"]["mean"] == 0.5 and written["measure"] == "R@50"
-
-
-def test_unjudged_queries_are_in_no_bin(corpus: Corpus) -> None:
-    length, passage, _ = breakdowns(corpus, measured(unjudged=("t0", "t5")), 100, 1)
-    assert sum(queries for queries, _ in bins(length).values()) == 4
-    assert bins(passage) == {"0": (1, 0.0), "1": (2, 0.25), "5 or more": (1, 1.0)}
-
-
-def test_a_breakdown_with_one_bin_is_left_out(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "corpus") as staging:
-        passages = {
-            "passage_id": ["p0"],
-            "title": [""],
-            "text": ["x"],
-            "article_id": [""],
-            "section": [""],
-            "position": [0],
-        }
-        queries = {"query_id": list(GOLD), "text": ["two words"] * 6, "split": ["test"] * 6}
-        write_tables(staging, {"passages": passages, "queries": queries})
-        write_manifest(staging, "ingest", {}, {}, {})
-    assert breakdowns(Corpus.open(tmp_path / "corpus"), measured(), 100, 1) == []
 
 
 def test_two_systems_query_by_query(corpus: Corpus) -> None:

@@ -36,15 +36,6 @@ def test_an_invalid_curves_file_is_refused(tmp_path: Path, content: str | None) 
         read_curves(tmp_path)
 
 
-def test_curves_without_a_row_are_read_as_empty(tmp_path: Path) -> None:
-    (tmp_path / "curves.csv").write_text("step,train_loss,heldout_loss\n")
-    assert read_curves(tmp_path).empty
-
-
-def test_the_kept_row_is_the_last_with_the_lowest_loss() -> None:
-    assert kept_row(CURVES) == 2
-
-
 RANKED = CURVES.assign(**{"dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
 
 

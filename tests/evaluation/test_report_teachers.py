@@ -10,18 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_json, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
-from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
-from stillhouse.errors import InputError
-from stillhouse.evaluation.report.teachers import read_teacher
+from stillhouse.curves import IGNORED, SKIPPED, TAUGHT
 from stillhouse.retrieval.fine_tuning.fused_teacher import (
     BM25,
-    CROSS_ENCODER,
     RETRIEVER,
     Pairs,
     choose_teacher,
-    unmeasured,
 )
 from stillhouse.retrieval.fine_tuning.teacher import CHOICE, pass_on_choice, write_choice
 from stillhouse.steps.evaluate import STEP, Config
@@ -106,68 +102,3 @@ def test_the_page_says_what_became_of_a_teacher_that_is_not_ahead(tmp_path: Path
     shown, made = report(tmp_path, {"distilled": curves_with_teacher(tmp_path, used, student_first=True)})
     assert "no better than its student" in shown and then in shown
     assert json.loads((made / "teachers.json").read_text())["distilled"]["ahead"] is False
-
-
-def test_a_cross_encoder_alone_is_not_compared(tmp_path: Path) -> None:
-    curves = curves_with_teacher(tmp_path, TAUGHT)
-    alone = unmeasured(CROSS_ENCODER)
-    write_choice(tmp_path / "teacher", alone)
-    pass_on_choice(tmp_path / "teacher", curves, TAUGHT)
-    found = read_teacher(curves)
-    assert found is not None and not found.rows and found.figures()["ahead"] is None
-    assert found.sentence.startswith("The teacher is the cross-encoder. It was not measured")
-    ranked = json.loads((curves / TEACHER).read_text()) | {"reciprocal_ranks": {"cross_encoder": 0.25}, "queries": 1}
-    write_json(curves / TEACHER, ranked)
-    found = read_teacher(curves)
-    assert found is not None and not found.rows
-    assert "ranks the candidates of 1 dev query with RR@10 0.250; its student was not ranked on them" in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("chosen", "name"),
-    [
-        ("bm25+retriever", "the weighted sum of BM25 and the retriever"),
-        ("fused", "the weighted sum of BM25, the retriever and the cross-encoder"),
-    ],
-)
-def test_three_parts_have_a_row_for_every_sum(tmp_path: Path, chosen: str, name: str) -> None:
-    parts = ["bm25", "retriever", "cross_encoder"][: 2 if "+" in chosen else 3]
-    sums = ["bm25+retriever", "bm25+cross_encoder", "cross_encoder+retriever", "fused"]
-    ranks = dict(zip(["bm25", "retriever", "cross_encoder", *sums], (0.5, 0.6, 0.1, 0.7, 0.5, 0.6, 0.69)))
-    curves = curves_with_teacher(tmp_path, TAUGHT)
-    choice = json.loads((curves / TEACHER).read_text())
-    choice |= {"chosen": chosen, "weights": dict.fromkeys(parts, 0.25), "reciprocal_ranks": ranks}
-    write_json(curves / TEACHER, choice)
-    write_manifest(curves, "train-retriever", {}, {}, {})
-    shown, made = report(tmp_path, {"distilled": curves})
-    assert f"The teacher is {name}." in shown and f"RR@10 {ranks[chosen]:.3f} against 0.600" in shown
-    found = read_teacher(curves)
-    assert found is not None and {kind: rank for kind, _, rank, _ in found.rows} == ranks
-    assert {kind for kind, *_, weight in found.rows if weight is not None} == set(parts)
-    [row] = [label for kind, label, *_ in found.rows if kind == chosen]
-    assert f"{row} the teacher {ranks[chosen]:.3f} –" in shown and len({row[1] for row in found.rows}) == len(ranks)
-    assert json.loads((made / "teachers.json").read_text())["distilled"]["dev_RR@10"] == ranks
-
-
-def test_two_teachers_have_headings(tmp_path: Path) -> None:
-    curves = {"distilled": curves_with_teacher(tmp_path / "a", TAUGHT)}
-    curves["distilled_2"] = curves_with_teacher(tmp_path / "b", SKIPPED, student_first=True)
-    shown, _ = report(tmp_path, curves)
-    assert shown.index("Distilled retriever") < shown.index("0.833 against") < shown.index("Distilled 2")
-
-
-def test_a_run_without_a_teacher_has_no_such_section(tmp_path: Path) -> None:
-    curves = curves_with_teacher(tmp_path, TAUGHT)
-    (curves / TEACHER).unlink()
-    write_manifest(curves, "train-retriever", {}, {}, {})
-    shown, made = report(tmp_path, {"distilled": curves})
-    assert not shown and not (made / "teachers.json").exists()
-    page = (made / "report.html").read_text()
-    assert "The teacher" not in page and "teachers.json" not in page
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"chosen": "bm25"}'])
-def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / TEACHER).write_text(text)
-    with pytest.raises(InputError, match="does not describe a teacher"):
-        read_teacher(tmp_path)

@@ -15,7 +15,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.evaluation.runs import read_run, reordered, strictly_falling, top_rows, write_run
+from stillhouse.evaluation.runs import read_run, strictly_falling, top_rows, write_run
 
 QRELS = ["query_id", "passage_id", "relevance"]
 PASSAGES = PassageIds(["p0", "p1", "p2", "p3"])
@@ -112,47 +112,6 @@ def test_the_file_is_a_trec_run(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["1", "007", "NA", "nan", '"quoted', "'", "#1", "1e5", "été", "True"])
-def test_ids_are_read_back_as_text(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "test.trec"
-    write_run(path, [name], PassageIds([name]), np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
-    read = read_run(path)
-    assert read["query_id"].tolist() == [name] and read["passage_id"].tolist() == [name]
-
-
-@pytest.mark.parametrize("name", ["two words", "", "tab\tbed", "line\nend", "no\u00a0break"])
-def test_an_id_with_white_space_is_refused(tmp_path: Path, name: str) -> None:
-    ids = PassageIds(["p"])
-    with pytest.raises(InputError, match="white space"):
-        write_run(tmp_path / "r", [name], ids, np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
-
-
-def test_top_rows_gives_back_what_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "dev.trec"
-    rows = np.array([[3, 1, 2], [0, -1, -1]], dtype=np.int32)
-    scores = np.array([[3, 2, 1], [0.25, 0, 0]], dtype=np.float32)
-    write_run(path, ["z", "a"], PASSAGES, rows, scores, "s")
-    query_ids, found, found_scores = top_rows(path, PASSAGES, 2)
-    assert query_ids == ["z", "a"]
-    assert found.tolist() == [[3, 1], [0, -1]] and found.dtype == np.int32
-    assert found_scores.tolist() == [[3, 2], [0.25, -np.inf]] and found_scores.dtype == np.float32
-
-
-def test_top_rows_follows_ranks_not_the_order_of_lines(tmp_path: Path) -> None:
-    path = tmp_path / "foreign.trec"
-    path.write_text("q Q0 p2 2 1.0 s\nr Q0 p0 1 5 s\nq Q0 p1 1 1.0 s\nq Q0 p0 3 0.5 s\n")
-    query_ids, rows, _ = top_rows(path, PASSAGES, 2)
-    assert query_ids == ["q", "r"] and rows.tolist() == [[1, 2], [0, -1]]
-
-
-def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
-    path = tmp_path / "test.trec"
-    write_run(path, ["q"], PASSAGES, np.full((1, 2), -1, np.int32), np.zeros((1, 2), np.float32), "s")
-    assert read_run(path).empty
-    query_ids, rows, scores = top_rows(path, PASSAGES, 5)
-    assert query_ids == [] and rows.shape == scores.shape == (0, 5)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -178,13 +137,6 @@ def test_missing_files_and_unknown_passages_are_refused(tmp_path: Path) -> None:
     (tmp_path / "test.trec").write_text("q Q0 ghost 1 1.0 s\n")
     with pytest.raises(InputError, match="'ghost'"):
         top_rows(tmp_path / "test.trec", PASSAGES, 3)
-
-
-def test_passages_that_were_not_rescored_follow_in_their_old_order() -> None:
-    rows = np.array([[7, 3, 5, 9], [2, 4, -1, -1], [-1, -1, -1, -1]], dtype=np.int32)
-    scores = reordered(rows, np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([-3.0, 4.0, 0.5], dtype=np.float32))
-    assert order_by_score(scores, rows)[1].tolist() == [[3, 7, 5, 9], [2, 4, -1, -1], [-1, -1, -1, -1]]
-    assert scores[0, :2].tolist() == [-3.0, 4.0] and scores[1, 0] == 0.5
 
 
 def read_text(path: Path, text: str) -> pd.DataFrame:
@@ -219,17 +171,3 @@ def test_a_run_of_another_tool_gives_one_ranking_per_query(tmp_path: Path) -> No
 def test_an_ambiguous_run_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_text(tmp_path / "r", text)
-
-
-def test_a_long_run_is_read_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = np.stack([np.roll(np.arange(200, dtype=np.int32), i) for i in range(30)])
-    scores = np.zeros(rows.shape, dtype=np.float32)
-    names = [f"p{i}" for i in range(200)]
-    write_run(tmp_path / "r", [f"q{i}" for i in range(30)], PassageIds(names), rows, scores, "s")
-    whole = read_run(tmp_path / "r")
-    monkeypatch.setattr("stillhouse.evaluation.runs.READ_AT_ONCE", 1000)
-    parts = read_run(tmp_path / "r")
-    pd.testing.assert_frame_equal(
-        whole.astype({"query_id": str, "passage_id": str}), parts.astype({"query_id": str, "passage_id": str})
-    )
-    assert len(whole) == 6000 and whole["passage_id"].tolist() == names * 30

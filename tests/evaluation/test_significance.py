@@ -10,7 +10,6 @@ from scipy import stats
 
 from stillhouse.evaluation.significance import (
     bootstrap_intervals,
-    compare,
     compared_pairs,
     holm,
     sign_flip_p,
@@ -32,15 +31,6 @@ def test_intervals_agree_with_scipys_bootstrap() -> None:
         assert high[column] == pytest.approx(expected.high, abs=0.004)
 
 
-def test_intervals_of_constant_values_are_points_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    low, high = bootstrap_intervals(np.full((7, 1), 0.25), 200, seed=1)
-    assert low[0] == high[0] == pytest.approx(0.25)
-    values = np.random.default_rng(2).random((30, 2))
-    whole = bootstrap_intervals(values, 500, seed=9)
-    monkeypatch.setattr("stillhouse.evaluation.significance.DRAWN_AT_ONCE", 100)
-    assert np.allclose(whole, bootstrap_intervals(values, 500, seed=9))
-
-
 @pytest.mark.parametrize(
     "differences", [[0.5, -0.2, 0.1, 0.7, 0.3, 0.0, 0.4], [0.1] * 6, [0.3, -0.3, 0.1, -0.1], [1, 1, 1, -1, 0.5, 0.5, 1]]
 )
@@ -51,20 +41,10 @@ def test_sign_flips_agree_with_exact_enumeration(differences: list[float]) -> No
     assert sign_flip_p(d[:, None], 20000, seed=4)[0] == pytest.approx(exact, abs=0.012)
 
 
-def test_sign_flips_without_a_difference_and_with_a_clear_one() -> None:
-    clear = np.stack([np.zeros(40), np.full(40, 0.1)], axis=1)
-    assert sign_flip_p(clear, 999, seed=0).tolist() == [1.0, 0.001]
-
-
 def test_the_t_test_is_scipys_paired_test() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.random((25, 3)), rng.random((25, 3)) * 0.8
     assert t_test_p(a - b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
-
-
-def test_t_test_where_it_is_undefined() -> None:
-    assert t_test_p(np.array([[0.0, 0.5], [0.0, 0.5], [0.0, 0.5]])).tolist() == [1.0, 0.0]
-    assert t_test_p(np.array([[0.7]])).tolist() == [1.0]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -79,10 +59,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p: list[float]) -> No
         assert {i for i in range(len(p)) if adjusted[i] <= alpha} == rejected
 
 
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
 def test_every_stage_is_compared_with_the_one_before_and_pairs_are_not_repeated() -> None:
     """The pairs are written out, so that the tests of the papers' run cannot change by accident."""
     first, bare, one, two, ranked, last = PAPERS[1:]
@@ -93,27 +69,6 @@ def test_every_stage_is_compared_with_the_one_before_and_pairs_are_not_repeated(
     assert compared_pairs(["distilled"]) == []
 
 
-def test_a_system_of_any_other_name_is_compared_with_bm25_the_start_and_the_one_before() -> None:
-    pairs = compared_pairs(["zero_shot", "bm25", "hybrid", "distilled", "mine-2"])
-    assert pairs == [
-        ("bm25", "zero_shot"),
-        ("hybrid", "bm25"),
-        ("distilled", "hybrid"),
-        ("mine-2", "distilled"),
-        ("distilled", "bm25"),
-        ("distilled", "zero_shot"),
-        ("hybrid", "zero_shot"),
-        ("mine-2", "bm25"),
-        ("mine-2", "zero_shot"),
-    ]
-    assert compared_pairs(["a", "bm25"]) == [("bm25", "a")], "not the other way round too"
-
-
-def test_a_comparison_depends_on_its_seed_alone() -> None:
-    differences = np.random.default_rng(3).normal(0.02, 0.2, (50, 2))
-    first, again, other = (
-        compare(differences, bootstrap_samples=300, randomisation_samples=300, seed=seed) for seed in (1, 1, 2)
-    )
-    assert first == again and first != other
-    assert first[0].difference == pytest.approx(differences[:, 0].mean())
-    assert first[0].low < first[0].difference < first[0].high
+def test_sign_flips_without_a_difference_and_with_a_clear_one() -> None:
+    clear = np.stack([np.zeros(40), np.full(40, 0.1)], axis=1)
+    assert sign_flip_p(clear, 999, seed=0).tolist() == [1.0, 0.001]

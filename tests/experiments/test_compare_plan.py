@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.dvc import queue
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
-from stillhouse.workflow.graph import USES, graph_of, known_uses, needed
+from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
@@ -49,14 +47,6 @@ def test_pre_training_is_shared_where_only_fine_tuning_is_varied() -> None:
     assert mine["pretraining"] == "shared/seed-1" and mine["retriever_1"] == "b8/seed-1"
 
 
-def test_an_earlier_setting_moves_what_depends_on_it() -> None:
-    layers = {"name": "four", "overrides": {"fetch_model.layers": 4}}
-    found = places(plan([{"name": "all"}, layers]), "four")
-    assert found["ingest"] == found["bm25"] == "shared"
-    assert found["fetch_model"] == found["tokenize"] == found["lm_head"] == "four"
-    assert found["pretraining"] == "four/seed-42"
-
-
 def test_every_training_after_the_shared_ones_has_the_seed() -> None:
     made = plan([MLM], seeds=[7], retriever="retriever_2")
     [job] = made.jobs
@@ -90,21 +80,12 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     found = places(made, "pretrained", 1)
     assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
     assert "distilled" not in found
-    with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input.* or with --kubeflow"):
-        queue(made, Path(), print, dry_run=True)
 
 
 def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
     """Return a use and its ancestors by recursion, whatever the order of the graph."""
     by_name = {use.name: use for use in uses}
     return {name}.union(*(ancestors(source.split("/")[0], uses) for source in by_name[name].inputs.values()))
-
-
-@pytest.mark.parametrize("target", ["retriever_1_run", "distilled_run", "reranked_run", "bm25", "evaluate"])
-def test_needed_uses_are_the_ancestors_in_graph_order(target: str) -> None:
-    found = [use.name for use in needed(USES, [target])]
-    assert set(found) == ancestors(target, USES)
-    assert found == [use.name for use in USES if use.name in found]
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
@@ -167,18 +148,6 @@ def test_conditions_share_what_they_do_not_change() -> None:
     assert some.pop("evaluate") != late.pop("evaluate") and same_places(some, late)
 
 
-def test_a_use_unaffected_by_conditions_runs_once() -> None:
-    """Pre-training uses another corpus than the one that the conditions split."""
-    stages = {"other": {"step": "ingest"}, "tokenize": {"corpus": "other/corpus", "validation": "none"}}
-    splits = [
-        {"name": name, "overrides": {"ingest.reqa_split": split}} for name, split in (("a", "1/99"), ("b", "5/95"))
-    ]
-    made = under([MLM], splits, stages=stages)
-    a, b = (places(of, "mlm") for of in made.values())
-    assert a["pretraining"] == b["pretraining"] == "mlm/seed-42"
-    assert (a["retriever_1"], b["retriever_1"]) == ("a/mlm/seed-42", "b/mlm/seed-42")
-
-
 def test_a_variant_may_be_bm25_or_another_retriever() -> None:
     words, late = {"name": "words", "retriever": "bm25"}, {"name": "late", "retriever": "retriever_2"}
     made = plan([words, late, MLM])
@@ -191,55 +160,12 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
     assert [use.name for use in by_name["words"].uses] == ["ingest", "validate", "bm25", "evaluate"]
     with pytest.raises(InputError, match="variant a: retriever 'bm52'; did you mean 'bm25'"):
         plan([{"name": "a", "retriever": "bm52"}])
-    with pytest.raises(InputError, match="words measures bm25"):
-        queue(made, Path(), print, dry_run=True)
-
-
-RERANKED = {
-    "reranker": {"negatives": "mine_2/negatives", "init": "fetch_model/encoder", "encoder": "fetch_model/encoder"},
-    "averaged_reranked_run": {
-        "step": "rerank",
-        "corpus": "ingest/corpus",
-        "candidates": "averaged_run/run",
-        "reranker": "reranker/reranker",
-        "system": "averaged_reranked_run/run",
-    },
-}
-"""A second re-ranked run, for the recipe `labelled`, which has none."""
 
 
 def of_labelled(system: str, **content: Any) -> Plan:
     variants = [{"name": "short", "overrides": {"retriever_1.epochs": 1}}, {"name": "as_it_is"}]
     content = {"variants": variants, "retriever": system, "seeds": [3]} | content
     return make_plan(make_sweep("trial", content, "trial"), load_recipe(find_recipe("labelled")), "labelled")
-
-
-@pytest.mark.parametrize("system", ["averaged", "best", "zero_shot_hybrid", "averaged_reranked", "distilled", "bm25"])
-def test_any_run_that_the_recipe_evaluates_can_be_compared(system: str) -> None:
-    """Only what it needs runs, every training that it needs has the seed, and the evaluation has its loss curves."""
-    made = of_labelled(system, stages=RERANKED)
-    graph = graph_of(made.recipe)
-    [evaluated] = [use.inputs[f"run/{system}"] for use in graph if use.name == "evaluate"]
-    trainings = {use.name for use in graph if use.step_name in ("train-retriever", "train-reranker")}
-    needs = ancestors(evaluated.split("/")[0], graph)
-    for job in made.jobs:
-        by_name = {use.name: use for use in job.uses}
-        assert job.run.as_posix() == f"{job.places[evaluated.split('/')[0]].as_posix()}/artifacts/{evaluated}"
-        assert by_name.keys() == needs | {"evaluate"}
-        assert {key for key in by_name["evaluate"].inputs if "/" in key} == {
-            f"run/{system}",
-            *(f"curves/{name}" for name in needs & trainings),
-        }
-        assert {name for name in needs & trainings if job.configs[name].seed != 3} == set()
-    short, as_it_is = ({name: place.as_posix() for name, place in job.places.items()} for job in made.jobs)
-    for name in needs:
-        trained = bool(ancestors(name, graph) & trainings)
-        assert as_it_is[name] == ("shared/seed-3" if trained else "shared")
-        assert short[name] == ("short/seed-3" if "retriever_1" in ancestors(name, graph) else as_it_is[name])
-
-
-def test_a_comparison_evaluates_even_where_the_recipe_does_not() -> None:
-    assert of_labelled("averaged", stages={"evaluate": "none"}).jobs == of_labelled("averaged").jobs
 
 
 def test_a_run_that_the_recipe_does_not_evaluate_is_refused() -> None:
@@ -250,13 +176,6 @@ def test_a_run_that_the_recipe_does_not_evaluate_is_refused() -> None:
         plan([MLM], retriever="retriever_1_unpretrained")
 
 
-def test_a_recipe_without_pre_training_has_none_to_vary() -> None:
-    assert not any(variant.pretraining for variant in of_labelled("averaged").sweep.variants)
-    for content in ({"overrides": {"pretraining.epochs": 1}}, {"variants": [MLM]}):
-        with pytest.raises(InputError, match="labelled leaves out pretraining, which sweep trial varies"):
-            of_labelled("averaged", **content)
-
-
 def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     stages = {"loss": {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}}
     made = plan([NONE, MLM, {"name": "words", "retriever": "bm25"}], stages=stages, losses={"MLM loss": "loss"})
@@ -265,22 +184,6 @@ def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     assert "loss" not in words
     with pytest.raises(InputError, match="losses: there is no training 'los'; did you mean 'loss'"):
         plan([MLM], stages=stages, losses={"MLM loss": "los"})
-    with pytest.raises(InputError, match="words measures bm25"):
-        queue(made, Path(), print, dry_run=True)
-    with pytest.raises(InputError, match="measures MLM loss, which a DVC experiment does not support"):
-        queue(plan([MLM], stages=stages, losses={"MLM loss": "loss"}), Path(), print, dry_run=True)
-
-
-def test_stages_are_refused_where_the_graph_is_fixed() -> None:
-    made = plan([MLM], stages={"other": {"step": "ingest"}})
-    with pytest.raises(InputError, match="adds the stages other, which a DVC experiment does not support"):
-        queue(made, Path(), print, dry_run=True)
-
-
-def test_a_sweep_with_conditions_is_planned_under_one() -> None:
-    sweep = make_sweep("trial", {"variants": [MLM], "conditions": [{"name": "a"}, {"name": "b"}]}, "trial")
-    with pytest.raises(InputError, match="choose one with `stillhouse compare --under`: a, b"):
-        make_plan(sweep, RECIPE, "recipe")
 
 
 def test_the_listing_names_what_a_sweep_needs_and_why_it_cannot_be_run() -> None:
@@ -289,10 +192,3 @@ def test_the_listing_names_what_a_sweep_needs_and_why_it_cannot_be_run() -> None
     assert "needs --with general=VALUE" in text
     bad = make_sweep("bad", {"variants": [{"name": "a", "overrides": {"pretraining.objective": "mml"}}]}, "bad")
     assert "did you mean 'mlm'" in problem_of(bad, {}, "recipe")
-
-
-def test_all_variants_run_for_one_seed_before_the_next() -> None:
-    made = plan([NONE, MLM], seeds=[2, 1])
-    assert [(job.seed, job.variant) for job in made.jobs] == [(2, "none"), (2, "mlm"), (1, "none"), (1, "mlm")]
-    assert made.jobs[0].output("pretraining", "curves") is None
-    assert made.jobs[1].output("pretraining", "curves") == Path("mlm/seed-2/artifacts/pretraining/curves")

@@ -5,24 +5,22 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.plan import make_plan, plans
-from stillhouse.experiments.comparison.run import Failure, Runner, read_timings
+from stillhouse.experiments.comparison.plan import make_plan
+from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.steps import registry
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import ARTIFACTS, USES, Use, known_uses
+from stillhouse.workflow.graph import ARTIFACTS, USES, Use
 from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.timed_step import StepClock, Timing, execute_timed, reason
+from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.timed_step import Timing
 
 VARIANTS = [
     {"name": "none", "pretraining": False},
@@ -94,33 +92,6 @@ def test_shared_uses_run_once_and_others_per_variant_and_seed(ran: list[str], tm
     assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
 
 
-def test_uses_common_to_conditions_run_once(ran: list[str], tmp_path: Path) -> None:
-    stages = [{"name": "first"}, {"name": "second", "retriever": "retriever_2"}]
-    sweep = make_sweep("trial", {"variants": VARIANTS, "conditions": stages}, "trial")
-    for plan in plans(sweep, RECIPE, "recipe").values():
-        assert Runner(tmp_path, timed=timed).run(plan) == {}
-    assert ran.count("pretrain") == 1 + 2 and ran.count("mine") == 3
-    assert ran.count("train-retriever") == 3 + 3
-    assert ran.count("evaluate") == 2 * (1 + 3)
-    first, second = ("first/bow/seed-42", "second/bow/seed-42")
-    assert data(tmp_path, first, "retriever_1", "retriever") == data(tmp_path, second, "retriever_1", "retriever")
-
-
-def test_an_average_and_the_winner_of_a_recipe_share_its_trainings(ran: list[str], tmp_path: Path) -> None:
-    systems = [{"name": name, "retriever": name} for name in ("averaged", "best")]
-    variants = [{"name": "short", "overrides": {"distilled.epochs": 2}}, {"name": "as-it-is"}]
-    sweep = make_sweep("trial", {"variants": variants, "conditions": systems, "seeds": [1, 2]}, "trial")
-    made = plans(sweep, load_recipe(find_recipe("labelled")), "labelled")
-    assert Runner(tmp_path, timed=timed).run(made["averaged"]) == {}
-    assert ran.count("train-retriever") == 2 * (2 + 2)  # retrievers 1 and 2, and distilled by each variant
-    assert ran.count("average") == 2 * 2 and "select-best" not in ran
-    ran.clear()
-    assert Runner(tmp_path, timed=timed).run(made["best"]) == {}
-    assert {"train-retriever", "average", "mine", "pretrain"}.isdisjoint(ran) and ran.count("select-best") == 2 * 2
-    places = [f"best/{name}/seed-{seed}" for name in ("short", "as-it-is") for seed in (1, 2)]
-    assert len({data(tmp_path, place, "best_run", "run") for place in places}) == 4
-
-
 def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     compare(tmp_path / "compared")
     seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
@@ -138,15 +109,6 @@ def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     assert data(compared, "bow/seed-2", "pretraining", "encoder") == alone["pretraining"]
     assert data(compared, "bow/seed-2", "retriever_1_run", "run") == alone["retriever_1_run"]
     assert data(compared, "none/seed-2", "retriever_1_run", "run") == alone["retriever_1_unpretrained_run"]
-
-
-def test_every_artifacts_folder_is_whole_by_itself(tmp_path: Path) -> None:
-    compare(tmp_path)
-    root = tmp_path / "mlm/seed-1" / ARTIFACTS
-    assert (root / "ingest").is_symlink() and not (root / "ingest").readlink().is_absolute()
-    moved = tmp_path.with_name("moved")
-    tmp_path.rename(moved)
-    assert data(moved, "mlm/seed-1", "lm_head", "encoder") == data(moved, "shared", "lm_head", "encoder")
 
 
 def test_a_variant_that_fails_is_reported_and_tried_again(ran: list[str], tmp_path: Path) -> None:
@@ -183,66 +145,3 @@ def test_a_changed_sweep_of_the_same_name_reuses_the_folder(ran: list[str], tmp_
     assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == data(tmp_path, "shared", "tokenize", "tokens") != own
     compare(tmp_path, [four], seeds=(1,))
     assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == own != data(tmp_path, "shared", "tokenize", "tokens")
-
-
-def test_timings_are_kept_apart_from_the_artifacts(tmp_path: Path) -> None:
-    compare(tmp_path)
-    found = read_timings(tmp_path)
-    assert set(found) == {f"{name}/seed-{seed}" for name in ("mlm", "bow") for seed in (1, 2)}
-    assert found["mlm/seed-1"]["passages_per_second"] == 5 * 64
-    (tmp_path / "timings.json").write_text("{")
-    assert read_timings(tmp_path) == {}
-
-
-def test_progress_names_the_run_and_the_time_left(tmp_path: Path) -> None:
-    lines: list[str] = []
-    sweep = make_sweep("trial", {"variants": VARIANTS, "seeds": [1]}, "trial")
-    Runner(tmp_path, lines.append, timed).run(make_plan(sweep, {}, "recipe"))
-    assert "[1 of 3] none, seed 1" in lines
-    assert [line for line in lines if line.startswith("[3 of 3] bow, seed 1, about ") and line.endswith(" left")]
-
-
-def test_a_clock_counts_training_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bar:
-        def update(self, count: int) -> None: ...
-        def set_postfix(self, **values: str) -> None: ...
-
-    now = iter([10.0, 12.0, 50.0, 53.0, 57.0])
-    monkeypatch.setattr("time.perf_counter", lambda: next(now))
-    clock = StepClock(Bar())
-    clock.update(1)  # the first step is not timed
-    clock.update(1)  # 2 s
-    clock.set_postfix(heldout="1.0")  # a measurement ends at 50 s
-    clock.update(1)  # 3 s
-    clock.update(1)  # 4 s
-    assert (clock.steps, clock.seconds) == (3, 9.0)
-
-
-def test_a_timed_step_writes_what_the_plain_one_writes(tmp_path: Path) -> None:
-    folder = tmp_path / "alone"
-    run_uses(USES, configs({}, "recipe"), folder / ARTIFACTS)
-    use, root = known_uses({})["pretraining"], folder / ARTIFACTS
-    manifest = root / "pretraining/encoder/manifest.json"
-    before = manifest.read_bytes()
-    timing = execute_timed(use, configs({}, "recipe")["pretraining"], root)
-    assert manifest.read_bytes() == before
-    assert timing.passages_per_second == 0.0 and timing.peak_memory > 10  # a stand-in has no training steps
-
-
-def test_peak_memory_is_the_processs_own() -> None:
-    """A child of a large process must not start with its parent's peak memory."""
-    child = (
-        "from stillhouse.workflow.timed_step import peak_memory as p; a = p(); b = bytearray(150 << 20); print(a, p())"
-    )
-    parent = (
-        "import subprocess, sys; block = bytearray(600 << 20)\n"
-        f"print(subprocess.run([sys.executable, '-c', {child!r}], capture_output=True, text=True, check=True).stdout)"
-    )
-    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
-    before, after = map(float, done.stdout.split())
-    assert before < 300 and 140 <= after - before < 200
-
-
-def test_reasons_are_one_line() -> None:
-    assert reason(InputError("lower\n it")) == "lower it"
-    assert reason(ValueError("a")) == "ValueError: a" and reason(MemoryError()) == "MemoryError"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import itertools
 import json
 import statistics
@@ -16,7 +14,7 @@ import pytest
 from scipy import stats
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.files import as_csv, as_json, as_markdown, write_files
+from stillhouse.experiments.comparison.files import as_json, as_markdown, write_files
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep, make_sweep
 from stillhouse.experiments.comparison.table import Settings, Table, agreement, make_table, same_measure
@@ -114,17 +112,9 @@ def test_losses_are_averaged_over_seeds_and_shown_beside_the_published() -> None
     made = make_table(sweep, found, {}, Settings(200, 200, 3))
     assert made.row("none").losses == {} and made.row("bow").losses == {"MLM loss": 1.0}
     assert as_json(made)["variants"]["bow"]["losses"] == {"MLM loss": 1.0}
-    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
-    assert (rows["none"]["MLM loss"], rows["bow"]["MLM loss"]) == ("", "1.0")
     lines = [[cell.strip() for cell in line.split("|")] for line in as_markdown(made).splitlines() if "|" in line]
     column = lines[0].index("MLM loss")
     assert {line[1]: line[column] for line in lines[2:]} == {"none": "–", "mlm": "1.000", "bow": "1.000"}
-
-
-def test_one_seed_has_no_deviation() -> None:
-    made = table([o for o in outcomes() if o.seed == 2])
-    figure = made.row("mlm").figures["RR@10"]
-    assert figure.deviation is None and figure.lowest == figure.mean == figure.highest
 
 
 def test_speed_is_beside_plain_mlm_and_memory_the_highest() -> None:
@@ -160,12 +150,6 @@ def test_failed_runs_are_reported_and_the_others_count() -> None:
         table([Outcome(variant="bow", seed=1, failure="why")])
 
 
-def test_without_a_baseline_nothing_is_tested() -> None:
-    made = table([o for o in outcomes() if o.variant != "none"])
-    assert all(figure.against is None for row in made.done for figure in row.figures.values())
-    assert "`none` has no result" in as_markdown(made)
-
-
 def test_other_queries_are_refused() -> None:
     found = outcomes()
     other = frame(np.zeros((9, 2)), [f"r{i}" for i in range(9)])
@@ -195,27 +179,12 @@ def test_measures_of_papers_are_known_by_our_names(published: str, ours: str) ->
     assert same_measure(published, MEASURES) == ours
 
 
-def test_recalls_of_papers_match_recall_at_1000_and_answer_recall() -> None:
-    ours = ["RR@10", "R@1000", "Answer@5", "Answer@20"]
-    assert [same_measure(name, ours) for name in ("R@1k", "NQ R@20", "R@5", "R@100")] == [
-        "R@1000",
-        "Answer@20",
-        "Answer@5",
-        "",
-    ]
-    assert same_measure("R@20", ["Answer@20", "R@20"]) == "R@20"
-
-
 def test_every_file_has_the_same_figures(tmp_path: Path) -> None:
     made = table(outcomes())
     write_files(made, tmp_path)
     content = json.loads((tmp_path / "comparison.json").read_text())
     assert content == as_json(made) and content["seeds"] == [1, 2, 3]
-    [_, mlm, _] = list(csv.DictReader(io.StringIO(as_csv(made))))
     figure = content["variants"]["mlm"]["test"]["RR@10"]
-    assert float(mlm["RR@10 mean"]) == figure["mean"] and float(mlm["RR@10 deviation"]) == figure["deviation"]
-    assert float(mlm["RR@10 p"]) == figure["against_baseline"]["randomisation_p"]
-    assert float(mlm["published MRR@10"]) == 36.7 and mlm["heldout_loss"] == ""
     markdown = (tmp_path / "comparison.md").read_text()
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1 and len(rows) == 2 + 1 + 3
@@ -238,16 +207,3 @@ def test_labels_and_errors_are_escaped() -> None:
     assert row.replace(r"\|", "").count("|") == head.count("|")
     assert f"- `bow` failed with seed 1: no loss: {escaped}\n" in text
     assert text.startswith("# A \\# trial\n")
-
-
-def test_a_query_unjudged_for_one_measure_counts_for_the_others() -> None:
-    """The figures of a measure equal those of a table with only its judged queries."""
-    found = outcomes()
-    for outcome in found:
-        outcome.test.iloc[[2, 5], 1] = np.nan
-    whole = table(found)
-    for measure, judged in (("RR@10", range(9)), ("R@100", [0, 1, 3, 4, 6, 7, 8])):
-        alone = [dataclasses.replace(one, test=one.test.iloc[list(judged)][[measure]]) for one in found]
-        rows = make_table(SWEEP, alone, {}, Settings(4000, 20000, 3)).rows
-        assert [row.figures[measure] for row in whole.rows] == [row.figures[measure] for row in rows]
-    json.loads(json.dumps(as_json(whole)), parse_constant=pytest.fail)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.sweep import filled, make_sweep, read_sweep
+from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
 from stillhouse.experiments.comparison.sweeps import (
     only,
     seeds_of,
     shipped_sweeps,
     sweep_of_flags,
-    under,
     with_baseline,
 )
 
@@ -85,15 +83,6 @@ def test_bad_sweeps_are_refused_with_their_place(case: str) -> None:
     assert message in str(refusal.value) and str(refusal.value).startswith("trial.yaml")
 
 
-def test_an_invalid_sweep_file_is_refused(tmp_path: Path) -> None:
-    for text in ("[1, 2]", "a: b: c", "variants: 3"):
-        (tmp_path / "x.yaml").write_text(text)
-        with pytest.raises(InputError, match=r"x\.yaml"):
-            read_sweep(tmp_path / "x.yaml")
-    with pytest.raises(InputError, match="compare --list"):
-        read_sweep(tmp_path / "missing.yaml")
-
-
 def test_the_baseline_is_no_pre_training_where_there_is_one() -> None:
     assert sweep().baseline == "none"
     assert sweep(variants=TWO[:1]).baseline == "mlm"
@@ -112,28 +101,6 @@ def test_a_grid_is_every_combination() -> None:
         "bow-encoder_mlm_probability-0.15": ("bow", 0.15),
         "bow-encoder_mlm_probability-0.3": ("bow", 0.3),
     }
-
-
-def test_plain_data_makes_the_same_sweep_again() -> None:
-    for path in shipped_sweeps().values():
-        read = read_sweep(path)
-        assert make_sweep(read.name, read.plain(), "again") == read
-
-
-def test_arguments_replace_placeholders() -> None:
-    made = sweep(arguments={"general": "an encoder folder"}, overrides={"fetch_model.model": "{general}"})
-    assert filled(made, {"general": "x/y"}).overrides == {"fetch_model.model": "x/y"}
-    with pytest.raises(InputError, match="needs --with general=VALUE: an encoder folder"):
-        filled(made, {})
-    with pytest.raises(InputError, match="no argument 'genral'; did you mean 'general'"):
-        filled(made, {"genral": "x"})
-
-
-def test_placeholders_inside_a_list_are_replaced_too() -> None:
-    made = sweep(arguments={"tasks": "a pair task"}, overrides={"fetch_model.prompts": ["ict", "{tasks}"]})
-    assert filled(made, {"tasks": "wlp"}).overrides == {"fetch_model.prompts": ["ict", "wlp"]}
-    with pytest.raises(InputError, match="needs --with tasks=VALUE"):
-        filled(made, {})
 
 
 CONDITIONS = [
@@ -174,23 +141,6 @@ def test_a_sweep_under_one_condition_has_no_conditions() -> None:
     assert make_sweep("trial", made.plain(), "again") == made
 
 
-def test_only_arguments_of_the_chosen_condition_are_required() -> None:
-    made = sweep(arguments={"own": "a corpus"}, conditions=CONDITIONS)
-    with pytest.raises(InputError, match="needs --with own"):
-        filled(made, {})
-    assert [of.name for of in filled(under(made, ["early"]), {}).conditions] == ["early"]
-    late = filled(under(made, ["small-late"]), {"own": "x"})
-    assert late.conditions[0].overrides["ingest.source"] == "x"
-    assert late.conditions[0].place == "small"  # the same for any choice of conditions, so nothing is redone
-    with pytest.raises(InputError, match="did you mean 'early'"):
-        under(made, ["erly"])
-
-
-def test_nothing_is_pre_trained_for_bm25() -> None:
-    made = sweep(variants=[{"name": "words", "retriever": "bm25"}, {"name": "mlm"}])
-    assert [variant.pretraining for variant in made.variants] == [False, True]
-
-
 def test_flags_make_a_sweep() -> None:
     made = sweep_of_flags("none,ict+bfs+wlp,bow", [], "objectives")
     assert [v.name for v in made.variants] == ["none", "ict+bfs+wlp", "bow"]
@@ -220,11 +170,6 @@ def test_bad_flags_are_refused(case: str) -> None:
     call, message = FLAGS[case]
     with pytest.raises(InputError, match=message):
         call()
-
-
-def test_a_choice_of_variants_keeps_the_order_and_finds_a_baseline() -> None:
-    assert [v.name for v in only(sweep(), ["none", "mlm"]).variants] == ["mlm", "none"]
-    assert only(sweep(), ["mlm"]).baseline == "mlm"
 
 
 PAPERS = {

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import ir_measures
 import pandas as pd
 import pytest
-import torch
-from sentence_transformers import SentenceTransformer
-from transformers import BertConfig, BertModel
 
 from stillhouse import cli
-from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import measure_named
-from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
@@ -135,15 +128,6 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
     assert list(read(out / "significance.json")["one"]) == ["bm25"]
 
 
-def test_a_retriever_folder_is_used_directly(whole: tuple[Path, list[object]], tmp_path: Path) -> None:
-    out, words = whole
-    model = out / "artifacts" / "models" / "tiny" / "encoder"
-    assert run(words[0], "--retriever", model, "--no-bm25", "--measures", "RR@5", "--folder", tmp_path, "--quiet") == 0
-    figures = read(tmp_path / "metrics.json")["corpora"]["one"]
-    assert figures == {"tiny": {"RR@5": read(out / "metrics.json")["corpora"]["one"]["tiny"]["RR@5"]}}
-    assert not (tmp_path / "artifacts" / "models").exists()
-
-
 def test_a_retriever_with_weights_is_also_measured_with_bm25(
     whole: tuple[Path, list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,35 +157,6 @@ def test_a_retriever_with_weights_is_also_measured_with_bm25(
     }
 
 
-def test_each_of_two_retrievers_ranks_by_its_own_vectors(tmp_path: Path, tiny_model: Path) -> None:
-    """Scores are those of sentence-transformers, and the tests compare one retriever with the other, the baseline."""
-    folder, out = beir(tmp_path / "one", 3), tmp_path / "out"
-    words = ["--no-bm25", "--query-length", "16", "--passage-length", "16", "--measures", "RR@5", "--depth", "9"]
-    for seed, system in enumerate(("first", "second")):
-        shutil.copytree(tiny_model, tmp_path / system)
-        torch.manual_seed(seed)
-        config = BertConfig.from_pretrained(tiny_model, initializer_range=0.1)  # rankings that bf16 leaves apart
-        BertModel(config).save_pretrained(tmp_path / system)
-        words += ["--retriever", str(tmp_path / system)]
-    assert run(folder, *words, "--baseline", "second", "--folder", out, "--quiet") == 0
-    queries, passages = (
-        {row["_id"]: row["text"] for row in map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())}
-        for name in ("queries", "corpus")
-    )
-    found = {}
-    for system in ("first", "second"):
-        model = SentenceTransformer(str(out / "artifacts" / "models" / system / "encoder"), device="cpu")
-        scores = model.similarity(model.encode([*queries.values()]), model.encode([*passages.values()])).tolist()
-        expected = dict(zip(product(queries, passages), chain(*scores), strict=True))
-        found[system] = ir_measures_run(out / "artifacts" / "one" / system / "run" / "test.trec")
-        assert found[system] == pytest.approx(expected, abs=0.002), "equal, except for bf16"
-    assert found["first"] != pytest.approx(found["second"], abs=0.005), "a mix-up would show"
-    metrics, tests = read(out / "metrics.json"), read(out / "significance.json")["one"]
-    one, other = (metrics["corpora"]["one"][system]["RR@5"] for system in ("first", "second"))
-    assert list(tests) == ["first"] and tests["first"]["second"]["RR@5"]["difference"] == pytest.approx(one - other)
-    assert metrics["best_on"]["first"]["RR@5"] == (one >= other)
-
-
 def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
     return {(line.query_id, line.doc_id): line.score for line in ir_measures.read_trec_run(str(path))}
 
@@ -219,7 +174,6 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
         (["one", "--no-bm25"], "nothing to measure"),
         (["one", "--baseline", "bm26"], "choose one of bm25"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
-        (["one", "--measures", "RR@5 R@5"], "--measures is 'RR@5 R@5', which is now a list"),
         (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),
         (["one", "--together", "g=one,one"], "'one' is already in a group"),
         (["one", "--together", "one=one"], "with a name that is not in use"),
@@ -253,18 +207,6 @@ def test_a_corpus_without_judged_test_queries_is_named(
     logged = capsys.readouterr()
     assert "bare: no test query is judged for nDCG@10" in logged.err and not logged.out
     assert not (tmp_path / "out" / "metrics.json").exists()
-
-
-def test_the_built_in_sample_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name means the sample, as everywhere, even if there is a folder of this name, and also on a cluster."""
-    (tmp_path / "sample").mkdir()
-    monkeypatch.chdir(tmp_path)
-    check_corpora({"corpora": '["sample"]', "retrievers": "[]", "measures": '["RR@5"]'})
-    found = []
-    for out, corpus in (("by-name", "sample"), ("by-folder", sample_folder())):
-        assert run(corpus, "--max-queries", 20, "--measures", "RR@5", "--folder", out, "--quiet") == 0
-        found.append(read(tmp_path / out / "metrics.json")["corpora"])
-    assert found[0] == found[1] and found[0]["sample"]["bm25"]["RR@5"] > 0
 
 
 def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:
@@ -318,45 +260,3 @@ def test_a_partly_broken_corpus_is_not_evaluated(
     expected = expected if broken == "qrels" else "1 of 10 passages were rejected (empty passage)"
     assert f"half failed at half/ingest: {expected}, more than 1.0%" in logged
     assert run(*words, "--max-rejected", "0.2") == 0
-
-
-@pytest.mark.parametrize("broken", ["corpus", "qrels"])
-def test_a_folder_that_fails_is_reported_and_the_others_go_on(
-    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, bad = beir(tmp_path / "good", 3), beir(tmp_path / "bad", 0)
-    if broken == "corpus":
-        (bad / "corpus.jsonl").unlink()
-    else:
-        (bad / "qrels" / "test.tsv").rename(bad / "qrels" / "train.tsv")
-    measures = ("--measures", "RR@5")
-    assert run(bad, good, *measures, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
-    logged = capsys.readouterr()
-    where = "bad/ingest" if broken == "corpus" else "evaluate"
-    assert f"bad failed at {where}: " in logged.err and "1 of 2 corpora failed" in logged.err
-    assert "zero_shot.html" in logged.out
-    with_failure = read(tmp_path / "out" / "metrics.json")
-    assert list(with_failure["corpora"]) == ["good"] and list(with_failure["failed"]) == ["bad"]
-    assert 'id="failed"' in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")
-    assert run(good, *measures, "--folder", tmp_path / "alone", "--quiet") == 0
-    alone = read(tmp_path / "alone" / "metrics.json")
-    assert with_failure.pop("failed") and with_failure == alone
-
-
-def test_a_crash_in_one_folder_is_not_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from stillhouse.experiments.zero_shot import plan as zero_shot_command
-
-    run_uses = zero_shot_command.run_uses
-
-    def crash(uses: Any, *rest: Any) -> Any:
-        if any(use.name == "one/ingest" for use in uses):
-            raise MemoryError("too little")
-        return run_uses(uses, *rest)
-
-    monkeypatch.setattr(zero_shot_command, "run_uses", crash)
-    words = (beir(tmp_path / "one", 0), beir(tmp_path / "two", 0), "--measures", "RR@5")
-    assert run(*words, "--folder", tmp_path / "out", "--quiet") == 1
-    assert "one failed at one/ingest: MemoryError: too little" in capsys.readouterr().err
-    assert list(read(tmp_path / "out" / "metrics.json")["corpora"]) == ["two"]

@@ -20,8 +20,3 @@ def test_bytes_are_those_of_np_save(tmp_path: Path, dtype: type, lengths: list[i
             file.append(part)
     np.save(tmp_path / "whole.npy", np.concatenate([np.zeros(0, dtype), *parts]))
     assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
-
-
-def test_a_part_of_another_type_is_a_defect(tmp_path: Path) -> None:
-    with ArrayFile(tmp_path / "grown.npy", np.int32) as file, pytest.raises(AssertionError):
-        file.append(np.zeros(2, np.int64))

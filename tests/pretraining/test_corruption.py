@@ -172,14 +172,3 @@ def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool
     share = np.maximum(1, np.rint(tokens * rate)) / tokens if pool else np.full(40, rate)
     deviation = np.sqrt(((tokens if pool else pairs) * share * (1 - share)).sum())
     assert (hidden & others).sum() == pytest.approx((pairs * share).sum(), abs=5 * deviation)
-
-
-def test_positions_of_one_passage_hide_different_tokens() -> None:
-    eligible = np.ones((2, 40), dtype=bool)
-    rng = np.random.default_rng(0)
-    alone = hidden_from(eligible, 0.5, rng) & ~np.eye(40, dtype=bool)
-    assert len(np.unique(alone[0], axis=0)) == 40
-    pooled = hidden_from_pool(eligible, 3, lambda: token_mask(np.ones((6, 40), dtype=bool), 0.5, rng), rng)
-    whole = pooled | np.eye(40, dtype=bool)
-    assert len({tuple(row & ~np.eye(40, dtype=bool)[i]) for i, row in enumerate(whole[0])}) > 3  # own tokens differ
-    assert np.linalg.matrix_rank(alone[0].astype(float)) > 30

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from stillhouse.pretraining import cross_entropy
-from stillhouse.pretraining.cross_entropy import aligned_rows, bag_of_words_cross_entropy, token_cross_entropy
+from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, token_cross_entropy
 
 
 @pytest.mark.parametrize("added", [0, 5])
@@ -27,19 +27,6 @@ def test_token_cross_entropy(chunk: int, added: int, monkeypatch: pytest.MonkeyP
         torch.autograd.grad(3 * loss, (states, weight, bias)), torch.autograd.grad(3 * plain, (states, weight, bias))
     ):
         torch.testing.assert_close(got, expected)
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "device", "dtype", "added"),
-    [
-        (30_522, "cuda", torch.bfloat16, 6),
-        (8, "cuda", torch.bfloat16, 0),
-        (30_522, "cuda", torch.float32, 0),
-        (30_522, "cpu", torch.bfloat16, 0),
-    ],
-)
-def test_a_vocabulary_is_aligned_on_a_gpu(vocabulary: int, device: str, dtype: torch.dtype, added: int) -> None:
-    assert aligned_rows(vocabulary, torch.device(device), dtype) == added
 
 
 def test_frozen_weights_get_no_gradient_and_states_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from stillhouse.pretraining.generator import Generator, ordinary_tokens
+from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.tokens import SpecialTokens
 
 SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
@@ -45,34 +45,9 @@ def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) ->
     np.testing.assert_allclose(shares, torch.softmax(logits, 0), atol=0.012)
 
 
-def test_one_pass_for_two_masks_equals_two_passes(generator: Generator) -> None:
-    """The masks' rows come in order, so the second pass continues the draws where the first stopped."""
-    rng = np.random.default_rng(5)
-    ids = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4, 9)))
-    attention = torch.ones_like(ids, dtype=torch.bool)
-    masks = [torch.from_numpy(rng.random((4, 9)) < rate) for rate in (0.3, 0.6)]
-    together, _ = generator.replace(ids, attention, masks, np.random.default_rng(9))
-    one_by_one = np.random.default_rng(9)
-    for mask, replaced in zip(masks, together):
-        (alone,), _ = generator.replace(ids, attention, [mask], one_by_one)
-        torch.testing.assert_close(replaced, alone)
-        torch.testing.assert_close(replaced[~mask], ids[~mask])
-
-
 def test_it_is_frozen_and_in_evaluation_mode(generator: Generator) -> None:
     assert not generator.model.training
     assert not any(parameter.requires_grad for parameter in generator.model.parameters())
-
-
-def test_nothing_masked_changes_nothing(generator: Generator) -> None:
-    ids = torch.tensor([[2, 6, 3]])
-    none = torch.zeros_like(ids, dtype=torch.bool)
-    (replaced,), _ = generator.replace(ids, ~none, [none], np.random.default_rng(0))
-    torch.testing.assert_close(replaced, ids)
-
-
-def test_ordinary_tokens_exclude_special_tokens() -> None:
-    assert ordinary_tokens(8, SPECIALS).tolist() == [5, 6, 7]
 
 
 def test_a_generator_that_learns_gives_its_masked_token_loss_and_samples_without_gradient(generator: Generator) -> None:

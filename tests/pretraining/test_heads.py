@@ -10,16 +10,11 @@ from transformers import (
     BertConfig,
     DistilBertConfig,
     ElectraConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
     PretrainedConfig,
     RobertaConfig,
 )
 
-from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
-from stillhouse.pretraining.model import BottleneckPretraining
-from stillhouse.pretraining.objectives import find_objective
 
 SIZES = {
     "vocab_size": 40,
@@ -64,24 +59,6 @@ def test_parts_give_the_models_own_logits(config: PretrainedConfig) -> None:
     inside = {id(parameter) for parameter in model.base_model.parameters()}
     assert head_parameters(model)
     assert not inside & {id(parameter) for parameter in head_parameters(model).values()}
-
-
-def test_refuses_an_unknown_family() -> None:
-    config = GPT2Config(vocab_size=10, n_embd=4, n_layer=1, n_head=1, n_positions=4, bos_token_id=0, eos_token_id=0)
-    with pytest.raises(InputError, match="not 'gpt2'"):
-        family_of(GPT2LMHeadModel(config))
-
-
-def test_bag_of_words_refuses_embeddings_of_another_width() -> None:
-    model = AutoModelForMaskedLM.from_config(CONFIGS["electra, narrow embeddings"])
-    with pytest.raises(InputError, match="width 8"):
-        BottleneckPretraining(model, find_objective("bow"), "cls")
-
-
-def test_copied_decoder_needs_enough_layers() -> None:
-    model = AutoModelForMaskedLM.from_config(BertConfig(**SIZES | {"num_hidden_layers": 1}))
-    with pytest.raises(InputError, match="last 2 layers"):
-        BottleneckPretraining(model, find_objective("simlm"), "cls")
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from stillhouse.pretraining import masking_picture
-from stillhouse.pretraining.masking_picture import by_importance, draw_masks, extremes, passages, render, terms
+from stillhouse.pretraining.masking_picture import by_importance, draw_masks, extremes, render, terms
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
 
 
@@ -46,18 +46,6 @@ def test_noise_without_importance_is_uniform(
     masked = draw_masks(cache(tokenizer, ["the red bird sings"], [5, 5, 5, 5]), 0.5, 1.0)
     # Four standard deviations of a share of 4000 draws: 4 * sqrt(1/4 / 4000) = 0.032.
     np.testing.assert_allclose(masked.share[0, 1:5], 0.5, atol=0.032)
-
-
-def test_passages_keep_their_words(tokenizer: PreTrainedTokenizerBase) -> None:
-    shown = passages(draw_masks(cache(tokenizer, ["bird ##s the tree"], [1, 2, 3, 4]), 0.5, 1.0), tokenizer)
-    assert "".join((" " if piece.space else "") + piece.text for piece in shown[0]) == " birds the tree"
-    assert [piece.shade for piece in shown[0]] == [0.25, 0.5, 0.75, 1.0]
-
-
-@pytest.mark.parametrize("texts", [[], ["the", "bird"], ["[SEP] [SEP]"]])
-def test_no_page_without_a_passage_to_mask(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
-    tokens = sum(len(text.split()) for text in texts)
-    assert render(cache(tokenizer, texts, [1.0] * tokens), tokenizer, 0.5, 1.0) is None
 
 
 def test_text_is_escaped(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from stillhouse.config import build
 from stillhouse.context import Context
-from stillhouse.pretraining.heldout import measured, spread
+from stillhouse.pretraining.heldout import measured
 from stillhouse.steps.execute import execute
 from stillhouse.steps.pretrain import STEP, Config
 from stillhouse.steps.tokenize import STEP as TOKENIZE
@@ -51,11 +51,6 @@ def test_measurements_fit_into_a_tenth(
     chosen, eval_steps = measured(build(Config, settings, "x"), rows, examples, steps, Context(tmp_path, quiet=True))
     assert (eval_steps, len(chosen)) == (every, passages)
     assert len(np.unique(chosen)) == passages and set(chosen) <= set(rows)
-
-
-def test_rows_are_evenly_spaced() -> None:
-    assert spread(np.arange(0, 90, 10), 3).tolist() == [0, 40, 80]
-    assert spread(np.arange(3), 5).tolist() == [0, 1, 2]
 
 
 class Reads:

@@ -79,28 +79,6 @@ def test_shards_add_up(shards: list[Passages], longest: int, unit: str, size: in
     assert contents(tmp_path / "sum") == contents(whole)
 
 
-def test_shards_of_long_n_grams_add_up(tmp_path: Path) -> None:
-    """Keys need two layouts, because 8 tokens of 12 bits do not fit into 64 bits."""
-    draw = np.random.default_rng(0)
-    shards = [[draw.integers(0, 4000, 500).tolist() for _ in range(6)] for _ in range(2)]
-    folders = [write(shard, tmp_path / f"{number}", 8) for number, shard in enumerate(shards)]
-    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
-    assert contents(tmp_path / "sum") == contents(write(shards[0] + shards[1], tmp_path / "whole", 8))
-
-
-def test_pruned_shards_add_up_to_what_they_kept(tmp_path: Path) -> None:
-    folders = []
-    for number, passage in enumerate([[1, 2, 1, 2, 1], [1, 2, 1, 2, 3]]):
-        tables = count_ngrams(*flat([passage]), 2, tmp_path / "tables")
-        save_counts(tables, tmp_path / f"{number}", min_count=2)
-        folders.append(tmp_path / f"{number}")
-    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
-    # (2 1) occurs 2 + 1 times; the second shard dropped its one.
-    bigrams = np.load(tmp_path / "sum" / "ngrams_2.npy")
-    assert (bigrams["gram"].tolist(), bigrams["count"].tolist()) == ([[1, 2], [2, 1]], [4, 2])
-    assert (read_about(tmp_path / "sum").totals, read_about(tmp_path / "sum").min_count) == ([10, 8], 2)
-
-
 @pytest.mark.parametrize(
     ("changed", "what"),
     [({"unit": "words"}, "unit"), ({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")],
@@ -109,8 +87,3 @@ def test_refuses_counts_of_another_kind(changed: dict[str, Any], what: str, tmp_
     folders = [write([[2, 4]], tmp_path / "one"), write([[2, 4]], tmp_path / "other", **changed)]
     with pytest.raises(InputError, match=f"differ in {what}.*stillhouse importance"):
         merge_counts(folders, tmp_path / "sum", tmp_path / "work")
-
-
-def test_refuses_a_folder_without_counts(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no n-gram counts; `stillhouse importance`"):
-        merge_counts([tmp_path], tmp_path / "sum", tmp_path / "work")

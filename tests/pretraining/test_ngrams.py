@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from stillhouse.pretraining.ngram_merge import Memory, Run, in_order, merge_runs
-from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
+from stillhouse.pretraining.ngram_merge import Memory
+from stillhouse.pretraining.ngram_tables import NgramTables
 from stillhouse.pretraining.ngrams import count_ngrams
 
 Counts = list[dict[tuple[int, ...], int]]
@@ -83,25 +81,6 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert peak < 10 << 20
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    passages=st.lists(st.lists(st.integers(0, 3), max_size=9), max_size=8),
-    longest=st.integers(1, 6),
-    size=st.integers(1, 4000),
-)
-def test_memory_changes_nothing(passages: list[list[int]], longest: int, size: int, tmp_path: Path) -> None:
-    assert counted(count_ngrams(*flat(passages), longest, tmp_path, Memory(size))) == slow_counts(passages, longest)
-
-
-def test_wide_vocabularies_need_more_than_one_level(tmp_path: Path) -> None:
-    """With 20,000 distinct tokens (15 bits) and some 2^15 4-grams, 64 bits hold 4 tokens, then a row and 3 tokens."""
-    ids = np.random.default_rng(0).integers(0, 20_000, 40_000).astype(np.int32)
-    offsets = np.array([0, 13, 40_000])
-    tables = count_ngrams(ids, offsets, 8, tmp_path)
-    assert [(level.head, level.longest) for level in tables.levels] == [(0, 4), (4, 7), (7, 8)]
-    assert counted(tables) == slow_counts([ids[:13].tolist(), ids[13:].tolist()], 8)
-
-
 def test_tokens_that_were_not_counted_have_no_counts(tmp_path: Path) -> None:
     tables = count_ngrams(*flat([[1, 2, 3, 5, 5]]), 3, tmp_path)
     counts = tables.count_block(tables.block(*flat([[1, 2, 9, 3], [4, 1, 2, 3], [5]])))
@@ -110,49 +89,3 @@ def test_tokens_that_were_not_counted_have_no_counts(tmp_path: Path) -> None:
         [1, 0, 0, 0, 0, 1, 1, 0, 0],
         [0, 0, 0, 0, 0, 1, 0, 0, 0],
     ]
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    runs=st.lists(st.dictionaries(st.integers(0, 2**64 - 1), st.integers(1, 2**32), max_size=40), max_size=5),
-    size=st.integers(1, 5000),
-)
-def test_merged_runs_add_up(runs: list[dict[int, int]], size: int, tmp_path: Path) -> None:
-    total: Counter[int] = Counter()
-    for run in runs:
-        total.update(run)
-    arrays = [
-        Run(np.array(sorted(run), dtype=np.uint64), np.array([run[key] for key in sorted(run)], dtype=np.int64))
-        for run in runs
-    ]
-    merged = merge_runs(arrays, {2: 0, 1: 8}, 8, tmp_path, Memory(size))
-    # A key whose last token, its lowest 8 bits, is 0 belongs to an n-gram that the passage's end cut short.
-    assert dict(zip(merged[2].keys.tolist(), merged[2].counts.tolist())) == {
-        key: total[key] for key in sorted(total) if key % 256
-    }
-    shorter: Counter[int] = Counter()
-    for key, count in total.items():
-        shorter[key >> 8] += count
-    assert dict(zip(merged[1].keys.tolist(), merged[1].counts.tolist())) == {
-        key: shorter[key] for key in sorted(shorter) if key % 256
-    }
-
-
-@pytest.mark.parametrize(
-    ("offsets", "size", "expected"),
-    [
-        ([0, 3, 5, 9], 5, [(0, 2), (2, 3)]),
-        ([0, 3, 5, 9], 100, [(0, 3)]),
-        ([0, 3, 5, 9], 1, [(0, 1), (1, 2), (2, 3)]),
-        ([0, 0, 7, 7, 7], 2, [(0, 1), (1, 2), (2, 4)]),
-        ([0], 2, []),
-    ],
-)
-def test_passage_blocks(offsets: list[int], size: int, expected: list[tuple[int, int]]) -> None:
-    assert passage_blocks(np.array(offsets), size) == expected
-
-
-def test_in_order_propagates_errors() -> None:
-    assert list(in_order(lambda number: number * 2, range(7), 3)) == [0, 2, 4, 6, 8, 10, 12]
-    with pytest.raises(ZeroDivisionError):
-        list(in_order(lambda number: 1 // number, [1, 0], 2))

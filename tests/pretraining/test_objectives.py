@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-import numpy as np
 import pytest
 import torch
 from slow_models import WINDOW, SlowBert, SlowModernBert, gelu
@@ -16,7 +14,6 @@ from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBe
 
 from stillhouse.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
-from stillhouse.pretraining.heads import head_parameters
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective
 
@@ -270,39 +267,6 @@ def test_the_causal_decoder_sees_no_later_token() -> None:
     batch.decoder.ids_BL[0, 3] += 20
     changed = (training.decode(vectors, None, batch) - before).abs().amax(-1)[0, 1:] > 1e-12
     assert changed.tolist() == [False, False, False, True, True, True, True]  # positions 1..7: from 4 on
-
-
-def test_decoder_starts_from_the_last_layers_or_from_new_ones() -> None:
-    model = tiny_model()
-    copied = BottleneckPretraining(model, find_objective("simlm"), "cls").decoder.layers
-    for layer, source in zip(copied, model.bert.encoder.layer[-2:]):
-        for (name, value), other in zip(layer.named_parameters(), source.parameters()):
-            assert value is not other, name
-            torch.testing.assert_close(value, other)
-    fresh = BottleneckPretraining(copy.deepcopy(model), find_objective("cdmae"), "cls").decoder.layers
-    assert len(fresh) == len(copied) == 2
-    assert not torch.equal(fresh[0].output.dense.weight, model.bert.encoder.layer[-2].output.dense.weight.float())
-
-
-def test_training_the_head_alone_does_not_change_the_encoder() -> None:
-    model = tiny_model()
-    training = BottleneckPretraining(model, find_objective("mlm"), "cls", head_only=True).train()
-    assert not model.bert.training
-    training(batch_of(find_objective("mlm"))).backward()
-    moved = {name for name, parameter in training.model.named_parameters() if parameter.grad is not None}
-    assert moved == set(head_parameters(model)) - {"cls.predictions.decoder.bias"}
-    assert not any(name.startswith("bert.") for name in moved)
-
-
-def test_a_batch_with_a_passage_without_tokens_has_a_finite_loss() -> None:
-    for objective in TABLE:
-        batch = batch_of(objective)
-        batch.special_BL[2] = True
-        for corrupted in (batch.encoder, batch.decoder):
-            if corrupted is not None:
-                corrupted.mask_BL[2] = False
-        loss = BottleneckPretraining(tiny_model(), objective, "mean").double()(batch)
-        assert np.isfinite(float(loss.detach()))
 
 
 def test_the_mean_over_all_positions_of_the_batch() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
-from stillhouse.pretraining.pmi import PruningError, Scoring, average_mutual_information, pmi, score_tokens
+from stillhouse.pretraining.pmi import PruningError, Scoring, pmi, score_tokens
 
 Passages = list[list[int]]
 
@@ -137,15 +137,6 @@ def test_hand_worked_ami(edges: str, expected: list[float], tmp_path: Path) -> N
     assert error == PruningError(0, 0)
 
 
-def test_hand_worked_pruning(tmp_path: Path) -> None:
-    """With `min_count` 2 only (7 8), (9 9), (9 9 9) and (9 9 9 9) are left; the others' PMI is 0."""
-    ami, error = score(HAND, 4, Scoring(min_count=2), tmp_path)
-    expected = [PMI_78 / 3, PMI_78 / 3, 0, 0, *AMI_EQUATION[4:]]
-    np.testing.assert_allclose(ami, expected, rtol=1e-6)
-    differences = np.abs(np.array(expected) - AMI_EQUATION)
-    np.testing.assert_allclose([error.mean, error.largest], [differences.mean(), differences.max()], rtol=1e-5)
-
-
 def slow_counts(passages: Passages, longest: int) -> list[Counter[tuple[int, ...]]]:
     return [
         Counter(tuple(passage[i : i + n]) for passage in passages for i in range(len(passage) - n + 1))
@@ -200,8 +191,3 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
 def test_equals_dictionaries(passages: Passages, longest: int, scoring: Scoring, folder: Callable[[], Path]) -> None:
     ami, _ = score(passages, longest, scoring, folder())
     np.testing.assert_allclose(ami, slow_ami(passages, longest, scoring), rtol=1e-5, atol=1e-5)
-
-
-def test_ami_of_a_block_of_one_token() -> None:
-    counts = [np.array([5]), np.array([0]), np.array([0])]
-    np.testing.assert_array_equal(average_mutual_information(counts, [9, 8, 7], np.array([1]), Scoring()), [0])

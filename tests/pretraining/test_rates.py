@@ -181,22 +181,6 @@ def test_whole_words_are_drawn_where_the_setting_says_so(cache: TokenCache, gene
             np.testing.assert_array_equal(mask[row, positions[1:]][goes_on], mask[row, positions[:-1]][goes_on])
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if "importance" in (STATED[name].decoder or STATED[name].encoder)]
-)
-def test_without_noise_the_most_important_tokens_are_drawn(cache: TokenCache, generator: Generator, name: str) -> None:
-    """CDMAE Algorithm 1 with sigma 0, passage by passage."""
-    batch = corrupt(cache, generator, name, importance_noise=0.0, decoder_mlm_probability=0.5)
-    _, ordinary = as_read(cache)
-    mask, rate = (batch.decoder.mask_BL, 0.5) if batch.decoder is not None else (batch.encoder.mask_BL, 0.3)
-    assert cache.importance is not None
-    for row, begin in enumerate(cache.offsets[:-1]):
-        positions = np.flatnonzero(ordinary[row])
-        wanted = max(1, int(len(positions) * rate))
-        best = positions[np.argsort(-cache.importance[begin + positions - 1])[:wanted]]
-        assert sorted(best) == np.flatnonzero(mask[row]).tolist()
-
-
 @pytest.mark.parametrize("masks", [0, 64])
 @pytest.mark.parametrize("rate", [0.5, 0.8])
 def test_what_positions_do_not_see_in_enhanced_decoding(
@@ -216,10 +200,3 @@ def test_what_positions_do_not_see_in_enhanced_decoding(
     assert hidden[drawn].mean() == pytest.approx(rate, abs=0.01)
     differ = (hidden[3:, 1] != hidden[3:, 2])[:, 3:] & ordinary[3:, 3:]
     assert differ.any(1).mean() > 0.9, "positions have visible tokens of their own"
-
-
-def test_draws_are_a_function_of_the_seed(cache: TokenCache, generator: Generator) -> None:
-    first, again = (corrupt(cache, generator, "simlm") for _ in range(2))
-    assert torch.equal(first.encoder.ids_BL, again.encoder.ids_BL)
-    assert first.decoder is not None and again.decoder is not None
-    assert torch.equal(first.decoder.ids_BL, again.decoder.ids_BL)

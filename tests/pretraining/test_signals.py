@@ -87,23 +87,3 @@ def test_ict_ranks_the_rest_of_each_passage(model: BertForMaskedLM) -> None:
         rank = 1 + sorted(cosines, reverse=True).index(cosines[number])
         total += 1 / rank if rank <= 10 else 0.0
     assert value == pytest.approx(total / 12)
-
-
-def test_identical_vectors_find_nothing(model: BertForMaskedLM) -> None:
-    ids = torch.full((12, 3), 7)
-    with torch.no_grad():
-        assert Signals(model, "cls", True, [batch()], [TextPairs(ids, ids > 0, ids, ids > 0)])()[ICT] == 0
-
-
-def test_ict_does_not_depend_on_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bf16, the scores of vectors in a narrow cone, like an encoder's, would tie."""
-    torch.manual_seed(0)
-    passages = 3 * torch.randn(1, 64) + 0.6 * torch.randn(512, 64)
-    queries = passages + 0.9 * torch.randn(512, 64)
-    vectors = {1: queries, 2: passages}
-    monkeypatch.setattr(Signals, "vectors", lambda _, ids_BL, __: vectors[ids_BL.shape[1]])
-    texts = [torch.ones(512, length, dtype=torch.long) for length in (1, 1, 2, 2)]
-    signals = Signals(None, "cls", True, [], [TextPairs(*texts)])  # type: ignore[arg-type]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        fast = signals.ict()
-    assert fast == signals.ict() > 0.9

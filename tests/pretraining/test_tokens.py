@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.titles import SEPARATOR
-from stillhouse.errors import InputError
-from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join, vocabulary_digest
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rye", "mal", "##t", "##ed", "copper", "still", "##s", ".", ","]
 TEXTS = ["malted rye, copper stills.", "", "rye", "malt malt malt stills malted", "gin rye", "rye [SEP] malt"]
@@ -50,11 +49,6 @@ def test_tokens_and_word_starts(tokenizer: PreTrainedTokenizerFast) -> None:
     assert tokens.truncated == 0
 
 
-def test_ends_are_the_characters_after_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokens = cut(tokenizer, ["malted rye, stills", "", "rye"], 144)
-    assert tokens.ends.tolist() == [3, 4, 6, 10, 11, 17, 18, 3] and tokens.ends.dtype == np.int32
-
-
 PIECES = st.sampled_from(
     ["malted", "rye", "still", "s", ".", ",", "[SEP]", "[MASK]", "gin", "é", "e\u0301", "\u4e2d", "\u00a0", "\x00"]
 )
@@ -88,12 +82,6 @@ def test_tokens_are_what_the_tokenizer_says_of_each_text(
     assert kinds == (np.int32, np.int64, np.bool_, np.int32)
 
 
-def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokens = cut(tokenizer, TEXTS, 6)
-    assert np.diff(tokens.offsets).tolist() == [4, 0, 1, 4, 2, 4]
-    assert tokens.truncated == 2
-
-
 def test_parts_join_to_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
     whole = cut(tokenizer, TEXTS, 6)
     joined = join(cut(tokenizer, TEXTS[start : start + 2], 6) for start in range(0, len(TEXTS), 2))
@@ -117,29 +105,3 @@ def test_batches_equal_the_tokenizers(tokenizer: PreTrainedTokenizerFast, tmp_pa
     np.testing.assert_array_equal(batch.special, np.isin(batch.ids, [0, 1, 2, 3, 4]))
     starts = [[False, *(not WORDS[token].startswith("##") for token in ids[1:-1]), False] for ids in wanted]
     np.testing.assert_array_equal(batch.word_starts, [row + [False] * (longest - len(row)) for row in starts])
-
-
-def test_importance_is_aligned(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    cache = cache_of(tokenizer, tmp_path)
-    np.save(tmp_path / "ami.npy", np.arange(len(cache.ids), dtype=np.float32))
-    batch = TokenCache.open(tmp_path, cache.specials, tmp_path).batch(np.array([4, 2]), 144)
-    assert batch.importance is not None
-    np.testing.assert_array_equal(batch.importance, [[0, 21, 22, 0], [0, 9, 0, 0]])
-    np.save(tmp_path / "ami.npy", np.zeros(3, dtype=np.float32))
-    with pytest.raises(InputError, match="does not match the tokens"):
-        TokenCache.open(tmp_path, cache.specials, tmp_path)
-
-
-def test_refusals(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="stillhouse tokenize"):
-        TokenCache.open(tmp_path, SpecialTokens.of(tokenizer))
-    bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, pad_token="[PAD]")
-    with pytest.raises(InputError, match="no cls token"):
-        SpecialTokens.of(bare)
-
-
-def test_digest_tells_vocabularies_apart(tokenizer: PreTrainedTokenizerFast) -> None:
-    swapped = Tokenizer(models.WordPiece({word: i for i, word in enumerate(reversed(WORDS))}, unk_token="[UNK]"))
-    assert vocabulary_digest(tokenizer) != vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=swapped))
-    same = Tokenizer(models.WordPiece({word: i for i, word in reversed(list(enumerate(WORDS)))}, unk_token="[UNK]"))
-    assert vocabulary_digest(tokenizer) == vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=same))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stillhouse.pretraining import words as module
-from stillhouse.pretraining.words import cut_into_words, score_of_words, union
+from stillhouse.pretraining.words import cut_into_words, score_of_words
 
 TOKEN = st.tuples(st.integers(0, 3), st.booleans())
 
@@ -51,11 +51,3 @@ def test_words_are_their_pieces(
 
 def _spread(passage: list[tuple[int, ...]], number: object) -> list[int]:
     return [place for word in passage for place in [next(number)] * len(word)]  # type: ignore[call-overload]
-
-
-def test_union_keeps_the_order_of_words() -> None:
-    one = np.array([[1, -1], [1, 2], [3, -1]], dtype=np.int32)
-    other = np.array([[1, -1, -1], [1, 2, 0], [2, -1, -1]], dtype=np.int32)
-    both, (rows_one, rows_other) = union([one, other])
-    assert both.tolist() == [[1, -1, -1], [1, 2, -1], [1, 2, 0], [2, -1, -1], [3, -1, -1]]
-    assert (rows_one.tolist(), rows_other.tolist()) == ([0, 1, 4], [0, 2, 3])

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from stillhouse.kubernetes.pods.component_views import View, write_view
+
 from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.steps.execute import write_metrics, write_report
 from stillhouse.steps.spec import Report

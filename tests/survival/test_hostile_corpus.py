@@ -14,11 +14,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from stillhouse.kubernetes.pods.component_views import figures_in_markdown
 
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
 from stillhouse.kubernetes.pods import zero_shot as zero_shot_run
-from stillhouse.kubernetes.pods.component_views import figures_in_markdown
 from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.markdown import as_text
 from stillhouse.releases.promotion import Outcome

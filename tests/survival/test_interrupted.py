@@ -11,7 +11,6 @@ import dataclasses
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import threading
 import time
@@ -35,8 +34,6 @@ from stillhouse.workflow.graph import Use
 
 MOST = 10.0
 """Seconds from the signal to the end of the process."""
-SELECTABLE = 1024
-"""Descriptors from this number on are too high for `select`."""
 
 
 def call(words: list[str], work: Path, log: Path, ready: Any) -> None:
@@ -209,15 +206,6 @@ def call_stand_in(work: Any, folder: Path, grace: float, ready: Any) -> None:
     call(["ingest", "--corpus", "out"], folder / "work", folder / "log", ready)
 
 
-def call_among_many_files(work: Any, folder: Path, grace: float, ready: Any) -> None:
-    """Do the same while all lower descriptors are taken, as in a process that holds many files open."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * SELECTABLE, most))
-    while os.open(os.devnull, os.O_RDONLY) < SELECTABLE:
-        pass
-    call_stand_in(work, folder, grace, ready)
-
-
 def at_work(work: Any, folder: Path, grace: float, target: Any = call_stand_in) -> BaseProcess:
     process = begin(target, work, folder, grace)
     until = time.monotonic() + 60
@@ -244,16 +232,6 @@ def test_work_that_ignores_the_interrupt_is_ended(work: Any, tmp_path: Path) -> 
             time.sleep(0.1)
 
 
-def test_many_open_files_do_not_delay_the_end(tmp_path: Path) -> None:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if most != resource.RLIM_INFINITY and most < 2 * SELECTABLE:
-        pytest.skip(f"a process may open {most} files here, and the test needs {2 * SELECTABLE} (`ulimit -Hn`)")
-    process = at_work(hang_in_c, tmp_path, 1.0, call_among_many_files)
-    assert press(process) < MOST
-    assert process.exitcode == interrupt.INTERRUPTED
-    sentence(tmp_path / "log")
-
-
 def run_task(log: Path, ready: Any) -> None:
     """Run a task of a Kubeflow pipeline, which `pipeline run-local` starts as a local process."""
     from stillhouse.kubernetes.pods.in_pod import watched_task
@@ -275,10 +253,6 @@ def test_a_task_of_a_local_run_ends_too(tmp_path: Path) -> None:
     sentence(tmp_path / "log")
 
 
-def test_the_grace_is_below_ten_seconds() -> None:
-    assert interrupt.GRACE <= MOST / 2
-
-
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process = at_work(hang_in_c, tmp_path, grace=600)
     assert process.pid
@@ -298,11 +272,3 @@ def test_a_step_that_finishes_within_the_grace_succeeds(tmp_path: Path) -> None:
     press(process)
     assert process.exitcode == 0
     assert (tmp_path / "out" / "manifest.json").is_file()
-
-
-def test_a_command_leaves_the_signal_as_it_was() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    assert cli.main(["--version"]) == 0
-    assert signal.getsignal(signal.SIGINT) is before
-    assert signal.set_wakeup_fd(-1) == -1
-    assert "interrupt" not in {thread.name for thread in threading.enumerate()}

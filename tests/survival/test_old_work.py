@@ -95,13 +95,6 @@ def test_leftovers_of_a_kill_at_the_end_are_removed(tmp_path: Path, monkeypatch:
     assert not list(work_root().iterdir())
 
 
-def test_work_of_which_one_file_is_new_stays(tmp_path: Path) -> None:
-    folder = unfinished(f"write-{'a' * 20}")
-    os.utime(folder / "source" / "progress")
-    run(tmp_path)
-    assert (folder / "source" / "progress").read_text() == "half of it"
-
-
 def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
     folder, (mine, its) = unfinished(f"write-{'a' * 20}"), SPAWN.Pipe()
     process = SPAWN.Process(target=hold, args=(folder, its))
@@ -113,18 +106,6 @@ def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
     process.join()
     run(tmp_path)
     assert not folder.exists()
-
-
-def test_work_resumed_between_the_check_and_the_lock_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, hold_it = unfinished(f"write-{'a' * 20}"), old_work.only_process
-
-    def after_another(path: Path) -> object:
-        touch(path, 0)
-        return hold_it(path)
-
-    monkeypatch.setattr(old_work, "only_process", after_another)
-    run(tmp_path)
-    assert folder.is_dir()
 
 
 def test_work_that_cannot_be_removed_ends_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
@@ -21,15 +20,13 @@ from stillhouse.corpus.sources.lines import (
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     Begins,
-    Each,
     Link,
-    Part,
     Passage,
     Rejected,
     Row,
     Source,
 )
-from stillhouse.corpus.sources.spans import WHOLE, Span, divide
+from stillhouse.corpus.sources.spans import WHOLE, Span
 from stillhouse.errors import InputError
 
 ARTICLE_JSONL = "article-jsonl"
@@ -42,21 +39,10 @@ def open_article_jsonl(location: Path) -> Source:
     path = location if location.is_file() else find_file(location, "articles.jsonl")
     if path is None:
         raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
-    labels = find_labels(path.parent)
-    labels.pop(path.name, None)
-
-    def rows() -> Iterator[Row]:
-        yield from _read_articles(path)
-        yield from read_labels(labels)
-
-    def parts(size: int, each: Each) -> list[Part]:
-        spans = divide(path, size, each)
-        return [*(Part(partial(_read_articles, path, span)) for span in spans), Part(partial(read_labels, labels))]
-
-    return Source(ARTICLE_JSONL, {path.name: path} | labels, rows, parts=parts)
+    return labelled_lines(ARTICLE_JSONL, path, _read_articles)
 
 
-def _read_articles(path: Path, span: Span = WHOLE) -> Iterator[Row]:
+def _read_articles(path: Path, span: Span) -> Iterator[Row]:
     seen: set[str] = set()
     for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):

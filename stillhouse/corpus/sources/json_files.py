@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.corpus.sources.lines import DAMAGED, TOO_MANY_LISTS, has_too_many_lists, open_binary
+from stillhouse.corpus.sources.lines import DAMAGED, open_binary
 from stillhouse.errors import InputError
 
 CHUNK = 1 << 20
@@ -17,8 +17,6 @@ LONGEST = 1 << 26
 """The most characters of one list element; a longer one means that the file is damaged."""
 LONGEST_DOCUMENT = 1 << 29
 """The most bytes of a whole document, unpacked: SQuAD's files have about forty million."""
-MOST_LISTS = 1 << 23
-"""The most lists and objects in such a document: SQuAD's files have about three hundred thousand."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -28,14 +26,13 @@ def read_document(path: Path) -> Any:
     try:
         with open_binary(path) as file:
             content = file.read(LONGEST_DOCUMENT + 1)
-        if len(content) <= LONGEST_DOCUMENT and content.count(b"[") + content.count(b"{") <= MOST_LISTS:
+        if len(content) <= LONGEST_DOCUMENT:
             return json.loads(content.decode("utf-8-sig"))
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
     raise InputError(
-        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, or of more than {MOST_LISTS:,} "
-        "lists and objects, which would all be in memory; divide it into several files, or give the corpus as JSON "
-        "lines or Parquet"
+        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would all be in memory; "
+        "divide it into several files, or give the corpus as JSON lines or Parquet"
     )
 
 
@@ -95,8 +92,6 @@ def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
             except json.JSONDecodeError as error:
                 if len(text) - place > LONGEST or not more():
                     raise ValueError(error.msg) from None
-                if has_too_many_lists(text):
-                    raise ValueError(TOO_MANY_LISTS) from None
                 continue
             # A value at the end of the text, such as a number, may continue.
             if end < len(text) or not more():

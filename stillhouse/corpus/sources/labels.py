@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
-from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
+from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
@@ -79,3 +81,19 @@ def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
             yield Query(identifier(fields, QUERY_ID), text_field(fields, text), fields.where)
         except IllTyped as reason:
             yield Rejected("query", shown_id(fields, QUERY_ID), str(reason), fields.where, fields.content)
+
+
+def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]]) -> Source:
+    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it."""
+    labels = find_labels(path.parent)
+    labels.pop(path.name, None)
+
+    def rows() -> Iterator[Row]:
+        yield from read(path, WHOLE)
+        yield from read_labels(labels)
+
+    def parts(size: int, each: Each) -> list[Part]:
+        spans = divide(path, size, each)
+        return [*(Part(partial(read, path, span)) for span in spans), Part(partial(read_labels, labels))]
+
+    return Source(format, {path.name: path} | labels, rows, parts=parts)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
-from stillhouse.corpus.sources.rows import Each, Part, Passage, Rejected, Row, Source
-from stillhouse.corpus.sources.spans import WHOLE, Span, divide
+from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.spans import Span
 from stillhouse.errors import InputError
 
 BEIR = "beir"
@@ -22,7 +21,7 @@ def open_beir(folder: Path) -> Source:
     path = find_file(folder, "corpus.jsonl")
     if path is None:
         raise InputError(f"{folder} has no corpus.jsonl or corpus.jsonl.gz, so it is not a BEIR folder")
-    return _open(BEIR, path)
+    return labelled_lines(BEIR, path, _read_passages)
 
 
 def open_jsonl(location: Path) -> Source:
@@ -30,25 +29,10 @@ def open_jsonl(location: Path) -> Source:
     path = location if location.is_file() else find_file(location, "passages.jsonl")
     if path is None:
         raise InputError(f"{location} has no passages.jsonl or passages.jsonl.gz")
-    return _open(JSONL, path)
+    return labelled_lines(JSONL, path, _read_passages)
 
 
-def _open(format: str, path: Path) -> Source:
-    labels = find_labels(path.parent)
-    labels.pop(path.name, None)
-
-    def rows() -> Iterator[Row]:
-        yield from _read_passages(path)
-        yield from read_labels(labels)
-
-    def parts(size: int, each: Each) -> list[Part]:
-        spans = divide(path, size, each)
-        return [*(Part(partial(_read_passages, path, span)) for span in spans), Part(partial(read_labels, labels))]
-
-    return Source(format, {path.name: path} | labels, rows, parts=parts)
-
-
-def _read_passages(path: Path, span: Span = WHOLE) -> Iterator[Row]:
+def _read_passages(path: Path, span: Span) -> Iterator[Row]:
     for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):
             yield fields

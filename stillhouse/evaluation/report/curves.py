@@ -36,6 +36,7 @@ STYLE: dict[Any, Any] = {
 }
 INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
 RIGHT, WRONG = "#060606", "#070707"
+PALETTE = tuple(f"#0c0c0{number}" for number in range(8))
 VARIABLES = {
     INK: "--ink",
     FAINT: "--rule",
@@ -44,6 +45,7 @@ VARIABLES = {
     GROUND: "--ground",
     RIGHT: "--right",
     WRONG: "--wrong",
+    **{colour: f"--c{number}" for number, colour in enumerate(PALETTE)},
 }
 COLUMNS = ["step", "train_loss", "heldout_loss"]
 
@@ -84,19 +86,29 @@ def _csv(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def interval_plot(
-    labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str, queries: str
+    labels: Sequence[str],
+    means: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    measure: str,
+    queries: str,
+    *,
+    colours: Sequence[str] = (),
+    dots: Sequence[Sequence[float]] = (),
+    lines: Mapping[str, float] | None = None,
 ) -> str:
-    """A dot with its interval for every system, the first at the top; the best has the accent colour.
+    """A dot with its interval for every system, the first at the top; without `colours`, the best has the accent.
 
-    `queries` describes the queries in the axis label.
+    `queries` describes the queries in the axis label. `dots` are more values of each system, `lines` values to compare
+    all of them with.
     """
-    with _style():
+    with drawing():
         figure = Figure(figsize=(7.6, 0.9 + 0.42 * len(labels)), layout="constrained")
         axes = figure.add_subplot()
         place = np.arange(len(labels))
         best = int(np.argmax(means))
         for i in place:
-            colour = ACCENT if i == best else INK
+            colour = colours[int(i)] if colours else ACCENT if i == best else INK
             axes.plot([low[i], high[i]], [i, i], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
             axes.plot([means[i]], [i], marker="o", markersize=8, color=colour, zorder=3)
             axes.annotate(
@@ -108,14 +120,19 @@ def interval_plot(
                 fontsize=9,
                 color=colour,
             )
+        for row, values in enumerate(dots):
+            axes.plot(values, [row + 0.25] * len(values), "o", markersize=3, color=colours[row])
+        for name, value in (lines or {}).items():
+            axes.axvline(value, color=SECOND, linewidth=1.5, linestyle="dashed", zorder=1)
+            axes.annotate(name, (value, -0.75), (0, 3), textcoords="offset points", ha="center", color=SECOND)
         axes.set_yticks(place, labels)
         axes.set_ylim(len(labels) - 0.5, -0.75)
         axes.set_xlabel(f"{measure} on {queries}, mean and 95 % interval")
         axes.grid(axis="x", color=FAINT, linewidth=0.8, zorder=0)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        _colour(axes)
-        return _svg(figure, f"{measure} of every system: mean and 95 % interval")
+        coloured(axes)
+        return as_svg(figure, f"{measure} of every system: mean and 95 % interval")
 
 
 def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) -> str:
@@ -123,7 +140,7 @@ def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) 
 
     `bars` are in descending order; each is the difference of one query or the mean of equally many neighbours.
     """
-    with _style():
+    with drawing():
         figure = Figure(figsize=(7.6, 2.6), layout="constrained")
         axes = figure.add_subplot()
         edges = np.linspace(0, 100, len(bars) + 1)
@@ -138,13 +155,13 @@ def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) 
         axes.set_xlabel(f"queries in %, from the largest gain of {system} over {baseline} to the largest loss")
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         axes.set_axisbelow(True)
-        _colour(axes)
-        return _svg(figure, f"difference in {measure} for every query: {system} against {baseline}")
+        coloured(axes)
+        return as_svg(figure, f"difference in {measure} for every query: {system} against {baseline}")
 
 
 def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence[str]) -> str:
     """Dots with intervals for a few systems, bin by bin; the last system has the accent colour."""
-    with _style():
+    with drawing():
         figure = Figure(figsize=(5.2, 2.9), layout="constrained")
         axes = figure.add_subplot()
         place = np.arange(len(breakdown.bins))
@@ -162,8 +179,8 @@ def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence
         axes.set_ylabel(breakdown.measure)
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         figure.legend(loc="outside upper left", ncols=len(systems), frameon=False, fontsize=9, labelcolor=INK)
-        _colour(axes)
-        return _svg(figure, f"{breakdown.measure} {breakdown.title[0].lower()}{breakdown.title[1:]}")
+        coloured(axes)
+        return as_svg(figure, f"{breakdown.measure} {breakdown.title[0].lower()}{breakdown.title[1:]}")
 
 
 def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure: str, baseline: str) -> str:
@@ -172,7 +189,7 @@ def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure
     `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference is grey if its interval
     contains 0.
     """
-    with _style():
+    with drawing():
         height = 1.1 + 0.3 * len(labels)
         figure = Figure(figsize=(7.6, height * -(-len(panels) // 3)), layout="constrained")
         columns = min(3, len(panels))
@@ -189,11 +206,11 @@ def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure
             axes.grid(axis="x", color=FAINT, linewidth=0.8)
             axes.locator_params(axis="x", nbins=5)
             axes.tick_params(axis="y", length=0)
-            _colour(axes)
+            coloured(axes)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         figure.supxlabel(f"{measure}, difference to {baseline} with 95 % interval", fontsize=10, color=INK)
-        return _svg(figure, f"{measure} of every system on every corpus: difference to {baseline}")
+        return as_svg(figure, f"{measure} of every system on every corpus: difference to {baseline}")
 
 
 def loss_plot(curves: pd.DataFrame, name: str) -> str:
@@ -202,7 +219,7 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
     A ring marks the kept step (`kept_row`). The training loss of step 0 is left out, because it only repeats the
     held-out loss.
     """
-    with _style():
+    with drawing():
         ranking = ranking_of(curves)
         figure = Figure(figsize=(3.6, 3.9 if ranking else 2.5), layout="constrained")
         panels = figure.subplots(2 if ranking else 1, sharex=True, squeeze=False)[:, 0]
@@ -224,8 +241,8 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
             panel.locator_params(axis="x", nbins=5, integer=True)
             panel.locator_params(axis="y", nbins=5)
             panel.grid(axis="y", color=FAINT, linewidth=0.8)
-            _colour(panel)
-        return _svg(figure, f"loss curves of {name}")
+            coloured(panel)
+        return as_svg(figure, f"loss curves of {name}")
 
 
 def kept_row(curves: pd.DataFrame) -> int:
@@ -240,7 +257,7 @@ def kept_row(curves: pd.DataFrame) -> int:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def drawing() -> Iterator[None]:
     """Use Matplotlib's defaults and `STYLE`, ignoring the machine's settings file."""
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -248,7 +265,7 @@ def _style() -> Iterator[None]:
             yield
 
 
-def _colour(axes: Axes) -> None:
+def coloured(axes: Axes) -> None:
     axes.tick_params(colors=INK, labelcolor=INK)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
@@ -256,7 +273,7 @@ def _colour(axes: Axes) -> None:
         spine.set_color(FAINT)
 
 
-def _svg(figure: Figure, description: str) -> str:
+def as_svg(figure: Figure, description: str) -> str:
     """The figure as an `<svg>` element for inlining, with a description for screen readers."""
     figure.patch.set_visible(False)
     for axes in figure.axes:

@@ -12,7 +12,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN
+from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.words import count_words
@@ -31,9 +31,6 @@ ORIGINS = {
     "ict": "a sentence → a passage next to its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
-    "title": "the title of an article → its first passage",
-    "heading": "the heading of a section → its first passage",
-    "span": "some consecutive words → the passage that contains them",
     GENERATED: "a question that a chat model made from a passage → that passage",
 }
 """How the queries of each origin were made, and the passage that answers one."""
@@ -274,10 +271,8 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
         "measures": made.measures if content.synthetic else made.measures[:1],
         "rows": [(system, means[system], {task: tasks[task][system] for task in tasks}) for system in made.systems],
         "verbatim": verbatim,
-        "spans": SPAN in tasks,
         "of_model": GENERATED in tasks,
-        "of_pairs": bool(tasks.keys() & set(OF_SENTENCES)) and not verbatim,
-        "of_names": bool(tasks.keys() & COLUMNS.keys()),
+        "of_pairs": bool(tasks.keys() & set(TASKS)) and not verbatim,
     }
 
 

@@ -1,9 +1,7 @@
-"""The comparison as comparison.json, comparison.csv and comparison.md, and all conditions of a sweep as overview.md."""
+"""The comparison as comparison.json and comparison.md, and all conditions of a sweep as overview.md."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,13 @@ from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
 from stillhouse.markdown import as_text
 
-FILES = ("comparison.json", "comparison.csv", "comparison.md")
+FILES = ("comparison.json", "comparison.md")
 """The files that `write_files` writes."""
 OVERVIEW = "overview.md"
 
 
 def write_files(table: Table, folder: Path) -> None:
     write_json(folder / "comparison.json", as_json(table))
-    (folder / "comparison.csv").write_text(as_csv(table), encoding="utf-8")
     (folder / "comparison.md").write_text(as_markdown(table), encoding="utf-8")
 
 
@@ -43,35 +40,6 @@ def as_json(table: Table) -> dict[str, Any]:
         "order_agreement": vars(order) if order else None,
         "variants": {row.variant.name: _row_json(row) for row in table.rows},
     }
-
-
-def as_csv(table: Table) -> str:
-    """One line per variant and one column per figure; missing figures are empty."""
-    rows = []
-    for row in table.rows:
-        line: dict[str, object] = {"variant": row.variant.name, "seeds": " ".join(map(str, row.seeds))}
-        for measure in table.measures:
-            figure = row.figures.get(measure)
-            for name in ("mean", "deviation", "lowest", "highest", "low", "high"):
-                line[f"{measure} {name}"] = getattr(figure, name) if figure else None
-            against = figure.against if figure else None
-            line[f"{measure} difference"] = against.difference if against else None
-            line[f"{measure} p"] = against.randomisation_p if against else None
-            line[f"{measure} p holm"] = against.randomisation_p_holm if against else None
-            line[f"dev {measure}"] = row.dev.get(measure)
-        line |= {name: row.losses.get(name) for name in table.sweep.losses}
-        line |= {f"published {measure}": row.variant.published.get(measure) for measure in table.sweep.measures}
-        line["heldout_loss"] = row.heldout_loss
-        line["passages_per_second"] = row.passages_per_second or None
-        line["peak_memory_mib"] = round(row.peak_memory, 1) or None
-        line["peak_gpu_memory_mib"] = round(row.peak_gpu_memory, 1) or None
-        line["failure"] = " | ".join(f"seed {seed}: {why}" for seed, why in row.failures.items())
-        rows.append(line)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def as_markdown(table: Table) -> str:

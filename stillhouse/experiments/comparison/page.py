@@ -16,9 +16,8 @@ from stillhouse.evaluation.report import page as evaluation_page
 from stillhouse.evaluation.report.examples import Example, example_queries
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.evaluation.systems import short_name
-from stillhouse.experiments.comparison import svg
 from stillhouse.experiments.comparison.outcomes import Outcome
-from stillhouse.experiments.comparison.plots import axis_plot, colours, curve_plot, interval_plot, published_plot
+from stillhouse.experiments.comparison.plots import PALETTE, axis_plot, colours, curve_plot, dash, variants_plot
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
 from stillhouse.experiments.comparison.table import Row, Table, agreement, plain_variant
 
@@ -69,10 +68,9 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         columns=1 + len(table.measures) + has_dev + len(sweep.losses) + len(sweep.measures),
         plain=next((variant.title for variant in sweep.variants if variant.name == plain), ""),
         devices=list(dict.fromkeys(device for row in table.rows for device in row.devices)),
-        intervals=interval_plot(table, outcomes, {name: short_name(name) for name in table.references}),
+        intervals=variants_plot(table, outcomes, {name: short_name(name) for name in table.references}),
         axis=axis_plot(table) if sweep.axis else "",
         axis_name=sweep.axis.split(".")[-1].replace("_", " "),
-        beside=published_plot(table),
         signals=[(name, curve_plot(curves, sweep, name)) for name, curves in signal_curves(sweep, outcomes).items()],
         legend=_legend(table),
         coverage=curve_plot(coverage, sweep, "token coverage", "k", wide=True) if coverage else "",
@@ -125,7 +123,7 @@ def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, 
         for name, tokens in found[passage].items():
             ranked = sorted(tokens, key=lambda token: token["rank"])
             hits = sum(token["in_passage"] for token in ranked)
-            row = {"title": _title(table, name), "colour": svg.colour(colour[name]), "tokens": ranked, "hits": hits}
+            row = {"title": _title(table, name), "colour": _variable(colour[name]), "tokens": ranked, "hits": hits}
             variants.append(row)
         shown.append({"passage": passage, "variants": variants})
     return shown
@@ -157,7 +155,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
         "title": row.variant.title,
         "text": _settings(row),
         "base": row.variant.name == table.sweep.baseline,
-        "colour": svg.colour(colours(table.sweep)[row.variant.name]),
+        "colour": _variable(colours(table.sweep)[row.variant.name]),
         "cells": [{"figure": figure, "best": figure.mean == best[name]} for name, figure in row.figures.items()],
         "dev": row.dev.get(table.measures[0]),
         "losses": [f"{row.losses[name]:.3f}" if name in row.losses else None for name in table.sweep.losses],
@@ -183,12 +181,17 @@ def _settings(row: Row) -> str:
 def _legend(table: Table) -> Markup:
     colour = colours(table.sweep)
     items = [
-        f'<li><i style="border-color: {svg.colour(colour[v.name])};'
-        f' border-top-style: {"dashed" if svg.dash(colour[v.name]) else "solid"}"></i>{escape(v.title)}</li>'
+        f'<li><i style="border-color: {_variable(colour[v.name])};'
+        f' border-top-style: {dash(colour[v.name])}"></i>{escape(v.title)}</li>'
         for v in table.sweep.variants
         if v.pretraining
     ]
     return Markup(f'<ul class="legend">{"".join(items)}</ul>')
+
+
+def _variable(number: int) -> str:
+    """The style sheet's variable with a variant's colour."""
+    return f"var(--c{number % len(PALETTE)})"
 
 
 def _beats(row: Row, measure: str) -> bool:

@@ -31,7 +31,7 @@ examples:
 class Settings:
     """What is measured and how; the command and the Kubeflow pipeline share these settings."""
 
-    measures: tuple[str, ...] = setting(("nDCG@10", "R@100"), "measures, by their names in ir_measures", separator=" ")
+    measures: tuple[str, ...] = setting(("nDCG@10", "R@100"), "measures, by their names in ir_measures")
     depth: int = setting(100, "passages per query in a run", minimum=1)
     max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
     max_rejected: float = setting(

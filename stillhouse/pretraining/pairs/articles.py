@@ -1,6 +1,6 @@
-"""What pairs are drawn from, as arrays: sentences, the passages of each article, and the articles that link to it.
+"""The sentences that queries of pair tasks are drawn from, as arrays.
 
-Shape suffixes: N all passages, S sentences, A articles, M passages of articles, E links.
+Shape suffixes: N all passages, S sentences.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.errors import InputError
-from stillhouse.pretraining.pairs.structure import PassageStructure, offsets_of
+from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.tokens import TokenCache
 
 
@@ -50,51 +51,3 @@ def ordinary_sentences(cache: TokenCache) -> Sentences:
     in_text = begins >= cache.offsets[passage] + structure.title_lengths[passage]
     kept = ordinary & in_text
     return Sentences(begins[kept], ends[kept], offsets_of(passage[kept], len(cache)))
-
-
-@dataclass(frozen=True)
-class Articles:
-    """`passages` int64 [M]: the rows of article a are `passages[offsets[a]:offsets[a + 1]]` (`offsets` int64 [A + 1]).
-
-    `place` int64 [N]: a row's position within its article (-1 for a row without one). `linking` int64 [E]: the articles
-    that link to article a are `linking[link_offsets[a]:link_offsets[a + 1]]`.
-    """
-
-    passages: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    place: NDArray[np.int64]
-    linking: NDArray[np.int64]
-    link_offsets: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls,
-        article_N: NDArray[np.int32],
-        links_M2: NDArray[np.int32],
-        usable_N: NDArray[np.bool_],
-        heldout_N: NDArray[np.bool_],
-    ) -> Articles:
-        """Keep usable passages, and links between two articles with passages that are both held out or both not."""
-        count = int(article_N.max(initial=-1)) + 1
-        rows = np.flatnonzero(usable_N & (article_N >= 0))
-        passages = rows[np.argsort(article_N[rows], kind="stable")]
-        offsets = offsets_of(article_N[passages], count)
-        place_N = np.full(len(article_N), -1, dtype=np.int64)
-        place_N[passages] = np.arange(len(passages)) - offsets[article_N[passages]]
-        heldout_A = np.zeros(count, dtype=bool)
-        heldout_A[article_N[rows]] = heldout_N[rows]
-        source, target = links_M2[:, 0], links_M2[:, 1]
-        sizes_A = np.diff(offsets)
-        kept = (sizes_A[source] > 0) & (sizes_A[target] > 0) & (heldout_A[source] == heldout_A[target])
-        order = np.lexsort((source[kept], target[kept]))
-        return cls(
-            passages, offsets, place_N, source[kept][order].astype(np.int64), offsets_of(target[kept][order], count)
-        )
-
-    def sizes(self) -> NDArray[np.int64]:
-        """The number of usable passages of each article, int64 [A]."""
-        return np.diff(self.offsets)
-
-    def in_degrees(self) -> NDArray[np.int64]:
-        """The number of articles that link to each article, int64 [A]."""
-        return np.diff(self.link_offsets)

@@ -60,7 +60,7 @@ class PairConfig:
         choices=("shared", "separate"),
     )
     projection: int | None = setting(
-        512, "pair tasks: width of the linear layer on the pooled vector; null = no layer", minimum=1, former=0
+        512, "pair tasks: width of the linear layer on the pooled vector; null = no layer", minimum=1
     )
     pair_normalize: bool = setting(
         False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); adapt temperature"

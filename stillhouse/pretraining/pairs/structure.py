@@ -45,13 +45,6 @@ class PassageStructure:
         return cls(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES})
 
 
-def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    """Where each of `count` groups begins in a list sorted by group, int64 [count + 1]."""
-    offsets = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(numbers, minlength=count), out=offsets[1:])
-    return offsets
-
-
 def sentence_structure(
     ends_T: NDArray[np.int32],
     offsets: NDArray[np.int64],

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stillhouse.corpus.linked_articles import Articles
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.pretraining.pairs.articles import Articles, Sentences, ordinary_sentences, require_structure
+from stillhouse.pretraining.pairs.articles import Sentences, ordinary_sentences, require_structure
 from stillhouse.pretraining.pairs.batch import PairBatch, assemble
 from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig
 from stillhouse.pretraining.pairs.structure import PassageStructure
-from stillhouse.pretraining.pairs.tasks import TaskPairs, bfs_pairs, draw_bfs, draw_wlp, ict_pairs, wlp_pairs
+from stillhouse.pretraining.pairs.tasks import TaskPairs, bfs_pairs, ict_pairs, wlp_pairs
 from stillhouse.pretraining.tokens import TokenCache
 
 HELDOUT = 1
@@ -104,9 +105,9 @@ class PairMaker:
                 source_B[foreign] = rng.choice(side[name].sources, size=len(foreign))
                 article = self.structure.article[source_B[at]]
                 if name == "bfs":
-                    target_B[at] = draw_bfs(self.articles, article, source_B[at], rng)
+                    target_B[at] = self.articles.draw_bfs(article, source_B[at], rng)
                 elif name == "wlp":
-                    target_B[at] = draw_wlp(self.articles, article, rng)
+                    target_B[at] = self.articles.draw_wlp(article, rng)
                 else:
                     target_B[at] = source_B[at]
         first_B = self.sentences.offsets[source_B]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.pretraining.pairs.articles import Articles
+from stillhouse.corpus.linked_articles import Articles
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,3 @@ def wlp_pairs(
         article = article_N[rows]
         probability_N[rows] = mass_A[article] / articles.sizes()[article]
     return TaskPairs(sources, probability_N)
-
-
-def draw_bfs(
-    articles: Articles, article_B: NDArray[np.integer], source_B: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Another passage of each source's article, int64 [B]."""
-    drawn_B = rng.integers(0, articles.sizes()[article_B] - 1)
-    place_B = drawn_B + (drawn_B >= articles.place[source_B])
-    return articles.passages[articles.offsets[article_B] + place_B]
-
-
-def draw_wlp(articles: Articles, article_B: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each article, a passage of an article that links to it, int64 [B]."""
-    linking_B = articles.linking[articles.link_offsets[article_B] + rng.integers(0, articles.in_degrees()[article_B])]
-    return articles.passages[articles.offsets[linking_B] + rng.integers(0, articles.sizes()[linking_B])]

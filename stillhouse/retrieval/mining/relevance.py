@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.pair_drawing import HEADING, TITLE
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 
 
@@ -96,12 +95,11 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
     """`query_id` and `row` (int32) of the passages that are neither relevant to a pair query nor negatives.
 
     These are the passage that the query was taken from; for `bfs` and `wlp` all passages of its own article and of its
-    relevant passage's article, any of which could have been drawn as the relevant one; for `title` all passages of the
-    article, and for `heading` all of the section, since each is about the subject that the query names.
+    relevant passage's article, any of which could have been drawn as the relevant one.
     """
     queries = corpus.queries[corpus.queries["taken_from"] != ""]
     own = pd.DataFrame({"query_id": queries["query_id"], "row": corpus.rows_of(queries["taken_from"])})
-    wide = queries["query_id"][queries["origin"].isin(["bfs", "wlp", TITLE])]
+    wide = queries["query_id"][queries["origin"].isin(["bfs", "wlp"])]
     judged = corpus.qrels[corpus.qrels["query_id"].isin(wide)]
     ends = pd.concat(
         [
@@ -112,12 +110,7 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
     article = corpus.passages_at(ends["row"].to_numpy(), "article_id")["article_id"]
     ends = ends.assign(article=article.to_numpy())[["query_id", "article"]].drop_duplicates()
     related = ends.merge(_rows_of_articles(corpus, ends["article"]), on="article")[["query_id", "row"]]
-    return (
-        pd.concat([own, related, _rows_of_sections(corpus, own, queries)])
-        .drop_duplicates()
-        .astype({"row": np.int32})
-        .reset_index(drop=True)
-    )
+    return pd.concat([own, related]).drop_duplicates().astype({"row": np.int32}).reset_index(drop=True)
 
 
 def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
@@ -132,13 +125,3 @@ def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
         found.append(rows[article.isin(wanted)])
         first += len(block)
     return pd.concat(found) if found else pd.DataFrame({"article": articles.iloc[:0], "row": np.zeros(0, np.int32)})
-
-
-def _rows_of_sections(corpus: Corpus, own: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """`query_id` and `row` of every passage in the sections whose headings are queries."""
-    own = own[own["query_id"].isin(queries["query_id"][queries["origin"] == HEADING])].reset_index(drop=True)
-    own = own[["query_id"]].join(corpus.passages_at(own["row"].to_numpy(), "article_id", "section"))
-    own = own.rename(columns={"article_id": "article"})
-    related = own.merge(_rows_of_articles(corpus, own["article"]), on="article")
-    same = corpus.passages_at(related["row"].to_numpy(), "section")["section"] == related["section"]
-    return related.loc[same, ["query_id", "row"]]

@@ -198,24 +198,6 @@ def test_no_article_is_on_both_sides(cache: TokenCache) -> None:
     assert make(cache, "ict+bfs", seed=0).heldout.tolist() != make(cache, "ict+bfs", seed=2).heldout.tolist()
 
 
-def test_rows_that_no_task_can_use_are_counted(cache: TokenCache) -> None:
-    # One sentence: 1, 3, 5, 9; none: 6. For bfs, 9 and 12 have no other passage in their article either.
-    maker = make(cache, "ict")
-    assert maker.skipped == 5
-    assert sorted([*maker.training, *maker.heldout]) == [0, 2, 4, 7, 8, 10, 11, 12]
-    assert make(cache, "bfs").skipped == 3
-
-
-def test_facts_count_the_sources_of_each_side(cache: TokenCache) -> None:
-    # Peat and oak are held out, and they do not link to each other.
-    maker = make(cache, "ict+bfs+wlp", seed=8)
-    assert np.flatnonzero(maker.heldout_N).tolist() == [9, 10, 11]
-    assert maker.facts() == {
-        "pair_sources": {"ict": 6, "bfs": 4, "wlp": 3},
-        "heldout_pair_sources": {"ict": 2, "bfs": 1},
-    }
-
-
 def test_a_batch_is_a_function_of_rows_and_seed(cache: TokenCache) -> None:
     maker = make(cache, "ict+bfs+wlp", seed=SEED)
     rows = maker.training[[0, 1, 2, 0]]
@@ -223,12 +205,6 @@ def test_a_batch_is_a_function_of_rows_and_seed(cache: TokenCache) -> None:
     for name, value in vars(one).items():
         assert torch.equal(value, getattr(two, name)), name
     assert any(not torch.equal(value, getattr(other, name)) for name, value in vars(one).items())
-
-
-def test_a_single_task_takes_the_rows_themselves(cache: TokenCache) -> None:
-    maker = make(cache, "ict")
-    batch = maker(maker.training, np.random.default_rng(0))
-    assert batch.source_B.tolist() == batch.target_B.tolist() == maker.training.tolist()
 
 
 def test_ict_keeps_the_sentence_in_its_share_of_the_pairs(cache: TokenCache) -> None:
@@ -300,23 +276,6 @@ def test_a_corpus_that_lacks_what_a_task_needs_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         make(write(tmp_path, *without(*frame(), lacking)), tasks)
-
-
-def test_other_invalid_settings_are_refused(cache: TokenCache, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="run `stillhouse tokenize` again"):
-        make(replace(cache, structure=None), "ict")
-    with pytest.raises(InputError, match="raise heldout_fraction from 0"):
-        make(cache, "wlp", fraction=0.01)
-    one = frame()[0].assign(article_id="rye")
-    with pytest.raises(InputError, match="corpus of several articles"):
-        make(write(tmp_path, one, frame()[1]), "ict")
-
-
-@pytest.mark.parametrize(
-    ("objective", "tasks"), [("ict", ("ict",)), ("wlp+ict", ("ict", "wlp")), ("ict+bfs+wlp", ("ict", "bfs", "wlp"))]
-)
-def test_names_of_mixtures(objective: str, tasks: tuple[str, ...]) -> None:
-    assert pair_tasks(objective) == tasks
 
 
 @pytest.mark.parametrize(("objective", "message"), [("itc", "did you mean 'ict'"), ("ict+ict", "twice")])

@@ -22,7 +22,6 @@ from transformers import AutoModelForMaskedLM
 
 from stillhouse.acceleration.precision import autocast
 from stillhouse.context import rank
-from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs import sampled_softmax
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
@@ -174,26 +173,6 @@ def test_cached_gradients_are_those_of_the_same_parts_encoded_once(tiny_model: P
     assert not torch.allclose(without["loss"], once["loss"], rtol=0, atol=1e-3), "there was no dropout"
 
 
-def test_in_bf16_caching_by_parts_changes_nothing_either(tiny_model: Path) -> None:
-    """A projection gives bf16 vectors, and autocast caches copies of the weights from one encoding to the next."""
-    found = []
-    for way in ({}, PARTS, CACHED):
-        loss, towers, rows = open_loss(tiny_model, CASES["separate towers"], **way)
-        found.append(gradients(loss, towers.eval(), rows, "bf16"))
-    assert_same(found[1], found[0], tolerance=0.02)
-    assert_same(found[2], found[1], tolerance=0.02)
-
-
-def test_held_out_pairs_have_the_loss_of_a_step(tiny_model: Path) -> None:
-    """The pairs are the same and there is no dropout, in parts or not."""
-    expected = float(slow_gradients(tiny_model, {})["loss"])
-    for way in ({}, PARTS, CACHED):
-        loss, towers, rows = open_loss(tiny_model, {}, **way)
-        towers.eval()
-        ((size, value),) = loss.heldout()
-        assert size == len(rows) and float(value) == pytest.approx(expected, abs=1e-5)
-
-
 def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores 13 queries 4 at a time and compares the loss, its gradients, and how many numbers it keeps."""
     random = np.random.default_rng(1)
@@ -219,26 +198,6 @@ def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch:
     assert kept[1] < 13 * 13 <= kept[0]
 
 
-def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
-    """Counts the bytes that are kept for backward passes between the losses of a step."""
-    most = {}
-    for name, way in {"in parts": PARTS, "cached": CACHED}.items():
-        loss, towers, rows = open_loss(tiny_model, {}, **way)
-        towers.train()
-        kept = [0]
-
-        def count(values: Tensor, kept: list[int] = kept) -> Tensor:
-            kept[-1] += values.nbytes
-            return values
-
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda values: values):
-            for part in loss.training(loss.draw(rows, STEP), STEP):
-                part.backward()
-                kept.append(0)
-        most[name] = max(kept)
-    assert most["cached"] < most["in parts"] / 2
-
-
 def test_three_processes_have_the_same_gradient_as_one(tiny_model: Path, tmp_path: Path) -> None:
     """7 pairs, or 2, are split among 3 processes: parts differ in size, and a process may get none."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
@@ -261,11 +220,6 @@ def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
         + parted
         + [("two pairs", {"mini_batch_size": 8, "gradient_cache": cached}, True) for cached in (False, True)]
     )
-
-
-def test_gradient_caching_without_parts_is_refused() -> None:
-    with pytest.raises(InputError, match="saves no memory without mini_batch_size; set it"):
-        PretrainingConfig(objective="ict", gradient_cache=True)
 
 
 def test_a_hand_computed_step(tiny_model: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
@@ -91,14 +90,6 @@ def test_shared_towers_are_one_and_separate_ones_part(model: PreTrainedModel, to
     assert not torch.allclose(query, before)
 
 
-def test_training_the_towers_trains_the_model(model: PreTrainedModel) -> None:
-    pairs = PairPretraining(model, "cls", CONFIG, SPECIALS)
-    own = {id(parameter) for parameter in model.base_model.parameters()}
-    assert own <= {id(parameter) for parameter in pairs.parameters()}
-    head = [parameter for name, parameter in model.named_parameters() if name.startswith("cls.predictions.transform")]
-    assert head and not {id(parameter) for parameter in head} & {id(parameter) for parameter in pairs.parameters()}
-
-
 def test_bag_of_words_is_a_mean_and_two_layers() -> None:
     torch.manual_seed(0)
     tower = BagOfWordsTower(27, (2, 3, 0), width=4, embedding=8, hidden=5)
@@ -115,16 +106,3 @@ def test_bag_of_words_has_the_papers_size() -> None:
     with torch.device("meta"):
         tower = BagOfWordsTower(30522, (0, 1, 2), width=512)
     assert abs(sum(parameter.numel() for parameter in tower.parameters()) / 128e6 - 1) < 0.01
-
-
-REFUSED = [
-    ({"passage_length": 65}, "at most 64 tokens; lower passage_length from 65"),
-    ({"query_length": 80}, "lower query_length from 80"),
-    ({"pair_encoder": "bow_mlp", "projection": None}, "set projection"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_settings_that_do_not_fit(model: PreTrainedModel, change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        PairPretraining(model, "cls", replace(CONFIG, **change), SPECIALS)  # type: ignore[arg-type]

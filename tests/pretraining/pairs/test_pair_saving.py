@@ -12,14 +12,12 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from stillhouse.context import Context
-from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
-from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.settings import InferenceConfig
 
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
@@ -91,22 +89,6 @@ def test_automodel_and_the_head_can_be_loaded(tiny_model: Path, tmp_path: Path, 
     original = AutoModel.from_pretrained(tiny_model, add_pooling_layer=False).state_dict()
     for name, value in AutoModel.from_pretrained(tmp_path / "encoder", add_pooling_layer=False).state_dict().items():
         assert torch.equal(value, original[name]), name
-
-
-def test_the_same_towers_make_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        saved(tiny_model, tmp_path / name, replace(CONFIG, towers="separate"))
-    files = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
-    assert files
-    for file in files:
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
-
-
-def test_a_projection_is_never_dropped_silently(tiny_model: Path, tmp_path: Path) -> None:
-    saved(tiny_model, tmp_path / "encoder", CONFIG)
-    (tmp_path / "fetched").mkdir()
-    with pytest.raises(InputError, match="linear layer of width 6, which would be lost"):
-        fetch(str(tmp_path / "encoder"), None, None, 16, 32, tmp_path / "fetched")
 
 
 def test_the_prompts_of_the_model_are_kept(tiny_model: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.sentences import sentence_spans
@@ -35,16 +35,6 @@ def word_piece() -> Tokenizer:
     inner = Tokenizer(models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return inner
-
-
-def metaspace() -> Tokenizer:
-    """A tokenizer whose tokens begin at the white space before their word, as sentencepiece's do."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁", *LETTERS, *(f"▁{letter}" for letter in LETTERS)]
-    merges = [("▁", letter) for letter in LETTERS]
-    inner = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, merges, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Metaspace()
-    inner.decoder = decoders.Metaspace()
     return inner
 
 
@@ -99,38 +89,6 @@ def test_sentences_begin_where_their_first_character_is(
     assert counts["sentences"] == sentences
 
 
-@pytest.mark.parametrize("max_length", [6, 20, 400])
-def test_sentences_behind_a_separator(tmp_path: Path, max_length: int) -> None:
-    """They begin where they do in the text alone, after the tokens of the title and one separator."""
-    inner = word_piece()
-    inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    (tmp_path / "both").mkdir()
-    (tmp_path / "text").mkdir()
-    write_tokens(tmp_path / "both", [frame(PASSAGES)], wrapped(inner), max_length, "en", "sep")
-    write_tokens(tmp_path / "text", [frame(PASSAGES)], wrapped(inner), 400, "en", "left_out")
-    (offsets, found), (text_offsets, of_text) = (
-        (np.load(tmp_path / name / "offsets.npy"), np.load(tmp_path / name / "sentence_starts.npy"))
-        for name in ("both", "text")
-    )
-    titles = np.load(tmp_path / "both" / "title_lengths.npy")
-    for row, (title, _) in enumerate(PASSAGES):
-        shift = len(inner.encode(title, add_special_tokens=False).ids) + 1 if title else 0
-        length = offsets[row + 1] - offsets[row]
-        starts = np.flatnonzero(of_text[text_offsets[row] : text_offsets[row + 1]]) + shift
-        wanted = {start for start in starts if start < length} | ({0} if shift else set())
-        assert set(np.flatnonzero(found[offsets[row] : offsets[row + 1]])) == wanted, row
-        assert titles[row] == min(shift, length)
-
-
-def test_a_token_may_begin_at_the_space_before_its_word(tmp_path: Path) -> None:
-    tokenizer = wrapped(metaspace())
-    write_tokens(tmp_path, [frame([("ab c", "a bc. de f.")])], tokenizer, 64, "en")
-    spelled = tokenizer.convert_ids_to_tokens(np.load(tmp_path / "ids.npy").tolist())
-    assert spelled == ["▁a", "b", "▁c", "▁a", "▁b", "c", ".", "▁d", "e", "▁f", "."]
-    assert np.flatnonzero(np.load(tmp_path / "sentence_starts.npy")).tolist() == [0, 3, 7]
-    assert np.load(tmp_path / "title_lengths.npy").tolist() == [3]
-
-
 ARTICLES = pd.DataFrame(
     [
         # article, section, position, first section?
@@ -159,18 +117,6 @@ def test_articles_and_first_sections_whatever_the_blocks(rows: int) -> None:
     assert article.tolist() == [0, 0, 1, 0, 0, -1, 1, 1, 1, 2, 2, -1]
     assert lead.tolist() == ARTICLES["lead"].tolist()
     assert (article.dtype, lead.dtype, links.dtype, links.shape) == (np.int32, np.bool_, np.int32, (0, 2))
-
-
-def test_links_lead_from_one_article_with_passages_to_another() -> None:
-    rows = [("c", "a"), ("a", "b"), ("b", "a"), ("a", "a"), ("a", "gone"), ("gone", "b"), ("a", "b"), ("", "a")]
-    _, _, links = article_structure([ARTICLES], pd.DataFrame(rows, columns=["source", "target"]))
-    assert links.tolist() == [[0, 1], [1, 0], [2, 1]]
-
-
-def test_the_order_of_rows_does_not_matter() -> None:
-    order = np.random.default_rng(0).permutation(len(ARTICLES))
-    _, lead, _ = article_structure([ARTICLES.iloc[order].reset_index(drop=True)], NO_LINKS)
-    assert lead.tolist() == ARTICLES["lead"].to_numpy()[order].tolist()
 
 
 def test_the_step_writes_what_the_cache_opens(

@@ -19,7 +19,7 @@ from notes import write_page
 from numpy.typing import NDArray
 from quality_cells import Cell
 
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.search.hybrid import Candidates, fit_fusion, unfitted
 
 SIZES = (2, 5, 10, 20, 30, 50, 100)

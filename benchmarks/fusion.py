@@ -28,7 +28,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.dense import query_vectors

@@ -88,7 +88,8 @@ def score(job: Job) -> Timed:
     import numpy as np
 
     from stillhouse.context import Context
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.pair_scores import score_pairs
     from stillhouse.retrieval.settings import InferenceConfig
 
     queries, passages = (np.array(column, dtype=object) for column in zip(*read_pairs(job)))

@@ -16,15 +16,14 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import first_kept
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.mining.mine_negatives import DenseRanking
 from stillhouse.retrieval.mining.negatives import SPLITS, Negatives, training_queries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.dense import query_vectors
 from stillhouse.retrieval.search.fusion import fit_weights
-from stillhouse.retrieval.search.hybrid import HybridIndex, fused_scores
-from stillhouse.retrieval.search.hybrid_choice import measure_rankings
+from stillhouse.retrieval.search.hybrid import HybridIndex, fused_scores, measure_rankings
 from stillhouse.retrieval.settings import InferenceConfig
 
 DEPTH = 100

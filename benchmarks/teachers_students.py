@@ -37,12 +37,12 @@ from stillhouse.artifacts import write_whole
 from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.evaluation.significance import compare
-from stillhouse.retrieval.fine_tuning.retriever_training import train_retriever
+from stillhouse.retrieval.fine_tuning.retriever_training import fit_retriever
 from stillhouse.retrieval.fine_tuning.scored_pairs import ScoredPairs
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.mining.mine_negatives import DenseRanking
 from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode, inference
 from stillhouse.retrieval.settings import InferenceConfig, RetrieverConfig, ScoredPairsConfig
@@ -133,7 +133,7 @@ class Students:
             left.unlink()  # a stopped training begins anew
         context, encoder = Context(work=work, quiet=True), self.retriever_2()
         torch.manual_seed(seed)
-        train_retriever(encoder, self.place.corpus, self.negatives, teacher, config, count, depth, context)
+        fit_retriever(encoder, self.place.corpus, self.negatives, teacher, config, count, depth, context)
         return self.ranks(encoder)
 
     def ranks(self, encoder: BiEncoder) -> dict[str, list[float]]:

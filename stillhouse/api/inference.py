@@ -55,7 +55,7 @@ def predict(
     """
     import numpy as np
 
-    from stillhouse.retrieval.models.cross_encoder import score_pairs
+    from stillhouse.retrieval.models.pair_scores import score_pairs
 
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:

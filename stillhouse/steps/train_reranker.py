@@ -76,7 +76,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.curves import describe, metrics_of, write_curves
     from stillhouse.retrieval.fine_tuning.group_training import metric_in_curves
-    from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, train_reranker
+    from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, fit_reranker
     from stillhouse.retrieval.mining.negatives import Negatives
     from stillhouse.retrieval.models.cross_encoder import CrossEncoder
     from stillhouse.retrieval.models.encoder_settings import read_settings
@@ -93,7 +93,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     drawing = Drawing(
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
     )
-    rows = train_reranker(
+    rows = fit_reranker(
         model, corpus, negatives, config, drawing, config.r_drop, config.mini_batch_size, context, config.loss
     )
     model.save(outputs["reranker"])

@@ -12,7 +12,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
 from stillhouse.retrieval.settings import InferenceConfig

@@ -12,8 +12,7 @@ from test_unpadded import model_of, texts_of
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from stillhouse.acceleration.first_token import FIRST, MODEL_TYPES, can_end_in_first_token
-from stillhouse.acceleration.unpadded import without_padding
+from stillhouse.acceleration.unpadded import FIRST, WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
 from stillhouse.retrieval.models.towers import TransformerTower
 
 
@@ -28,7 +27,7 @@ def computed(model: PreTrainedModel, scores: bool, **options: bool) -> list[Tens
 
 @pytest.mark.parametrize("padding", [True, False], ids=["padded", "in a row"])
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
-@pytest.mark.parametrize("kind", MODEL_TYPES)
+@pytest.mark.parametrize("kind", WITH_FIRST_TOKEN)
 def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding: bool) -> None:
     model = model_of(kind, scores)
     before = computed(model, scores)
@@ -41,7 +40,7 @@ def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding
         torch.testing.assert_close(left, without_option, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", MODEL_TYPES)
+@pytest.mark.parametrize("kind", WITH_FIRST_TOKEN)
 def test_texts_of_one_length_need_no_mask(kind: str) -> None:
     model = model_of(kind, False)
     can_end_in_first_token(model)

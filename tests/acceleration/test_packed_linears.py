@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from stillhouse.acceleration.packed_linears import can_pack, packed_linears
+from stillhouse.acceleration.linear_layers import can_pack, packed_linears
 
 CPU = torch.device("cpu")
 packs = pytest.mark.skipif(not can_pack(torch.float32, CPU), reason="this processor has no packed linear layers")

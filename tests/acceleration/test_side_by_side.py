@@ -13,8 +13,9 @@ import torch
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
 from stillhouse.context import Context
 from stillhouse.retrieval.models import encoder as encoder_module
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
 
 CPU = torch.device("cpu")

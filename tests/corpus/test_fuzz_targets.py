@@ -61,7 +61,7 @@ def test_the_target_detects_a_model_that_computes_nan(monkeypatch: pytest.Monkey
     number = PLACES.index(("own", "2_Dense/model.safetensors"))
     data = SEEDS[number][:-4] + np.float32("nan").tobytes()
     reader("model-folder")(data)
-    monkeypatch.setattr("stillhouse.retrieval.models.model_files.refuse_not_finite", lambda *_: None)
+    monkeypatch.setattr("stillhouse.retrieval.models.transformer.refuse_not_finite", lambda *_: None)
     with pytest.raises(AssertionError):
         reader("model-folder")(data)
 

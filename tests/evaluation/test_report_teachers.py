@@ -15,15 +15,17 @@ from stillhouse.corpus.store import write_tables
 from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.teachers import read_teacher
-from stillhouse.retrieval.fine_tuning.fused_teacher import (
+from stillhouse.retrieval.fine_tuning.teacher import (
     BM25,
+    CHOICE,
     CROSS_ENCODER,
     RETRIEVER,
     Pairs,
     choose_teacher,
+    pass_on_choice,
     unmeasured,
+    write_choice,
 )
-from stillhouse.retrieval.fine_tuning.teacher import CHOICE, pass_on_choice, write_choice
 from stillhouse.steps.evaluate import STEP, Config
 from stillhouse.steps.execute import execute
 

@@ -18,9 +18,8 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.curves import CurveRow, best_row, describe
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning import dev_scores
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample
-from stillhouse.retrieval.fine_tuning.dev_scores import score_by_reranker, score_by_retriever
+from stillhouse.retrieval.fine_tuning import dev_ranking as dev_scores
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, score_by_reranker, score_by_retriever
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.mining.negatives import Negatives

@@ -19,6 +19,7 @@ from stillhouse.retrieval.index.embeddings import (
     ABANDONED_AFTER,
     DIGEST,
     GIB,
+    NAME,
     TEXTS,
     VECTORS,
     Embeddings,
@@ -30,7 +31,6 @@ from stillhouse.retrieval.index.embeddings import (
     vectors_of,
     write_segment,
 )
-from stillhouse.retrieval.index.shards import NAME
 
 RNG = np.random.default_rng(0)
 

@@ -14,9 +14,10 @@ from transformers import AutoModel
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode, length_batches
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.models.pooling import pool
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.acceleration.packed_linears import can_pack
+from stillhouse.acceleration.linear_layers import can_pack
 from stillhouse.retrieval.index import gpu_search as of_gpu
 from stillhouse.retrieval.index.exact_search import FEW, exact_search, inner_products, packed, unpacked
 from stillhouse.retrieval.index.gpu_search import gpu_search

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stillhouse.retrieval.fine_tuning.fused_teacher import BM25, CROSS_ENCODER, FUSED, RETRIEVER, Pairs, choose_teacher
+from stillhouse.retrieval.fine_tuning.teacher import BM25, CROSS_ENCODER, FUSED, RETRIEVER, Pairs, choose_teacher
 
 
 def pairs_of(scores: dict[str, list[list[float]]], positives: list[int]) -> Pairs:

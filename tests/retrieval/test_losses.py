@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
-from stillhouse.retrieval.fine_tuning.listwise import listwise_loss
+from stillhouse.retrieval.fine_tuning.losses import contrastive_loss, distillation_loss, listwise_loss
 from stillhouse.retrieval.settings import FORMS, RetrieverConfig
 
 TAU = 0.5

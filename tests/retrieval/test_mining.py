@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import first_kept, repeated
 from stillhouse.retrieval.mining import mine_negatives as mining
-from stillhouse.retrieval.mining.false_negatives import below, limits
-from stillhouse.retrieval.mining.mine_negatives import MiningQueries, best_of, interleaved, random_passages, ranked
+from stillhouse.retrieval.mining.mine_negatives import (
+    MiningQueries,
+    below,
+    best_of,
+    interleaved,
+    limits,
+    random_passages,
+    ranked,
+)
 
 ROWS = st.lists(st.lists(st.integers(-1, 9), min_size=5, max_size=5), min_size=1, max_size=4)
 

@@ -24,10 +24,10 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, passage_halves
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.encoder_settings import read_settings
-from stillhouse.retrieval.models.pair_pooling import passage_halves
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 from stillhouse.retrieval.settings import InferenceConfig

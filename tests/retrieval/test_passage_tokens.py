@@ -20,10 +20,9 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.tokens import cut
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.passage_tokens import cut_passages
 from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, open_query_encoder
 from stillhouse.retrieval.models.source import fetch
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.tokenizer_files import cut_passages, load_tokenizer
 
 CPU = Context(Path(), "cpu", quiet=True)
 WORD = st.sampled_from(["red", "birds", "fish", "tree", "unknown", "[SEP]", "[MASK]", "\x1f", "", "\n"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.acceleration import packed_linears
+from stillhouse.acceleration import linear_layers
 from stillhouse.artifacts import read_manifest
 
 
@@ -29,7 +29,7 @@ def test_a_run_reports_the_index_size_and_times_only_on_request(
 
 
 @pytest.mark.skipif(
-    not packed_linears.can_pack(torch.float32, torch.device("cpu")), reason="nothing is packed on this processor"
+    not linear_layers.can_pack(torch.float32, torch.device("cpu")), reason="nothing is packed on this processor"
 )
 def test_the_model_is_made_ready_before_the_clock_starts(
     run_step: Callable[..., dict[str, Path]], tiny_model: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
@@ -38,13 +38,13 @@ def test_the_model_is_made_ready_before_the_clock_starts(
     inputs = {"corpus": small_corpus, "retriever": run_step("fetch-model", {}, **model)["encoder"]}
     inputs |= run_step("index", inputs)
     packed: list[nn.Linear] = []
-    plain = packed_linears.packed_forward
+    plain = linear_layers.packed_forward
 
     def counted(layer: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
         packed.append(layer)
         return plain(layer, dtype)
 
-    monkeypatch.setattr(packed_linears, "packed_forward", counted)
+    monkeypatch.setattr(linear_layers, "packed_forward", counted)
 
     def times_packed(queries: int) -> int:
         packed.clear()

@@ -15,9 +15,8 @@ from stillhouse.artifacts import digest_files
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.binary_cross_entropy import binary_cross_entropy
 from stillhouse.retrieval.fine_tuning.group_training import open_samplers
-from stillhouse.retrieval.fine_tuning.listwise import disagreement
+from stillhouse.retrieval.fine_tuning.losses import binary_cross_entropy, disagreement
 from stillhouse.retrieval.fine_tuning.reranker_training import LOSSES, Drawing, RerankerLoss
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder

@@ -24,13 +24,12 @@ from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context, rank
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning import dev_scores
-from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
+from stillhouse.retrieval.fine_tuning import dev_ranking as dev_scores
 from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
 from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.fine_tuning.losses import contrastive_loss, distillation_loss
+from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, fit_retriever
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.embeddings import Embeddings, write_segment
 from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, write_index
@@ -404,7 +403,7 @@ def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:
 def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int = 3, **more: Any) -> None:
     corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
     config = RetrieverConfig(**{**SETTINGS, "max_steps": 1, **more})
-    train_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
+    fit_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
 
 
 @pytest.mark.parametrize(

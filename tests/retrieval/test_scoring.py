@@ -23,8 +23,8 @@ from stillhouse.retrieval.fine_tuning.group_training import open_samplers
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models import cross_encoder
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
-from stillhouse.retrieval.models.score_log import HEADER, ScoreLog
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_scores import HEADER, ScoreLog, score_pairs, stretch
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step

@@ -22,9 +22,9 @@ from stillhouse.errors import InputError
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search import hybrid_choice
+from stillhouse.retrieval.search import hybrid as hybrid_choice
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.hybrid import read_hybrid, unfitted
 from stillhouse.retrieval.search.searcher import Searcher

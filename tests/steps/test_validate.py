@@ -15,7 +15,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.checks import Check, refuse_remains
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.retrieval.models import truncation
+from stillhouse.retrieval.models import tokenizer_files as truncation
 from stillhouse.steps import fetch_model, ingest, validate
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step

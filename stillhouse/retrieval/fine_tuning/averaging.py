@@ -17,8 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.dev_scores import retriever_scores
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, retriever_scores
 from stillhouse.retrieval.index.corpus_encoding import encode_corpus
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import EncodingConfig

@@ -27,17 +27,16 @@ from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, sample, signal
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
 from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages, Targets, cut_to_index, fixed_passages_loss
 from stillhouse.retrieval.fine_tuning.groups import Groups, GroupSampler
-from stillhouse.retrieval.fine_tuning.query_training_settings import QueryTrainingConfig
+from stillhouse.retrieval.fine_tuning.losses import distillation_loss
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder, length_batches
 from stillhouse.retrieval.search.dense import check_index, check_width
-from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS
+from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS, QueryTrainingConfig
 from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.loop import train
 

@@ -18,12 +18,10 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.curves import CurveRow
-from stillhouse.retrieval.fine_tuning.binary_cross_entropy import binary_cross_entropy
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.dev_scores import score_by_reranker
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, score_by_reranker
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.fine_tuning.listwise import disagreement, listwise_loss
+from stillhouse.retrieval.fine_tuning.losses import binary_cross_entropy, disagreement, listwise_loss
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder, PairTexts
 from stillhouse.retrieval.settings import GroupTrainingConfig
@@ -131,7 +129,7 @@ class RerankerLoss:
         return torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))
 
 
-def train_reranker(
+def fit_reranker(
     model: CrossEncoder,
     corpus: Corpus,
     negatives: Negatives,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.acceleration.packed_linears import can_pack
+from stillhouse.acceleration.linear_layers import can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768

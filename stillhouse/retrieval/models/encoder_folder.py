@@ -10,8 +10,8 @@ For separate towers, sentence-transformers gets a `Router` over both: `encode_qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -21,24 +21,31 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.model_files import WEIGHTS, read_tensors
-from stillhouse.retrieval.models.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
-from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
-from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
-from stillhouse.retrieval.models.pooling import (
-    POOLING,
-    module_type,
-    normalize_path,
-    write_module_list,
-    write_modules,
-    write_sentence_transformer,
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    MODEL,
+    OWN_POOLING,
+    PASSAGE_PROMPTS,
+    REMEDY,
+    SETTINGS,
+    EncoderSettings,
+    object_if_there,
+    transformer_in,
 )
-from stillhouse.retrieval.models.projection import PROJECTION, read_projection, write_projection
-from stillhouse.retrieval.models.saved_files import CONFIG, REMEDY, object_if_there, transformer_in
+from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.retrieval.models.transformer import (
+    WEIGHTS,
+    load_model,
+    read_tensors,
+    refuse_larger_vocabulary,
+    refuse_unusable,
+    shapes_of,
+)
+from stillhouse.retrieval.settings import MODULES
 
+POOLING = "1_Pooling"
 ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
 """The sentence-transformers names of the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
@@ -201,3 +208,122 @@ def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderS
 
 def _normalize(settings: EncoderSettings) -> Modules:
     return [("Normalize", normalize_path(settings))] if settings.normalize else []
+
+
+PROJECTION = "2_Dense"
+"""The folder of the projection within an encoder folder."""
+PREFIX = "linear."
+
+
+def write_projection(folder: Path, layer: nn.Linear, activation: type[nn.Module] = nn.Identity) -> None:
+    """Write `layer` and its activation as a `Dense` module into `folder`, which is created if necessary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(
+        folder / "config.json",
+        {
+            "in_features": layer.in_features,
+            "out_features": layer.out_features,
+            "bias": layer.bias is not None,
+            "activation_function": f"{activation.__module__}.{activation.__qualname__}",
+        },
+    )
+    state = {f"{PREFIX}{name}": value.detach().cpu().contiguous() for name, value in layer.state_dict().items()}
+    save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def read_projection(folder: Path, inputs: int, outputs: int | None = None) -> nn.Linear:
+    """Read the layer that `write_projection` wrote into `folder`, from width `inputs` to width `outputs`.
+
+    Raises `InputError` if it is missing, damaged, or of another width.
+    """
+    path = folder / WEIGHTS
+    weight, bias = f"{PREFIX}weight", f"{PREFIX}bias"
+    biased = path.is_file() and bias in shapes_of(path)
+    shapes: dict[str, tuple[int | None, ...]] = {weight: (outputs, inputs)}
+    state = read_tensors(path, shapes | ({bias: (outputs,)} if biased else {}))
+    width = len(state[weight])
+    if biased and len(state[bias]) != width:
+        raise InputError(f"{path}: {bias} is {len(state[bias])} wide and {weight} {width}; {REMEDY}")
+    layer = nn.Linear(inputs, width, bias=biased)
+    layer.load_state_dict({name.removeprefix(PREFIX): value for name, value in state.items()})
+    return layer
+
+
+def write_modules(folder: Path, width: int, settings: EncoderSettings, projection: nn.Linear | None = None) -> None:
+    """Make a Hugging Face model folder loadable by `SentenceTransformer(folder)` with the same vectors.
+
+    `width` is the width of the hidden states; `projection` is the layer that `settings.projection` announces. The files
+    have the form that sentence-transformers reads since version 2. Raises `InputError` if the layer is missing.
+    """
+    if settings.projection and projection is None:
+        raise InputError(
+            f"the encoder ends in a linear layer of width {settings.projection}, which would be lost here; "
+            "give its folder to the step directly, as the model to start from"
+        )
+    assert settings.projection == (projection.out_features if projection else 0), settings
+    write_module_list(folder, _modules(settings))
+    write_pooling(folder, width, settings)
+    if projection is not None:
+        write_projection(folder / PROJECTION, projection)
+    write_sentence_transformer(folder, settings)
+
+
+def write_module_list(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
+    """Write the modules that sentence-transformers runs in order, each with its kind and its folder."""
+    numbered = enumerate(modules)
+    rows = [{"idx": i, "name": str(i), "path": path, "type": module_type(kind)} for i, (kind, path) in numbered]
+    write_json(folder / MODULES, rows)
+
+
+def module_type(kind: str) -> str:
+    """The class name of a kind of module that every version of sentence-transformers knows."""
+    return f"sentence_transformers.models.{kind}"
+
+
+def _modules(settings: EncoderSettings) -> list[tuple[str, str]]:
+    """The kinds of a folder's modules and their folders."""
+    modules = [("Transformer", ""), ("Pooling", POOLING)]
+    if settings.projection:
+        modules.append(("Dense", PROJECTION))
+    if settings.normalize:
+        modules.append(("Normalize", normalize_path(settings)))
+    return modules
+
+
+def normalize_path(settings: EncoderSettings) -> str:
+    """The folder of the module that scales vectors to length 1."""
+    return "3_Normalize" if settings.projection else "2_Normalize"
+
+
+def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
+    """Write the module that pools hidden states of a width into one vector."""
+    (folder / POOLING).mkdir(exist_ok=True)
+    write_json(
+        folder / POOLING / "config.json",
+        {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": settings.pooling == "cls",
+            "pooling_mode_mean_tokens": settings.pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
+
+
+def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
+    """Write the files about the whole folder: lengths, similarity, prompts and settings."""
+    if settings.normalize:
+        # Tools that track files would lose an empty folder.
+        (folder / normalize_path(settings)).mkdir(exist_ok=True)
+        write_json(folder / normalize_path(settings) / "config.json", {})
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
+    )
+    similarity = "cosine" if settings.normalize else "dot"
+    about: dict[str, object] = {"__version__": {}, "similarity_fn_name": similarity}
+    if settings.query_prompt or settings.passage_prompt:
+        about["prompts"] = {"query": settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}
+    if settings.truncate_dim:
+        about["truncate_dim"] = settings.truncate_dim
+    write_json(folder / MODEL, about)
+    write_json(folder / SETTINGS, asdict(settings))

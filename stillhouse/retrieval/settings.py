@@ -70,14 +70,12 @@ class ScoredPairsConfig(InferenceConfig):
         "score this many, those that a training with the same seed draws first; it reads at most "
         "negatives_per_query x epochs of them; null = all",
         minimum=1,
-        former=0,
     )
     dev_negatives_scored: int | None = setting(
         None,
         "the same for dev queries, where a training reads negatives_per_query; null = all that were mined, whatever "
         "the depth, to compare the teacher with its student",
         minimum=1,
-        former=0,
     )
     seed: int = setting(42, "seed of the order of drawn negatives", minimum=0)
 
@@ -106,7 +104,7 @@ class IndexConfig:
         choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
     )
     truncate_dim: int | None = setting(
-        None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1, former=0
+        None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1
     )
     hnsw_m: int = setting(32, "hnsw only: links of a passage in the graph", minimum=2)
     hnsw_ef_construction: int = setting(128, "hnsw only: candidates examined when a passage is linked", minimum=1)
@@ -118,14 +116,12 @@ class IndexConfig:
         "ivfpq and ivfsq8 only: clusters; null = four times the square root of the passages, with at least 39 of "
         "them each",
         minimum=1,
-        former=0,
     )
     ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 only: clusters that a query searches", minimum=1)
     pq_m: int | None = setting(
         None,
         "ivfpq only: bytes per vector, a divisor of its width; null = one per four dimensions",
         minimum=1,
-        former=0,
     )
 
     rescore_multiplier: int = setting(32, "binary_rescored only: passages rescored for each one requested", minimum=1)
@@ -158,7 +154,7 @@ class DevRankingConfig:
     """Which dev queries are ranked to choose a model, and among how many candidates."""
 
     eval_queries: int | None = setting(
-        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1, former=0
+        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1
     )
     eval_depth: int = setting(
         50, "best negatives of a dev query that are ranked together with its positives", minimum=1
@@ -190,6 +186,27 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RerankerConfig(GroupTrainingConfig):
+    """How a query's candidates are drawn for a cross-encoder, and compared."""
+
+    metric_for_best_model: str = best_model_setting("rr10")
+    loss: str = setting(
+        "listwise",
+        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
+        "with a positive weighted by the number of its query's negatives",
+        choices=("listwise", "bce"),
+    )
+    learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
+    negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    mini_batch_size: int | None = setting(
+        None,
+        "back-propagate the queries of this many pairs at a time, to save memory; null = the whole batch",
+        minimum=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RetrieverConfig(GroupTrainingConfig):
     """The bi-encoder's loss, and how it encodes a batch's texts."""
 
@@ -211,7 +228,6 @@ class RetrieverConfig(GroupTrainingConfig):
         None,
         "also train vectors cut to these widths, as [64, 128]; null = whole vectors only",
         minimum=1,
-        former="",
         separator="+",
     )
     mini_batch_size: int | None = mini_batch_setting()

@@ -24,7 +24,6 @@ def mini_batch_setting(of: str = "") -> Any:
         f"{of}queries or passages encoded together, grouped by length; null = the whole batch, or groups of similar "
         "length if faster",
         minimum=1,
-        former=0,
     )
 
 
@@ -39,7 +38,6 @@ def patience_setting() -> Any:
         None,
         "stop after this many measurements in a row without improvement; null = never",
         minimum=1,
-        former=0,
     )
 
 
@@ -52,7 +50,6 @@ def eval_share_setting(default: float | None, null: str, heldout: str = "dev que
         f"to {ENOUGH}, then measurements again, then {heldout}. null = {null}",
         minimum=0,
         maximum=1,
-        former=0,
     )
 
 
@@ -61,26 +58,21 @@ class TrainingConfig:
     """Length, batch, optimiser and precision of a training."""
 
     epochs: float | None = setting(
-        3.0, "passes over the training examples, at least one step; null = only max_steps counts", minimum=0, former=0
+        3.0, "passes over the training examples, at least one step; null = only max_steps counts", minimum=0
     )
-    max_steps: int | None = setting(None, "stop after this many steps; null = after the epochs", minimum=1, former=0)
+    max_steps: int | None = setting(None, "stop after this many steps; null = after the epochs", minimum=1)
     batch_size: int = setting(64, "examples per step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
     warmup_ratio: float = setting(0.1, "fraction of steps with a rising learning rate", minimum=0, maximum=1)
-    warmup_steps: int | None = setting(
-        None, "the same as a number of steps; null = use warmup_ratio", minimum=1, former=0
-    )
+    warmup_steps: int | None = setting(None, "the same as a number of steps; null = use warmup_ratio", minimum=1)
     last_step: int | None = setting(
         None,
         "stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the end",
         minimum=1,
-        former=0,
     )
     weight_decay: float = setting(0.0, "weight decay of AdamW, except for biases and layer norms", minimum=0)
-    max_grad_norm: float | None = setting(1.0, "scale gradients down to this norm; null = never", minimum=0, former=0)
-    eval_steps: int | None = setting(
-        None, "steps between held-out losses; null = ten per training", minimum=1, former=0
-    )
+    max_grad_norm: float | None = setting(1.0, "scale gradients down to this norm; null = never", minimum=0)
+    eval_steps: int | None = setting(None, "steps between held-out losses; null = ten per training", minimum=1)
     precision: str = precision_setting()
     padding: str = setting(
         "auto",

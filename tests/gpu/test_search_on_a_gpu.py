@@ -15,7 +15,7 @@ from test_index_kinds import KINDS, QUERIES, VECTORS, assert_searched_alike, sto
 
 from stillhouse.retrieval.index import gpu_search as of_gpu
 from stillhouse.retrieval.index import vector_index
-from stillhouse.retrieval.index.exact_search import exact_search, packed, unpacked
+from stillhouse.retrieval.index.exact_search import exact_search
 from stillhouse.retrieval.index.gpu_search import blocks_of, gpu_search, on_gpu
 
 Array = np.ndarray
@@ -132,15 +132,6 @@ def test_tf32_is_off_within_the_search_and_allowed_again_after_it(way: str, devi
     finally:
         torch.set_float32_matmul_precision("highest")
     assert_exact(*found, queries, vectors)
-
-
-def test_candidates_are_the_same_integers(device: torch.device) -> None:
-    scores = np.array([0.0, -0.0, 1.5, -1.5, 3e38, -3e38, 1e-45, -1e-45, np.inf, -np.inf], dtype=np.float32)
-    rows = np.array([2**31 - 1, 0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=np.int32)
-    keys = packed(scores, rows)
-    found = of_gpu.packed(torch.from_numpy(scores).to(device), torch.from_numpy(rows.astype(np.int64)).to(device))
-    assert found.tolist() == keys.tolist()
-    assert [part.tolist() for part in of_gpu.unpacked(found)] == [part.tolist() for part in unpacked(keys)]
 
 
 @pytest.mark.parametrize("there_is_room", [True, False])

@@ -130,9 +130,7 @@ class RetrieverLoss:
                 LossBatch(queries_BD, passages_MD, candidate_BK[:, 0], negative_BM, candidate_BK, teacher_BK, known_BK)
             )
             if value.ndim:
-                raise InputError(
-                    f"the loss gives numbers of shape {list(value.shape)}; let it give one, a mean"
-                )
+                raise InputError(f"the loss gives numbers of shape {list(value.shape)}; let it give one, a mean")
             return value
 
         def loss(vectors_ND: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ For separate towers, sentence-transformers gets a `Router` over both: `encode_qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -45,7 +45,10 @@ from stillhouse.retrieval.models.transformer import (
 )
 from stillhouse.retrieval.settings import MODULES
 
-POOLING = "1_Pooling"
+POOLING, PROJECTION, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
+"""The folders of the modules after a Transformer; the last one gets its number in front."""
+PREFIX = "linear."
+"""Begins the names of the tensors of a `Dense` module."""
 ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
 """The sentence-transformers names of the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
@@ -105,43 +108,32 @@ def write_towers(
     `model`, which contains the passages' Transformer and a language-model head, is written in place of the former.
     """
     assert ("query" in towers) == (settings.towers == "separate"), settings
-    passage, query = towers["passage"], towers.get("query")
-    _write_tower(folder, "passage", passage, tokenizer, settings, model)
-    if query is not None:
-        own = replace(
-            settings,
-            passage_length=settings.query_length,
-            passage_prompt=settings.query_prompt,
-            towers="shared",
-        )
-        _write_tower(folder, "query", query, tokenizer, own)
-        _write_router(folder, {"passage": passage, "query": query}, settings)
-    elif isinstance(passage, BagOfWordsTower):
-        write_module_list(folder, [*_modules("passage", passage), *_normalize(settings)])
-    if isinstance(passage, BagOfWordsTower):
+    for role, tower in towers.items():
+        own = settings
+        if role == "query":
+            own = replace(
+                settings,
+                passage_length=settings.query_length,
+                passage_prompt=settings.query_prompt,
+                towers="shared",
+            )
+        if isinstance(tower, BagOfWordsTower):
+            _write_bag(folder / ROUTES[role], tower, tokenizer, own.passage_length)
+        else:
+            place = folder / TRANSFORMERS[role]
+            whole = model if model is not None and role == "passage" else tower.encoder
+            whole.save_pretrained(place)
+            save_tokenizer(tokenizer, place)
+            write_modules(place, int(tower.encoder.config.hidden_size), own, tower.projection)
+    if isinstance(towers["passage"], BagOfWordsTower):
         save_tokenizer(tokenizer, folder)
-        write_sentence_transformer(folder, settings)
+        _write_sentence_transformer(folder, _modules("passage", towers["passage"]), settings)
+    if settings.towers == "separate":
+        _write_router(folder, towers, settings)
 
 
 Modules = list[tuple[str, str]]
 """Kinds of sentence-transformers modules and their folders, in the order they run."""
-
-
-def _write_tower(
-    folder: Path,
-    role: Role,
-    tower: Tower,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: EncoderSettings,
-    model: PreTrainedModel | None = None,
-) -> None:
-    if isinstance(tower, BagOfWordsTower):
-        _write_bag(folder / ROUTES[role], tower, tokenizer, settings.passage_length)
-        return
-    own = folder / TRANSFORMERS[role]
-    (model or tower.encoder).save_pretrained(own)
-    save_tokenizer(tokenizer, own)
-    write_modules(own, int(tower.encoder.config.hidden_size), settings, tower.projection)
 
 
 def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> TransformerTower:
@@ -189,8 +181,12 @@ def _modules(role: Role, tower: Tower) -> Modules:
     """The modules of a tower and their folders within the encoder folder."""
     if isinstance(tower, BagOfWordsTower):
         return [(name.split("_")[1], f"{ROUTES[role]}/{name}") for name in BAG]
-    kinds = [("Transformer", ""), ("Pooling", POOLING)] + ([("Dense", PROJECTION)] if tower.projection else [])
-    return [(kind, (Path(TRANSFORMERS[role]) / path).as_posix()) for kind, path in kinds]
+    inside = _of_transformer(tower.projection is not None)
+    return [(kind, (Path(TRANSFORMERS[role]) / path).as_posix()) for kind, path in inside]
+
+
+def _of_transformer(projects: bool) -> Modules:
+    return [("Transformer", ""), ("Pooling", POOLING), *([("Dense", PROJECTION)] if projects else [])]
 
 
 def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderSettings) -> None:
@@ -198,21 +194,12 @@ def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderS
     write_json(
         folder / "router_config.json",
         {
-            "types": {path: module_type(kind) for modules in routes.values() for kind, path in modules},
+            "types": {path: _module_type(kind) for modules in routes.values() for kind, path in modules},
             "structure": {route: [path for _, path in modules] for route, modules in routes.items()},
             "parameters": {"default_route": ROUTES["passage"], "allow_empty_key": True},
         },
     )
-    write_module_list(folder, [("Router", ""), *_normalize(settings)])
-
-
-def _normalize(settings: EncoderSettings) -> Modules:
-    return [("Normalize", normalize_path(settings))] if settings.normalize else []
-
-
-PROJECTION = "2_Dense"
-"""The folder of the projection within an encoder folder."""
-PREFIX = "linear."
+    _write_sentence_transformer(folder, [("Router", "")], settings)
 
 
 def write_projection(folder: Path, layer: nn.Linear, activation: type[nn.Module] = nn.Identity) -> None:
@@ -261,42 +248,6 @@ def write_modules(folder: Path, width: int, settings: EncoderSettings, projectio
             "give its folder to the step directly, as the model to start from"
         )
     assert settings.projection == (projection.out_features if projection else 0), settings
-    write_module_list(folder, _modules(settings))
-    write_pooling(folder, width, settings)
-    if projection is not None:
-        write_projection(folder / PROJECTION, projection)
-    write_sentence_transformer(folder, settings)
-
-
-def write_module_list(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
-    """Write the modules that sentence-transformers runs in order, each with its kind and its folder."""
-    numbered = enumerate(modules)
-    rows = [{"idx": i, "name": str(i), "path": path, "type": module_type(kind)} for i, (kind, path) in numbered]
-    write_json(folder / MODULES, rows)
-
-
-def module_type(kind: str) -> str:
-    """The class name of a kind of module that every version of sentence-transformers knows."""
-    return f"sentence_transformers.models.{kind}"
-
-
-def _modules(settings: EncoderSettings) -> list[tuple[str, str]]:
-    """The kinds of a folder's modules and their folders."""
-    modules = [("Transformer", ""), ("Pooling", POOLING)]
-    if settings.projection:
-        modules.append(("Dense", PROJECTION))
-    if settings.normalize:
-        modules.append(("Normalize", normalize_path(settings)))
-    return modules
-
-
-def normalize_path(settings: EncoderSettings) -> str:
-    """The folder of the module that scales vectors to length 1."""
-    return "3_Normalize" if settings.projection else "2_Normalize"
-
-
-def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
-    """Write the module that pools hidden states of a width into one vector."""
     (folder / POOLING).mkdir(exist_ok=True)
     write_json(
         folder / POOLING / "config.json",
@@ -308,14 +259,28 @@ def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
+    if projection is not None:
+        write_projection(folder / PROJECTION, projection)
+    _write_sentence_transformer(folder, _of_transformer(projection is not None), settings)
 
 
-def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
-    """Write the files about the whole folder: lengths, similarity, prompts and settings."""
+def _module_type(kind: str) -> str:
+    """The class name of a kind of module that every version of sentence-transformers knows."""
+    return f"sentence_transformers.models.{kind}"
+
+
+def _write_sentence_transformer(folder: Path, modules: Modules, settings: EncoderSettings) -> None:
+    """Write the files about the whole folder: its modules, lengths, similarity, prompts and settings."""
     if settings.normalize:
+        place = f"{3 if settings.projection else 2}_{NORMALIZE}"
         # Tools that track files would lose an empty folder.
-        (folder / normalize_path(settings)).mkdir(exist_ok=True)
-        write_json(folder / normalize_path(settings) / "config.json", {})
+        (folder / place).mkdir(exist_ok=True)
+        write_json(folder / place / "config.json", {})
+        modules = [*modules, (NORMALIZE, place)]
+    rows = [
+        {"idx": i, "name": str(i), "path": path, "type": _module_type(kind)} for i, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / MODULES, rows)
     write_json(
         folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
     )

@@ -40,17 +40,6 @@ def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding
         torch.testing.assert_close(left, without_option, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", WITH_FIRST_TOKEN)
-def test_texts_of_one_length_need_no_mask(kind: str) -> None:
-    model = model_of(kind, False)
-    can_end_in_first_token(model)
-    ids = torch.randint(5, 100, (3, 17))
-    with without_padding(model):
-        whole = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-        alone = model(input_ids=ids, attention_mask=torch.ones_like(ids), first_token_alone=True).last_hidden_state
-    torch.testing.assert_close(whole[:, :FIRST], alone, rtol=0, atol=1e-10)
-
-
 def rows_of(layer: nn.Module) -> list[tuple[int, ...]]:
     """Return a list that fills with the shapes of the layer's inputs, without the last dimension, as it computes."""
     read: list[tuple[int, ...]] = []
@@ -100,14 +89,6 @@ def test_dropout_differs_by_text_and_applies_in_training_only() -> None:
     torch.testing.assert_close(states()[0], states()[1], rtol=0, atol=1e-6)
     model.train()
     assert not torch.allclose(states()[0], states()[1], atol=1e-3)
-
-
-def test_a_modernbert_computes_every_token() -> None:
-    model = model_of("modernbert", False)
-    ids, mask = texts_of(model)
-    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-    assert not can_end_in_first_token(model)
-    assert torch.equal(TransformerTower(model, "cls")(ids, mask), expected.float())
 
 
 @pytest.mark.parametrize(("kind", "options"), [("mpnet", {}), ("bert", {"is_decoder": True})])

@@ -27,29 +27,6 @@ def test_packed_layers_give_what_float64_gives(shape: tuple[int, ...]) -> None:
 
 
 @packs
-def test_layers_are_themselves_again_after_an_error() -> None:
-    layers = model()
-    inputs = torch.randn(3, 33)
-    plain = layers(inputs)
-    with pytest.raises(RuntimeError), packed_linears(layers, torch.float32, CPU), torch.inference_mode():
-        assert "forward" in layers[0].__dict__
-        raise RuntimeError
-    assert "forward" not in layers[0].__dict__ and torch.equal(layers(inputs), plain)
-    layers(inputs).sum().backward()
-    assert layers[0].weight.grad is not None
-
-
-@packs
-def test_nested_blocks_pack_once() -> None:
-    layers = model()
-    with packed_linears(layers, torch.float32, CPU):
-        outer = layers[0].__dict__["forward"]
-        with packed_linears(layers, torch.float32, CPU):
-            assert layers[0].__dict__["forward"] is outer
-        assert layers[0].__dict__["forward"] is outer
-
-
-@packs
 @pytest.mark.skipif(not can_pack(torch.bfloat16, CPU), reason="no bf16 here")
 def test_packed_bf16_is_as_near_as_autocast() -> None:
     layers, inputs = model(), torch.randn(64, 33)

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.acceleration.linear_layers import can_pack
-from stillhouse.retrieval.index import gpu_search as of_gpu
 from stillhouse.retrieval.index.exact_search import FEW, exact_search, inner_products, packed, unpacked
 from stillhouse.retrieval.index.gpu_search import gpu_search
 
@@ -115,17 +114,6 @@ def test_packed_candidates_are_ordered_by_score_then_row(scores: list[float], ro
     assert found_rows.tolist() == rows and found_scores.tolist() == scores
 
 
-def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search keeps full precision even within a model's autocast, in which single queries are answered."""
-    monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 7)
-    queries, vectors = np.random.default_rng(3).standard_normal((2, 50, 16)).astype(np.float32)
-    expected = exact_search(queries, blocks(vectors, 20), 30)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = as_on_a_gpu(queries, blocks(vectors, 20), 30)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-
-
 def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without oneDNN, which autocast does not affect, the products are in fp32 too."""
     monkeypatch.setattr("stillhouse.retrieval.index.exact_search.can_pack", lambda *_: False)
@@ -176,17 +164,6 @@ def test_no_queries_and_no_depth(exact_search: Search) -> None:
     vectors = np.ones((3, 2), dtype=np.float32)
     assert exact_search(np.empty((0, 2), np.float32), blocks(vectors, 2), 2)[0].shape == (0, 2)
     assert exact_search(vectors, blocks(vectors, 2), 0)[0].shape == (3, 0)
-
-
-@pytest.mark.parametrize("width", [3, 48, 384])
-@pytest.mark.parametrize("size", [1, 3, 50, 64, 1003])
-def test_equal_vectors_have_equal_products_in_blocks_of_any_size(width: int, size: int) -> None:
-    rng = np.random.default_rng(1)
-    vector, query = rng.standard_normal((2, 1, width)).astype(np.float32)
-    expected = exact_search(query, [(0, vector)], 1)[1]
-    _, scores = exact_search(np.repeat(query, 130, axis=0), [(0, np.repeat(vector, size, axis=0))], size)
-    assert (scores == expected).all()
-    assert expected[0, 0] == pytest.approx(float(query.astype(np.float64)[0] @ vector[0]), abs=1e-4)
 
 
 @pytest.mark.skipif(not can_pack(torch.float32, torch.device("cpu")), reason="oneDNN does not compute fp32 here")

@@ -133,17 +133,6 @@ def test_a_killed_training_with_every_option_resumes_to_the_same_weights(
     assert digest_files(resumed) == digest_files(whole)
 
 
-def test_a_reranker_trains_by_binary_cross_entropy(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
-) -> None:
-    """Scores of 0 cost 4/3 log 2: the positive of 3 candidates counts twice. A listwise loss would be log 3."""
-    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    settings = SHORT | {"loss": "bce", "learning_rate": 0.03}
-    made = run_step("train-reranker", inputs, **settings)
-    losses = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
-    assert losses.iloc[0] == pytest.approx(math.log(2) * 4 / 3, abs=0.05) and losses.nunique() == 3
-
-
 @pytest.mark.parametrize("start", ["bare", "with a head", "of fetch-model", "retriever"])
 def test_a_re_ranker_starts_from_any_encoder(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, tmp_path: Path, start: str

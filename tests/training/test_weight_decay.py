@@ -14,7 +14,6 @@ from transformers.trainer_pt_utils import get_parameter_names
 from stillhouse.context import Context
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import find_objective
-from stillhouse.training.checkpoint import Checkpoint
 from stillhouse.training.loop import decay_groups, learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
 
@@ -95,31 +94,3 @@ def test_with_zero_gradients_only_decayed_weights_shrink(tmp_path: Path) -> None
         torch.testing.assert_close(
             found[name], value * factor, rtol=1e-6, atol=0, msg=lambda text, name=name: name + text
         )
-
-
-def test_without_decay_the_parameters_are_those_of_one_group(tmp_path: Path) -> None:
-    model = EveryKind()
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.0, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, STEPS, 2))
-    for step in range(STEPS):
-        model.loss(step).backward()
-        nn.utils.clip_grad_norm_(parameters, 0.5)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    found = trained(tmp_path, weight_decay=0.0, slope=1.0).state_dict()
-    moved = [not torch.equal(value, EveryKind().state_dict()[name]) for name, value in found.items()]
-    assert sum(moved) == len(parameters), "all but those that are not trained"
-    for name, value in model.state_dict().items():
-        torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-6, msg=lambda text, name=name: name + text)
-
-
-def test_a_checkpoint_of_one_group_is_refused(tmp_path: Path) -> None:
-    """A step never finds one, because the name of its work folder contains the digest of the code."""
-    model = EveryKind()
-    optimizer = torch.optim.AdamW([value for value in model.parameters() if value.requires_grad], fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    Checkpoint(tmp_path, model, optimizer, schedule, print).save([], model.state_dict(), [], 3)
-    with pytest.raises(ValueError, match="number of parameter groups"):
-        trained(tmp_path, weight_decay=0.3, slope=1.0)

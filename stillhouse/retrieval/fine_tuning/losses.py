@@ -7,8 +7,7 @@ candidates of a query, the positive first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -34,11 +33,11 @@ class LossBatch:
     candidate_BK: Tensor | None = None
     teacher_BK: Tensor | None = None
     known_BK: Tensor | None = None
+    positives_BD: Tensor = field(init=False)
+    """The vector of each query's positive. It is taken first, because gradients add up in the order of use."""
 
-    @cached_property
-    def positives_BD(self) -> Tensor:
-        """The vector of each query's positive."""
-        return self.passages_MD[self.positive_B]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positives_BD", self.passages_MD[self.positive_B])
 
     def right_BB(self) -> Tensor:
         """Whether the positive of the column's query also answers the row's query."""

@@ -18,7 +18,7 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.fine_tuning.group_training import open_samplers
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
 from stillhouse.retrieval.mining.negatives import Negatives
-from stillhouse.retrieval.models import cross_encoder
+from stillhouse.retrieval.models import pair_scores
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.pair_scores import HEADER, ScoreLog, score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
@@ -73,7 +73,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_a_killed_scoring_resumes_to_the_same_bytes(
     run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(pair_scores, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
     settings = {"precision": "fp32", "batch_tokens": 128 * threads}
@@ -109,7 +109,7 @@ def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
     shards: int,
 ) -> None:
     """102 pairs make three chunks, so some of seven shards have none. The student is scored by `score-pairs` alone."""
-    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(pair_scores, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     student = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
     index = run_step("index", {"corpus": small_corpus, "retriever": student}, precision="fp32")["index"]

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from stillhouse.acceleration.on_device import on_device
 from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.curves import DEV
 from stillhouse.errors import NotFinite
@@ -52,6 +53,13 @@ def sample(count: int, size: int, seed: int) -> NDArray[np.int64]:
     return np.sort(order[:size])
 
 
+def qrels_of_rows(corpus: Corpus, query_ids: NDArray[np.object_]) -> pd.DataFrame:
+    """`query_id`, `passage_id` (the row, int32) and `relevance` of the positives of some dev queries."""
+    qrels = corpus.relevant("dev")
+    qrels = qrels[qrels["query_id"].isin(query_ids)]
+    return qrels.assign(passage_id=corpus.rows_of(qrels["passage_id"]))[["query_id", "passage_id", "relevance"]]
+
+
 @dataclass(frozen=True)
 class DevCandidates:
     """Dev queries and their candidates: rows of passages, positives before negatives, padded with -1.
@@ -76,17 +84,8 @@ class DevCandidates:
         positives_QP = np.full(place_P.shape, -1, dtype=np.int32)
         starts_Q1 = sampler.offsets[queries_Q][:, None]
         positives_QP[place_P] = sampler.positives[(starts_Q1 + np.arange(counts_Q.max()))[place_P]]
-        qrels = sampler.corpus.relevant("dev")
-        qrels = qrels[qrels["query_id"].isin(ids)]
-        judged = pd.DataFrame(
-            {
-                "query_id": qrels["query_id"],
-                "passage_id": sampler.corpus.rows_of(qrels["passage_id"]),
-                "relevance": qrels["relevance"],
-            }
-        )
         rows_QK = np.concatenate([positives_QP, sampler.best_negatives(queries_Q, depth)], axis=1)
-        return cls(ids, sampler.texts[queries_Q], rows_QK, judged)
+        return cls(ids, sampler.texts[queries_Q], rows_QK, qrels_of_rows(sampler.corpus, ids))
 
     def __len__(self) -> int:
         return len(self.query_ids)

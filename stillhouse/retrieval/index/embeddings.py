@@ -36,7 +36,7 @@ from stillhouse.retrieval.index.exact_search import BLOCK
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
-PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
+PART = re.compile(rf"\.?({NAMED.pattern})\.(?:texts|vectors)\.npy(?:\.\d+)?")
 """A file of a cached segment, including one that is being written."""
 ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which an incomplete segment counts as abandoned."""
@@ -241,40 +241,32 @@ def prune(root: Path, limit: float) -> int:
     Incomplete segments count too. They are removed first, but only when a day old, because another run may be writing
     them.
     """
-    sizes: dict[Path, int] = {}
-    left: dict[Path, os.stat_result] = {}
-    segments = []
-    for folder in root.glob("*/"):
-        whole = segments_of(folder)
-        parts = {part for path in whole for part in (path, vectors_of(path))}
-        left |= _stats(path for path in folder.iterdir() if PART.fullmatch(path.name) and path not in parts)
-        for path in whole:
-            found = _stats([path, vectors_of(path)])
-            if len(found) == 2:
-                sizes[path] = sum(about.st_size for about in found.values())
-                segments.append((found[path].st_mtime_ns, path))
-    total, removed = sum(sizes.values()) + sum(about.st_size for about in left.values()), 0
-    for path, about in left.items():
-        if time.time() - about.st_mtime > ABANDONED_AFTER:
-            path.unlink(missing_ok=True)
-            total -= about.st_size
-    for _, path in sorted(segments):
+    parts: dict[Path, dict[Path, os.stat_result]] = {}
+    for path in root.glob("*/*"):
+        if found := PART.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # another run has just removed it
+                parts.setdefault(path.parent / found[1], {})[path] = path.stat()
+    segments, total, removed = [], 0, 0
+    for name, files in parts.items():
+        used, size = max(about.st_mtime for about in files.values()), sum(about.st_size for about in files.values())
+        whole = sorted(path.name for path in files) == [f"{name.name}{TEXTS}", f"{name.name}{VECTORS}"]
+        if not whole and time.time() - used > ABANDONED_AFTER:
+            _remove(files)
+            continue
+        total += size
+        segments += [(used, size, list(files))] if whole else []
+    for _, size, paths in sorted(segments):
         if total <= limit * GIB:
             break
-        path.unlink(missing_ok=True)
-        vectors_of(path).unlink(missing_ok=True)
-        total -= sizes[path]
+        _remove(paths)
+        total -= size
         removed += 1
     return removed
 
 
-def _stats(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """The stat results of files, without those that another run has removed to make room."""
-    found = {}
+def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        with suppress(FileNotFoundError):
-            found[path] = path.stat()
-    return found
+        path.unlink(missing_ok=True)
 
 
 NAME = "passages"

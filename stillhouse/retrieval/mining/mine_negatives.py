@@ -67,7 +67,6 @@ def below(score: Score, limits_Q: NDArray[np.float32]) -> Accept:
 
 AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096
-PAIRS_AT_ONCE = 65_536
 DRAWS_AT_ONCE = 2**23
 
 Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
@@ -302,9 +301,4 @@ class DenseRanking:
 
     def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
         """Inner products of queries and passage vectors in the index, float32 [P]."""
-        scores_P = np.empty(len(query_P), dtype=np.float32)
-        for start in range(0, len(query_P), PAIRS_AT_ONCE):
-            part = slice(start, start + PAIRS_AT_ONCE)
-            passages_PD = self._index.vectors(row_P[part])
-            scores_P[part] = np.einsum("pd,pd->p", self._vectors_QD[query_P[part]], passages_PD)
-        return scores_P
+        return self._index.products(self._vectors_QD, query_P, row_P)

@@ -39,24 +39,21 @@ HEADS = ("ForCausalLM", "LMHeadModel")
 """How the classes of decoders end; XLM and FlauBERT, which are encoders, have a `WithLMHeadModel`."""
 IMAGES = re.compile(r".*clip|.*siglip|align|blip|.*vit|.*bridgetower|colpali|.*_vl")
 """The model types of transformers begin with these."""
+STATIC = "a static embedding model, which has a vector for each token and no Transformer"
+SPARSE, SEVERAL = "a sparse encoder (SPLADE)", "a multi-vector model (ColBERT)"
+ROUTER = "a Router, with modules of its own for queries and for documents"
 MODULES = {
-    "StaticEmbedding": "a static embedding model, which has a vector for each token and no Transformer",
-    "SparseStaticEmbedding": "a sparse encoder",
-    "SpladePooling": "a sparse encoder (SPLADE)",
-    "MLMTransformer": "a sparse encoder (SPLADE)",
-    "SparseAutoEncoder": "a sparse encoder",
-    "MultiVectorMask": "a multi-vector model (ColBERT)",
-    "ColBERT": "a multi-vector model (ColBERT)",
+    "StaticEmbedding": STATIC,
+    **dict.fromkeys(("SparseStaticEmbedding", "SpladePooling", "MLMTransformer", "SparseAutoEncoder"), SPARSE),
+    **dict.fromkeys(("MultiVectorMask", "ColBERT"), SEVERAL),
+    **dict.fromkeys(("Router", "Asym"), ROUTER),
     "CLIPModel": "a model of images and texts (CLIP)",
-    "Router": "a Router, with modules of its own for queries and for documents",
-    "Asym": "a Router, with modules of its own for queries and for documents",
     "LogitScore": "a decoder that scores pairs by the next token",
     "WordEmbeddings": "a model of word vectors without a Transformer",
     "BoW": "a bag of words without a Transformer",
 }
 """What a model with a module of sentence-transformers is."""
-KINDS = {"SparseEncoder": MODULES["SparseStaticEmbedding"], "MultiVectorEncoder": MODULES["ColBERT"]}
-KINDS |= {"ColBERT": MODULES["ColBERT"]}
+KINDS = {"SparseEncoder": SPARSE, "MultiVectorEncoder": SEVERAL, "ColBERT": SEVERAL}
 """What a model is that its `config_sentence_transformers.json` gives another kind."""
 
 
@@ -109,7 +106,7 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
     kind, classes = str(config.get("model_type", "")), config.get("architectures")
     heads = [str(name) for name in classes] if isinstance(classes, list) else []
     if kind == "model2vec" or "StaticModel" in heads:
-        return MODULES["StaticEmbedding"]
+        return STATIC
     if config.get("is_encoder_decoder") is True or ENCODER_DECODERS.match(kind):
         return f"an encoder-decoder ({kind})"
     if IMAGES.match(kind):

@@ -127,8 +127,7 @@ class HybridIndex:
         """Inner products of the queries' vectors with vectors of the index, float32 [Q, K]; 0 for padding."""
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
         query_P, column_P = np.nonzero(rows_QK >= 0)
-        passages_PD = self.index.vectors(rows_QK[query_P, column_P])
-        scores_QK[query_P, column_P] = np.einsum("pd,pd->p", vectors_QD[query_P], passages_PD)
+        scores_QK[query_P, column_P] = self.index.products(vectors_QD, query_P, rows_QK[query_P, column_P])
         return scores_QK
 
 

@@ -12,9 +12,7 @@ import torch
 
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
 from stillhouse.context import Context
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
 
 CPU = torch.device("cpu")
@@ -71,21 +69,3 @@ def test_vectors_have_the_bits_of_one_thread(tiny_model: Path, tmp_path: Path, t
     found = encode(encoder, texts, context, "test", config)
     torch.set_num_threads(1)
     assert np.array_equal(found, encode(encoder, texts, context, "test", config))
-
-
-def test_scores_are_those_of_one_pair_at_a_time(tiny_model: Path, tmp_path: Path, threads: int) -> None:
-    torch.manual_seed(0)
-    model = CrossEncoder.start(tiny_model, 24)
-    rng = np.random.default_rng(2)
-    queries, passages = (
-        np.array([" ".join(rng.choice(["red", "bird", "sings"], size)) for size in rng.integers(1, 20, 30)], object)
-        for _ in range(2)
-    )
-    query_P, row_P = rng.integers(0, 30, 100), rng.integers(0, 30, 100)
-    config = InferenceConfig(precision="fp32", batch_tokens=128)
-    context = Context(tmp_path, "cpu", quiet=True)
-    found = score_pairs(model, queries, passages, query_P, row_P, context, "test", config)
-    with torch.no_grad():
-        texts = model.pairs(list(queries[query_P]), list(passages[row_P]))
-        alone = [float(model(*texts.batch(np.array([pair]), CPU))) for pair in range(100)]
-    np.testing.assert_allclose(found, alone, atol=1e-5)

@@ -13,9 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.curves import CurveRow, best_row, describe
 from stillhouse.retrieval.fine_tuning import dev_ranking as dev_scores
 from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, score_by_reranker, score_by_retriever
@@ -71,26 +70,6 @@ def test_candidates_are_all_positives_and_the_best_negatives(small_corpus: Path,
         assert found.rows_QK.tolist() == expected and list(found.query_ids) == ["q13", "q16"]
         assert found.qrels["passage_id"].tolist() == [13, 16]
         assert found.take(np.array([1])).rows_QK.tolist() == expected[1:]
-
-
-def test_several_positives_are_ranked_and_counted(tmp_path: Path) -> None:
-    names = [f"{number}" for number in range(6)]
-    passages = {"passage_id": names, "title": [""] * 6, "text": names, "article_id": names, "section": [""] * 6}
-    queries = {"query_id": ["x", "y"], "text": ["one", "two"], "split": ["dev"] * 2}
-    qrels = {"query_id": ["x", "y", "y"], "passage_id": ["0", "4", "2"], "relevance": [1, 1, 3], "split": ["dev"] * 3}
-    with whole_folder(tmp_path / "corpus") as staging:
-        write_tables(staging, {"passages": passages | {"position": [0] * 6}, "queries": queries, "qrels": qrels})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 6})
-    rows = np.array([[3, 5, 1], [1, -1, -1]], dtype=np.int32)
-    made = Negatives(pd.DataFrame({"query_id": ["x", "y"], "split": ["dev"] * 2}), rows)
-    sampler = GroupSampler(Corpus.open(tmp_path / "corpus"), made, "dev", 0, 2, 1)
-    found = DevCandidates.of(sampler, np.arange(2), 2)
-    assert found.rows_QK.tolist() == [[0, -1, 3, 5], [2, 4, 1, -1]]
-    assert [array.tolist() for array in found.pairs()] == [[0, 0, 0, 1, 1, 1], [0, 3, 5, 2, 4, 1]]
-    values = found.measured(np.array([3, 2, 1, 5, 4, 6], dtype=np.float32))
-    assert values["RR@10"] == pytest.approx((1 + 1 / 2) / 2)
-    gain = 3 / math.log2(3) + 1 / math.log2(4)
-    assert values["nDCG@10"] == pytest.approx((1 + gain / (3 + 1 / math.log2(3))) / 2)
 
 
 def test_a_sample_is_part_of_a_larger_one() -> None:
@@ -215,17 +194,6 @@ def test_the_step_that_ranks_best_is_kept_though_the_loss_falls_on(
         assert 0 < best < 10 and place == pytest.approx(-rows[best].heldout_loss) and abs(place - 2.7) < 1
         assert rows[best].signals[name] == 1.0 > rows[-1].signals[name] and list(rows[0].signals) == [name]
         assert f"{name} {rows[0].signals[name]:.3f} to 1.000 (step {best})" in describe(rows, name)
-
-
-def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
-    model, rows, _ = trained(
-        tmp_path, small_corpus, negatives, best_at=0.0, metric_for_best_model="rr10", eval_steps=1, learning_rate=0.1
-    )
-    equal = [row for row in rows if row.signals["dev_RR@10"] == 1.0]
-    assert len(equal) > 1 and rows[0] in equal, "steps that are as good as the start are there"
-    kept = min(equal, key=lambda row: row.heldout_loss)
-    assert kept is not rows[0] and model.place.item() == pytest.approx(-kept.heldout_loss)
-    assert best_row(rows, "dev_RR@10") is kept
 
 
 def test_a_training_that_never_improves_keeps_its_start() -> None:

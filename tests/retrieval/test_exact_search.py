@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -112,51 +110,6 @@ def test_packed_candidates_are_ordered_by_score_then_row(scores: list[float], ro
     assert (keys[0] < keys[1]) == better
     found_rows, found_scores = unpacked(keys)
     assert found_rows.tolist() == rows and found_scores.tolist() == scores
-
-
-def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without oneDNN, which autocast does not affect, the products are in fp32 too."""
-    monkeypatch.setattr("stillhouse.retrieval.index.exact_search.can_pack", lambda *_: False)
-    queries, vectors = np.random.default_rng(4).standard_normal((2, 40, 16)).astype(np.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = inner_products(queries, vectors)
-    np.testing.assert_allclose(found, queries.astype(np.float64) @ vectors.astype(np.float64).T, atol=1e-5)
-
-
-TF32 = {
-    "off": "",
-    "by the flag": "torch.backends.cuda.matmul.allow_tf32 = True",
-    "high": "torch.set_float32_matmul_precision('high')",
-    "medium": "torch.set_float32_matmul_precision('medium')",
-    "by precision": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
-    "everywhere": "torch.backends.fp32_precision = 'tf32'",
-}
-PROGRAM = """
-import torch
-from stillhouse.retrieval.index.gpu_search import full_precision
-
-def setting():
-    found = [torch.backends.cuda.matmul.fp32_precision]
-    for read in (lambda: torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision):
-        try:
-            found.append(read())
-        except RuntimeError:
-            found.append("PyTorch refuses to say")
-    return found
-
-{allow}
-before = setting()
-with full_precision(torch.device("cpu")):
-    assert setting()[0] in ("ieee", "none") and setting()[1] is False, setting()
-assert setting() == before, (before, setting())
-"""
-
-
-@pytest.mark.parametrize("way", TF32)
-def test_tf32_is_off_within_the_search_however_it_was_allowed(way: str) -> None:
-    """PyTorch has three names for the setting, and refuses to read it by one after it was set by another."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(allow=TF32[way])], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @BOTH

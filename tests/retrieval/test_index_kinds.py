@@ -195,19 +195,6 @@ def test_a_file_that_is_cut_off_or_of_another_index_is_refused(tmp_path: Path, k
             VectorIndex(tmp_path / "index").search(QUERIES, 3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("passages", [1, 7])
-def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passages: int) -> None:
-    vectors = stored(tmp_path / "vectors", VECTORS[:passages])
-    if kind == "ivfpq":
-        with pytest.raises(InputError, match="at least 256 passages, but the corpus has"):
-            written(tmp_path / "index", vectors, kind)
-        return
-    rows, scores = written(tmp_path / "index", vectors, kind).search(QUERIES, 50)
-    assert rows.shape == scores.shape == (30, passages)
-    assert (np.sort(rows, axis=1) == np.arange(passages)).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"pq_m": 3}, "choose one of 1, 2, 4, 8, 16"), ({"ivf_nlist": 601}, "the corpus has 600 passages")],
@@ -228,14 +215,3 @@ def test_a_narrow_index_holds_the_first_dimensions(tmp_path: Path, normalize: bo
     exact = queries.astype(np.float64) @ narrow.T
     assert np.allclose(scores, np.sort(exact, axis=1)[:, ::-1][:, :3], atol=1e-5)
     assert np.array_equal(rows, np.argsort(-exact, axis=1)[:, :3])
-
-
-def test_an_index_that_is_cut_off_or_older_is_refused(tmp_path: Path) -> None:
-    written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
-    path = tmp_path / "index" / "index.faiss"
-    path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(InputError, match="not a flat index of 600 vectors of width 16"):
-        VectorIndex(tmp_path / "index")
-    (tmp_path / "index" / "index.json").unlink()
-    with pytest.raises(InputError, match="not an index or an old one"):
-        VectorIndex(tmp_path / "index")

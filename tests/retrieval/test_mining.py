@@ -128,23 +128,6 @@ def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str
     assert not np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=2))
 
 
-def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The corpus is too large to be shuffled as a whole. Every passage is still drawn about equally often."""
-    queries = MiningQueries(Corpus.open(small_corpus))
-    queries.passages = 1000
-    taken_QD = np.tile(np.arange(5, dtype=np.int32), (18, 1))
-    counts = np.zeros(1000, dtype=int)
-    for seed in range(200):
-        rows_QC = random_passages(queries, taken_QD, 10, seed)
-        assert (rows_QC >= 0).all() and all(len(set(row)) == 10 for row in rows_QC.tolist())
-        np.add.at(counts, rows_QC, 1)
-    assert counts[:5].sum() == 0
-    expected = 200 * 18 * 10 / 995
-    assert abs(counts[30:].mean() - expected) < 0.5 and counts[30:].max() < expected + 6 * expected**0.5
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

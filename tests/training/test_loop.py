@@ -96,19 +96,6 @@ def test_a_damaged_checkpoint_is_named_and_never_used(
             left.unlink()
 
 
-def test_a_process_that_does_not_see_the_checkpoint_of_the_first_one_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shared volume may show one node an outdated checkpoint, and the parameters of the nodes would differ."""
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, 4)
-    begun: list[int] = []
-    monkeypatch.setattr("stillhouse.training.checkpoint.agreed", lambda name: name.replace("-4-", "-7-"))
-    with pytest.raises(RuntimeError, match=r"does not see .*checkpoint-7-.*try again"):
-        run(tmp_path, began=begun)
-    assert not begun, "not one step was made"
-
-
 def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> None:
     losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
     seen: list[Tensor] = []
@@ -190,27 +177,6 @@ def test_warmup_steps_and_last_step_keep_the_whole_schedule(tmp_path: Path) -> N
         weights[name] = kept
     assert weights["steps"] == weights["fraction"] and len(weights["early"]) == 5
     assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
-
-
-def test_a_batch_in_parts_makes_the_same_step(tmp_path: Path) -> None:
-    """Without dropout, the losses of two halves make the same step as their sum, up to float32 rounding."""
-    trained = []
-    for parts in (1, 2):
-        model = Regression()
-        model.dropout.p = 0.0
-
-        def halves(step: int, model: Regression = model) -> object:
-            inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
-            for part in inputs.chunk(2):
-                yield ((model.linear(part) - part.sum(1, keepdim=True)) ** 2).sum() / 8
-
-        folder = tmp_path / str(parts)
-        folder.mkdir()
-        train(
-            model, model.loss if parts == 1 else halves, lambda: 1.0, STEPS, CONFIG, Context(folder, "cpu", quiet=True)
-        )  # type: ignore[arg-type]
-        trained.append(model.linear.weight.detach().clone())
-    torch.testing.assert_close(trained[0], trained[1], rtol=0, atol=1e-6)
 
 
 def rows_of(*values: float) -> list[CurveRow]:

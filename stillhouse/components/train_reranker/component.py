@@ -36,12 +36,10 @@ def train_reranker(
     patience: Optional[int] = None,
     eval_share: str = "0.1",
     loss: str = "listwise",
-    pooling: str = "cls",
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
-    forward_per_query: Optional[int] = None,
-    r_drop: float = 0.0,
     mini_batch_size: Optional[int] = None,
+    pooling: str = "cls",
     max_length: Optional[int] = None,
     layers: Optional[int] = None,
 ):
@@ -82,16 +80,13 @@ def train_reranker(
             measurements again, then dev queries. null = no limit.
         loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair, with a positive weighted by the number of its query's negatives.
+        negatives_per_query: negatives to train on per query and epoch.
+        negatives_depth: draw negatives from this many of the highest-ranked ones.
+        mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; null = the whole
+            batch.
         pooling: cls = a new scoring layer on [CLS], as in the papers; cosine = 20 times the cosine of the mean
             states of the query's half and the passage's half, without a new layer: start it from a fine-tuned
             retriever.
-        negatives_per_query: negatives to train on per query and epoch.
-        negatives_depth: draw negatives from this many of the highest-ranked ones.
-        forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-ranker
-            currently scores highest (63 and 15 in SimLM's code); null = draw no more.
-        r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
-        mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; null = the whole
-            batch.
         max_length: tokens of a query and its passage together; null = the query_length and passage_length of the
             model that `fetch-model` fetched, at most what the re-ranker reads (192 in SimLM Table 13).
         layers: keep only this many of the first layers of the starting model; null = all.

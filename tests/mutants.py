@@ -116,8 +116,8 @@ MUTANTS = (
     Mutant(
         "ties at the last place are dropped",
         "retrieval/index/exact_search.py",
-        "scores_QB >= np.partition",
-        "scores_QB > np.partition",
+        "scores_QB >= _last_of_best",
+        "scores_QB > _last_of_best",
         (SEARCH,),
     ),
     Mutant(
@@ -285,14 +285,14 @@ MUTANTS = (
         "retrieval/models/transformer.py",
         "not tensor.sum().isfinite() and not tensor.isfinite().all()",
         "False",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),
+        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
     Mutant(
         "a layer that the weights lack is random",
         "retrieval/models/transformer.py",
         "    if lacking:",
         "    if False:",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),
+        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
 )
 

@@ -9,21 +9,14 @@ from test_import_direction import ROOT, imports, own_modules
 LINES = 70
 APART = {
     "components/render.py's rule for lines, which benchmarks use too": ("filled_markdown",),
-    "one loss per file, beside the others": (
-        "pretraining.pairs.sampled_softmax",
-        "retrieval.fine_tuning.binary_cross_entropy",
-        "retrieval.fine_tuning.listwise",
-    ),
+    "one loss per file, beside the others": ("pretraining.pairs.sampled_softmax",),
     "one reader of a source per file, a row of the table of readers": (
         "corpus.sources.passage_jsonl",
         "corpus.sources.plain_article",
     ),
     "one router per file, as for the other endpoints": ("serving.feedback_api",),
     "a program that pods start": ("kubernetes.pods.torchrun",),
-    "it imports transformers, for seconds, and not every use needs it": (
-        "retrieval.models.truncation",
-        "serving.pair_scores",
-    ),
+    "it imports transformers, for seconds, and not every use needs it": ("serving.pair_scores",),
     "its importer already has more than 300 lines": (
         "corpus.sources.passage_columns",
         "kubernetes.pods.around_step",

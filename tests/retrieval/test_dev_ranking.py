@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.curves import CurveRow, best_row, describe
-from stillhouse.retrieval.fine_tuning import dev_ranking as dev_scores
+from stillhouse.retrieval.fine_tuning import dev_ranking
 from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, score_by_reranker, score_by_retriever
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
@@ -83,9 +83,9 @@ def test_a_retriever_scores_each_pair_by_its_vectors(
     candidates: DevCandidates, small_corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, towers: str
 ) -> None:
     """The slow version encodes text by text. The code encodes small batches, and no passage twice."""
-    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
-    monkeypatch.setattr(dev_scores, "TEXTS_AT_ONCE", 5)
-    monkeypatch.setattr(dev_scores, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(dev_ranking, "BATCH_TOKENS", 40)
+    monkeypatch.setattr(dev_ranking, "TEXTS_AT_ONCE", 5)
+    monkeypatch.setattr(dev_ranking, "PAIRS_AT_ONCE", 4)
     encoder = BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24, towers=towers).eval()
     if towers == "separate":
         for values in encoder.tower("query").parameters():
@@ -113,8 +113,8 @@ def test_a_retriever_scores_each_pair_by_its_vectors(
 def test_a_cross_encoder_scores_each_pair(
     candidates: DevCandidates, small_corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 60)
-    monkeypatch.setattr(dev_scores, "TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr(dev_ranking, "BATCH_TOKENS", 60)
+    monkeypatch.setattr(dev_ranking, "TEXTS_AT_ONCE", 7)
     torch.manual_seed(0)
     model = CrossEncoder.start(tiny_model, 32).eval()
     texts = np.array(passage_texts(Corpus.open(small_corpus)), dtype=object)

@@ -18,6 +18,7 @@ from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode, length_batches
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
 from stillhouse.retrieval.models.pair_scores import score_pairs
+from stillhouse.retrieval.models.pooling import pool
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.settings import InferenceConfig
@@ -162,3 +163,9 @@ def test_a_tokenizers_files_do_not_depend_on_how_it_was_loaded(tiny_model: Path,
         written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
     assert written[0] == written[1]
     assert str(tiny_model).encode() not in b"".join(written[0].values())
+
+
+def test_mean_pooling_leaves_padding_out() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "mean").tolist() == [[2.0, 3.0]]
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "cls").tolist() == [[1.0, 2.0]]

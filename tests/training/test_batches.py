@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from stillhouse.errors import InputError
 from stillhouse.training.batches import (
@@ -105,3 +106,15 @@ def test_cheapest_parts_cost_what_the_best_of_all_partitions_costs(lengths: list
             costs.append(sum((end - start) * falling[start] + part_cost for start, end in zip([0, *chosen], ends)))
     assert sum(len(part) * length_N[part].max() + part_cost for part in parts) == min(costs)
     assert all(length_N[one].min() > length_N[two].max() for one, two in itertools.pairwise(parts))
+
+
+def test_buckets_come_in_random_order_and_save_padding() -> None:
+    lengths = np.random.default_rng(0).integers(10, 150, size=6400)
+    plain = epoch_batches(6400, 64, 1)
+    dealt = length_buckets(plain, lengths, 100, 50, 1)
+    longest = [int(lengths[dealt(step)].max()) for step in range(100)]
+    for window in (longest[:50], longest[50:]):
+        # For a random order, Spearman's rho has a standard deviation of 1 / 7.
+        assert abs(stats.spearmanr(window, range(50)).statistic) < 5 / 7
+    padded = sum(64 * size for size in longest)
+    assert padded < 1.05 * lengths.sum() < 0.6 * 6400 * 149

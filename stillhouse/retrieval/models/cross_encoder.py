@@ -159,7 +159,7 @@ SHORTEST = 8
 
 
 class CrossEncoder(nn.Module):
-    """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pair_pooling.py`).
+    """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pooling`).
 
     With `pooling` "cls", `AutoModelForSequenceClassification` loads its folder, and the `CrossEncoder` of
     sentence-transformers gives the same scores, because the folder sets the identity as activation. With "cosine",

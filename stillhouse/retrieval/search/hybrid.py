@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
+
+if TYPE_CHECKING:
+    from stillhouse.retrieval.mining.relevance import JudgedQueries  # imports pandas, which would delay an answer
 
 FILE, INDEX = "hybrid.json", "bm25"
 METHODS = ("weights", "convex", "ranks", "dense")

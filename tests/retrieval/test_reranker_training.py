@@ -1,4 +1,4 @@
-"""Training the cross-encoder: R-Drop, hardest negatives, parts of a batch, and the models to start from."""
+"""Training the cross-encoder: its losses, parts of a batch, and the models to start from."""
 
 from __future__ import annotations
 

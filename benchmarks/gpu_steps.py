@@ -28,7 +28,8 @@ from benchmarks.run_steps import step
 from benchmarks.training_examples import prepare_examples, read_examples
 from benchmarks.training_sides import OURS, PEER, Setting, Side
 from stillhouse.context import Context
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
 
 LENGTH, PAIR_LENGTH = 144, 192

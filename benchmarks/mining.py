@@ -144,7 +144,7 @@ Mined = tuple[Callable[[], Path], Callable[[], dict[str, Any]]]
 def ours(folder: Path, depth: int, margin: str) -> Mined:
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining import mine_negatives as mining
-    from stillhouse.retrieval.mining.false_negatives import limits
+    from stillhouse.retrieval.mining.mine_negatives import limits
     from stillhouse.retrieval.mining.negatives import Negatives
 
     corpus = Corpus.open(folder / "corpus")

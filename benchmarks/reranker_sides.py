@@ -28,7 +28,7 @@ from benchmarks.training_sides import (
 )
 from benchmarks.waiting import of_reranker
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, RerankerLoss
+from stillhouse.retrieval.fine_tuning.reranker_training import RerankerLoss
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training.settings import TrainingConfig
 
@@ -45,8 +45,7 @@ def start(encoder: Any, length: int, into: Any) -> None:
 def ours(setting: Setting, examples: Examples, padding_setting: str = "auto") -> Side:
     model = CrossEncoder.load(setting.model).to(setting.clock.device).eval()
     texts = TextFile([list(examples.texts())], setting.folder)
-    drawing = Drawing(negatives=examples.count, depth=examples.count)
-    loss = RerankerLoss(model, texts, {"train": examples.sampler()}, drawing, 0.0, 0, setting.clock.device)
+    loss = RerankerLoss(model, texts, {"train": examples.sampler()}, setting.clock.device)
     config = settings_of_ours(TrainingConfig, setting.precision, padding=padding_setting)
     padding = Padding()
 

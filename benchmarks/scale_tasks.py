@@ -109,8 +109,7 @@ def encode_shard(place: Place, number: str) -> Found:
     """What `encode` does for a shard, with random vectors in the place of the model's."""
     from stillhouse.corpus.store import Corpus, passage_text_blocks
     from stillhouse.retrieval.index.corpus_encoding import BLOCK, digests_of
-    from stillhouse.retrieval.index.embeddings import Embeddings, write_segment
-    from stillhouse.retrieval.index.shards import shard_rows, write_shard
+    from stillhouse.retrieval.index.embeddings import Embeddings, shard_rows, write_segment, write_shard
 
     corpus = Corpus.open(place.corpus)
     rows = shard_rows(place.passages, int(number), place.shards)

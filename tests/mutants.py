@@ -116,8 +116,8 @@ MUTANTS = (
     Mutant(
         "ties at the last place are dropped",
         "retrieval/index/exact_search.py",
-        "scores_QB >= np.partition",
-        "scores_QB > np.partition",
+        "scores_QB >= _last_of_best",
+        "scores_QB > _last_of_best",
         (SEARCH,),
     ),
     Mutant(
@@ -130,7 +130,7 @@ MUTANTS = (
     # Losses.
     Mutant(
         "multiplied by the temperature",
-        "retrieval/fine_tuning/contrastive.py",
+        "retrieval/fine_tuning/losses.py",
         "scores / temperature",
         "scores * temperature",
         (LOSSES,),
@@ -165,35 +165,35 @@ MUTANTS = (
     ),
     Mutant(
         "the contrastive loss with the other sign",
-        "retrieval/fine_tuning/contrastive.py",
+        "retrieval/fine_tuning/losses.py",
         "terms.logsumexp(dim=1) - positive_scores_B",
         "positive_scores_B - terms.logsumexp(dim=1)",
         (LOSSES,),
     ),
     Mutant(
         "the contrastive loss as a sum",
-        "retrieval/fine_tuning/contrastive.py",
+        "retrieval/fine_tuning/losses.py",
         "- positive_scores_B).mean()",
         "- positive_scores_B).sum()",
         (LOSSES,),
     ),
     Mutant(
         "right answers among the negatives of a batch",
-        "retrieval/fine_tuning/contrastive.py",
+        "retrieval/fine_tuning/losses.py",
         "scores.masked_fill(~negative, nothing) for",
         "scores for",
         (LOSSES,),
     ),
     Mutant(
         "the divergence the other way round",
-        "retrieval/fine_tuning/distillation.py",
+        "retrieval/fine_tuning/losses.py",
         "teacher_log_BK.exp() * (teacher_log_BK - student_log_BK)",
         "student_log_BK.exp() * (student_log_BK - teacher_log_BK)",
         (LOSSES,),
     ),
     Mutant(
         "padding among the candidates",
-        "retrieval/fine_tuning/listwise.py",
+        "retrieval/fine_tuning/losses.py",
         "scores_BK.masked_fill(~candidate_BK, nothing).log_softmax(dim=1)[:, 0]",
         "scores_BK.log_softmax(dim=1)[:, 0]",
         (LOSSES,),
@@ -282,17 +282,17 @@ MUTANTS = (
     # Models from elsewhere.
     Mutant(
         "weights that are NaN are accepted",
-        "retrieval/models/model_files.py",
+        "retrieval/models/transformer.py",
         "not tensor.sum().isfinite() and not tensor.isfinite().all()",
         "False",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),
+        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
     Mutant(
         "a layer that the weights lack is random",
-        "retrieval/models/model_folder.py",
+        "retrieval/models/transformer.py",
         "    if lacking:",
         "    if False:",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),
+        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
 )
 

@@ -8,8 +8,8 @@ do its states.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stillhouse.acceleration.precision import computed_in
+from stillhouse.acceleration.replaced import replaced
 
 DEVICE = "cuda"
 PARTS = "Output"
@@ -25,19 +26,10 @@ PARTS = "Output"
 CamemBERT, ELECTRA, RoBERTa and XLM-RoBERTa."""
 
 
-@contextmanager
-def bf16_residuals(model: nn.Module, precision: str, device: torch.device) -> Iterator[None]:
+def bf16_residuals(model: nn.Module, precision: str, device: torch.device) -> AbstractContextManager[None]:
     """Compute a model's residual sums in bf16 until the block ends, if this is a GPU and `precision` gives bf16."""
-    chosen = []
-    if device.type == DEVICE and computed_in(precision, device) == torch.bfloat16:
-        chosen = [part for part in _parts(model) if "forward" not in part.__dict__]
-    for part in chosen:
-        part.__dict__["forward"] = MethodType(added_and_normalised, part)
-    try:
-        yield
-    finally:
-        for part in chosen:
-            del part.__dict__["forward"]
+    shorter = device.type == DEVICE and computed_in(precision, device) == torch.bfloat16
+    return replaced(_parts(model) if shorter else [], partial(MethodType, added_and_normalised))
 
 
 def _parts(model: nn.Module) -> list[nn.Module]:

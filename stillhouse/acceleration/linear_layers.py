@@ -1,9 +1,10 @@
-"""Linear layers that train in fp32 with oneDNN on AMD processors.
+"""Linear layers computed with oneDNN on x86 processors: packed for inference, and in training on AMD's.
 
 PyTorch computes an fp32 linear layer and both products of its gradient with MKL, which reaches less than half of an AMD
 processor's speed; oneDNN reaches nearly all of it. On Intel processors MKL is the fast one, and oneDNN takes up to 1.7
-times as long for a weight's gradient, so nothing changes there. Results differ by rounding alone. Under autocast
-nothing changes, because bf16 products already use oneDNN.
+times as long for a weight's gradient, so training stays with MKL there. For inference, weights are packed in oneDNN's
+memory layout on every x86 processor; in bf16, a packed weight is not cast again in every batch. Results differ from the
+plain layer by rounding alone. Training under autocast does not change, because bf16 products already use oneDNN.
 
 Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
 """
@@ -11,40 +12,64 @@ Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from stillhouse.acceleration.processor import AMD, own_vendor
+from stillhouse.acceleration.precision import AMD, own_vendor
+from stillhouse.acceleration.replaced import replace_forward, replaced
 
 
-@contextmanager
-def fast_linear_layers(model: nn.Module, device: torch.device, vendor: str | None = None) -> Iterator[None]:
+def packed_linears(model: nn.Module, dtype: torch.dtype, device: torch.device) -> AbstractContextManager[None]:
+    """Compute the model's linear layers in `dtype` with packed weights until the block ends; on GPUs nothing changes.
+
+    `dtype` is float32 or bfloat16. Changes of weights within the block have no effect. Gradients do not flow.
+    """
+    layers = _linear_layers(model) if can_pack(dtype, device) else []
+    return replaced(layers, partial(packed_forward, dtype=dtype))
+
+
+def keep_packed(model: nn.Module, device: torch.device) -> None:
+    """Pack the layers of a model that only computes in fp32, permanently."""
+    if can_pack(torch.float32, device):
+        replace_forward(_linear_layers(model.eval()), partial(packed_forward, dtype=torch.float32))
+
+
+def fast_linear_layers(
+    model: nn.Module, device: torch.device, vendor: str | None = None
+) -> AbstractContextManager[None]:
     """Compute the model's linear layers and their gradients with oneDNN until the block ends, if that is faster.
 
     Weights stay in place, so an optimiser's updates take effect at once. `vendor` is the processor's vendor id; None =
     this machine's. The choice depends on the id and not on a measurement, so a run always gives the same bytes.
     """
-    layers = [each for each in model.modules() if type(each) is nn.Linear and "forward" not in each.__dict__]
-    layers = layers if can_compute(device) and (vendor or own_vendor()) == AMD else []
-    for layer in layers:
-        # Set on the instance, so other code can still read or save the layer.
-        layer.__dict__["forward"] = fast_forward(layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.__dict__["forward"]
+    faster = can_pack(torch.float32, device) and (vendor or own_vendor()) == AMD
+    return replaced(_linear_layers(model) if faster else [], fast_forward)
 
 
-def can_compute(device: torch.device) -> bool:
-    """Whether oneDNN can compute fp32 on the device."""
+def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether oneDNN computes with weights of the type on this machine."""
     x86 = device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
-    return x86 and torch.backends.mkldnn.is_available()
+    if not x86 or not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _linear_layers(model: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in model.modules() if type(layer) is nn.Linear]
+
+
+def packed_forward(layer: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """The layer's `forward` with a packed copy of its weights."""
+    with torch.inference_mode():
+        weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().to(dtype).contiguous(), None)
+        bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+    return lambda input: product(input.to(dtype), weight, bias)
 
 
 def fast_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
@@ -83,6 +108,6 @@ class _Linear(torch.autograd.Function):
 
 
 def product(left_RI: Tensor, right_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """`left @ right.T + bias`, [R, O], float32; `left` may have more dimensions before the last."""
+    """`left @ right.T + bias`, [R, O]; `left` may have more dimensions before the last, `right` may be packed."""
     result: Tensor = torch.ops.mkldnn._linear_pointwise(left_RI, right_OI, bias_O, "none", [], "")
     return result

@@ -1,12 +1,27 @@
-"""The precision to compute in, and the autocast context for it."""
+"""The precision to compute in, the autocast context for it, and the processor's vendor, because vendors differ in what
+is fast.
+"""
 
 from __future__ import annotations
 
+import platform
 from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
 
 import torch
 
-from stillhouse.acceleration.processor import AMD, own_vendor
+AMD = "AuthenticAMD"
+_CPUS = Path("/proc/cpuinfo")
+
+
+@cache
+def own_vendor(cpus: Path = _CPUS) -> str:
+    """The vendor id of this machine's processor, such as `AuthenticAMD` or `GenuineIntel`; empty if unknown."""
+    if cpus.is_file():
+        lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+    return platform.processor().rpartition(", ")[2]  # "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
 
 
 def has_bf16(device: torch.device, vendor: str | None = None) -> bool:

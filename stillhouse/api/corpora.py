@@ -1,12 +1,14 @@
 """A corpus from files, or from texts and dicts in memory."""
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
 
 from stillhouse.api.results import Folder, StepResult
-from stillhouse.api.step_function import Setting, run_step, settings_of
+from stillhouse.api.step_function import Setting, run_step, runs, settings_of
 from stillhouse.api.tables import PassageRow, QuestionRow, write_rows
 from stillhouse.errors import InputError
 from stillhouse.steps import generate_queries as generate_queries_step
@@ -17,7 +19,7 @@ NOT_PASSAGES = ("source", "format")
 """Settings of `ingest` that say where passages come from."""
 
 
-@settings_of(ingest_step.STEP)
+@runs(ingest_step.STEP)
 def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, **settings: Setting) -> StepResult:
     """Read passages, and queries with their relevant passages, into `output/corpus`.
 
@@ -26,11 +28,10 @@ def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, *
     its sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
     `facts["rejected"]` and listed with the reason in `rejected.parquet`.
 
+        corpus = stillhouse.ingest("articles/", "work")
+
     Raises `InputError` for a source that is missing, empty, damaged or in an unknown format.
     """
-    return run_step(
-        StepResult, ingest_step.STEP, "ingest", {"generated": generated}, output, {"source": source, **settings}
-    )
 
 
 @settings_of(ingest_step.STEP, but=NOT_PASSAGES)
@@ -51,6 +52,10 @@ def ingest_passages(
     integer grades above 0) and optionally `split` (`train`, `dev` or `test`; default: `train`) and `id` (default: its
     number). If no question is in `dev`, a share of the train questions moves there (`dev_fraction`).
 
+        passages = ["Bats hunt at night.", {"id": "owl", "text": "Owls hear mice."}]
+        questions = [{"text": "who hears mice", "relevant": ["owl"]}]
+        corpus = stillhouse.ingest_passages(passages, "work", questions=questions)
+
     `settings` are those of `ingest` but for `source` and `format`. Raises `InputError` for these two, for a row with
     an unknown or missing key, and for a value of the wrong type.
     """
@@ -69,18 +74,16 @@ def ingest_passages(
         )
 
 
-@settings_of(validate_step.STEP)
+@runs(validate_step.STEP)
 def validate(corpus: Folder, output: Folder, *, encoder: Folder | None = None, **settings: Setting) -> StepResult:
     """Check a corpus against thresholds; the report is `output/validation/report.html`.
 
     With `encoder`, it counts the passages that this model truncates.
     Raises `ValidationFailed` if the corpus fails one, after the report is written.
     """
-    inputs = {"corpus": corpus, "encoder": encoder}
-    return run_step(StepResult, validate_step.STEP, "validate", inputs, output, settings)
 
 
-@settings_of(generate_queries_step.STEP)
+@runs(generate_queries_step.STEP)
 def generate_queries(
     corpus: Folder,
     output: Folder,
@@ -95,5 +98,3 @@ def generate_queries(
     With `bm25`, or `retriever` and its `index`, a question is kept only if searching for it finds its passage again.
     The server's key is read from `$STILLHOUSE_CHAT_KEY`.
     """
-    inputs = {"corpus": corpus, "bm25": bm25, "retriever": retriever, "index": index}
-    return run_step(StepResult, generate_queries_step.STEP, "generate_queries", inputs, output, settings)

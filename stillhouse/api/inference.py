@@ -28,6 +28,8 @@ def encode(
     as its title and text in the form that the corpus joins them. `progress` shows a progress bar. On one machine, a
     text's vector does not depend on the other texts, bit for bit, and equals its vector in an index of the same model.
 
+        vectors = stillhouse.encode(stillhouse.BiEncoder.load("work/retriever"), ["who hears mice"], "query")
+
     Raises `InputError` for another role, and for a single text instead of a list.
     """
     from stillhouse.retrieval.models.encoder import encode as encode_texts
@@ -51,11 +53,14 @@ def predict(
 
     A pair that is too long loses the end of its passage. `progress` shows a progress bar.
 
+        model = stillhouse.CrossEncoder.load("work/reranker/reranker")
+        scores = stillhouse.predict(model, [("who hears mice", "Owls hear mice.")])
+
     Raises `InputError` for pairs that are not two texts, and for a score that is not finite.
     """
     import numpy as np
 
-    from stillhouse.retrieval.models.cross_encoder import score_pairs
+    from stillhouse.retrieval.models.pair_scores import score_pairs
 
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:

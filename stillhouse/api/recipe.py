@@ -84,6 +84,8 @@ def new(
     name; a bare language model is pre-trained first. `hours` shortens the training so that the run takes at most that
     long on this machine.
 
+        stillhouse.new("work", "articles/", hours=2)
+
     Raises `InputError` if `folder` is already such a folder, for a source, recipe or model folder that does not exist,
     and for too few hours.
     """
@@ -101,6 +103,8 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
 
     `settings` overrides settings of `params.yaml` by section, as in `{"retriever_1": {"epochs": 8}}`. `until` names a
     stage of the recipe; only that stage and what it depends on are run.
+
+        hits = stillhouse.run("work", settings={"retriever_1": {"epochs": 8}}).searcher().search("who hears mice", 5)
 
     Raises `InputError` for a folder without `params.yaml`, for unknown sections and settings, and as the steps do;
     `ValidationFailed` if the corpus fails a threshold.

@@ -1,11 +1,13 @@
 """Indexes and rankings: BM25, dense and hybrid search, hard negatives, re-ranking, the winner, evaluation."""
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from stillhouse.api.results import BM25Result, Evaluation, Folder, StepResult, Winner
-from stillhouse.api.step_function import Setting, named, run_step, settings_of
+from stillhouse.api.step_function import Setting, runs
 from stillhouse.steps import bm25 as bm25_step
 from stillhouse.steps import evaluate as evaluate_step
 from stillhouse.steps import hybrid as hybrid_step
@@ -16,26 +18,27 @@ from stillhouse.steps import retrieve as retrieve_step
 from stillhouse.steps import select_best as select_best_step
 
 
-@settings_of(bm25_step.STEP)
+@runs(bm25_step.STEP, main="bm25")
 def bm25(corpus: Folder, output: Folder, **settings: Setting) -> BM25Result:
     """Index a corpus for BM25 (`output/bm25`), rank its dev and test queries, and mine hard negatives.
 
     The result has the ranking as `run` and the negatives of train and dev queries as `negatives`.
+
+        negatives = stillhouse.bm25(corpus, "work").negatives
     """
-    return run_step(BM25Result, bm25_step.STEP, "bm25", {"corpus": corpus}, output, settings, main="bm25")
 
 
-@settings_of(index_step.STEP)
+@runs(index_step.STEP)
 def index(corpus: Folder, retriever: Folder, output: Folder, **settings: Setting) -> StepResult:
     """Encode every passage in float32 and build a faiss index of the vectors in `output/index`.
 
     Vectors are cached in the work area for later runs of the same model (`cache_gib`).
+
+        index = stillhouse.index(corpus, retriever, "work", kind="ivfsq8")
     """
-    inputs = {"corpus": corpus, "retriever": retriever}
-    return run_step(StepResult, index_step.STEP, "index", inputs, output, settings)
 
 
-@settings_of(mine_step.STEP)
+@runs(mine_step.STEP)
 def mine(
     corpus: Folder,
     retriever: Folder,
@@ -51,28 +54,20 @@ def mine(
     `others` are negatives to mix in, for example from BM25; `filter_reranker` is a cross-encoder that leaves out
     candidates that are right after all.
 
+        mined = stillhouse.mine(corpus, retriever, index, "work/mined", others=negatives)
+
     Raises `InputError` for an index of another corpus or retriever.
     """
-    inputs = {
-        "corpus": corpus,
-        "retriever": retriever,
-        "index": index,
-        "others": others,
-        "filter_reranker": filter_reranker,
-    }
-    return run_step(StepResult, mine_step.STEP, "mine", inputs, output, settings)
 
 
-@settings_of(hybrid_step.STEP)
+@runs(hybrid_step.STEP)
 def hybrid(
     corpus: Folder, retriever: Folder, index: Folder, bm25: Folder, output: Folder, **settings: Setting
 ) -> StepResult:
     """Fit the fusion of BM25 and a retriever on the dev queries, into `output/hybrid`."""
-    inputs = {"corpus": corpus, "retriever": retriever, "index": index, "bm25": bm25}
-    return run_step(StepResult, hybrid_step.STEP, "hybrid", inputs, output, settings)
 
 
-@settings_of(retrieve_step.STEP)
+@runs(retrieve_step.STEP)
 def retrieve(
     corpus: Folder,
     retriever: Folder,
@@ -86,18 +81,14 @@ def retrieve(
 
     With `hybrid`, BM25 ranks too.
     """
-    inputs = {"corpus": corpus, "retriever": retriever, "index": index, "hybrid": hybrid}
-    return run_step(StepResult, retrieve_step.STEP, "retrieve", inputs, output, settings)
 
 
-@settings_of(rerank_step.STEP)
+@runs(rerank_step.STEP)
 def rerank(corpus: Folder, candidates: Folder, reranker: Folder, output: Folder, **settings: Setting) -> StepResult:
     """Re-rank the best passages of a run with a cross-encoder, into `output/run`."""
-    inputs = {"corpus": corpus, "candidates": candidates, "reranker": reranker}
-    return run_step(StepResult, rerank_step.STEP, "rerank", inputs, output, settings)
 
 
-@settings_of(select_best_step.STEP)
+@runs(select_best_step.STEP)
 def select_best(
     corpus: Folder,
     bm25: Folder,
@@ -111,11 +102,9 @@ def select_best(
     `candidates` maps names to retrievers; the first wins unless another is better. `indexes` maps the same names to
     their indexes. The result has the winner's `index` and `hybrid` for `Searcher.open`.
     """
-    inputs = {"corpus": corpus, "bm25": bm25} | named("candidates", candidates) | named("indexes", indexes)
-    return run_step(Winner, select_best_step.STEP, "select_best", inputs, output, settings)
 
 
-@settings_of(evaluate_step.STEP)
+@runs(evaluate_step.STEP)
 def evaluate(
     corpus: Folder,
     runs: Mapping[str, Folder],
@@ -130,7 +119,7 @@ def evaluate(
     order of the report. `curves` maps names of trainings to their curves. The result has `figures` (system → measure →
     mean, from 0 to 1) and the page as `report`.
 
+        stillhouse.evaluate(corpus, {"BM25": bm25.run, "dense": run}, "work").figures["dense"]["nDCG@10"]
+
     Raises `InputError` for a corpus without judged test queries.
     """
-    inputs = {"corpus": corpus} | named("run", runs) | named("curves", curves or {})
-    return run_step(Evaluation, evaluate_step.STEP, "evaluate", inputs, output, settings)

@@ -7,8 +7,9 @@ import os
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from stillhouse.acceleration.threads import prepare_threads
 from stillhouse.api.results import Folder, StepResult
@@ -18,6 +19,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
 R = TypeVar("R", bound=StepResult)
 
 Setting = bool | int | float | str | os.PathLike[str] | Sequence[float] | Sequence[str] | Mapping[str, str] | None
@@ -52,6 +54,37 @@ def settings_of(step: Step, but: Collection[str] = ()) -> Callable[[F], F]:
     return shown
 
 
+def runs(step: Step, *, main: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function run a step; its own body, which is empty, only declares the parameters.
+
+    These are the step's inputs and `output`; others are settings. An input that takes several folders is a mapping of
+    names to folders. `main` is as in `run_step`, and the function's return type is the kind of the result.
+    """
+    ports = {f"{port.name}{'s' * (port.many and not port.name.endswith('s'))}": port for port in step.inputs}
+
+    def running(function: Callable[P, R]) -> Callable[P, R]:
+        signature, kind = inspect.signature(function), get_type_hints(function)["return"]
+
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            function(*args, **kwargs)  # raises Python's own error for a missing argument
+            given = signature.bind(*args, **kwargs).arguments
+            output, settings = given.pop("output"), given.pop("settings", {})
+            inputs: dict[str, Folder | None] = {}
+            for name in [name for name in given if name in ports]:
+                port, folders = ports[name], given.pop(name)
+                if port.many:
+                    inputs |= {f"{port.name}/{own}": folder for own, folder in (folders or {}).items()}
+                else:
+                    inputs[port.name] = folders
+            result: R = run_step(kind, step, function.__name__, inputs, output, given | settings, main)
+            return result
+
+        return settings_of(step)(called)
+
+    return running
+
+
 def run_step(
     kind: type[R],
     step: Step,
@@ -76,8 +109,3 @@ def run_step(
     )
     folder = folders[main or step.outputs[0].name]
     return kind(folder, folders, report.summary, report.metrics, report.facts)
-
-
-def named(port: str, folders: Mapping[str, Folder]) -> dict[str, Folder]:
-    """The inputs of a port that takes several named folders."""
-    return {f"{port}/{name}": folder for name, folder in folders.items()}

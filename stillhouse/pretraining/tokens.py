@@ -20,7 +20,7 @@ from stillhouse.artifacts import digest_json
 from stillhouse.corpus.titles import divided
 from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.structure import PassageStructure
-from stillhouse.retrieval.models.passage_tokens import separators
+from stillhouse.retrieval.models.tokenizer_files import separators
 
 ADDED = 2
 """Special tokens around a passage: [CLS] before it and [SEP] after it."""

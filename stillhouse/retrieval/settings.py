@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from stillhouse.config import setting
+from stillhouse.config import same_setting, setting
 from stillhouse.errors import InputError
 from stillhouse.training.measurements import SHARE
 from stillhouse.training.settings import (
@@ -186,6 +186,27 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RerankerConfig(GroupTrainingConfig):
+    """How a query's candidates are drawn for a cross-encoder, and compared."""
+
+    metric_for_best_model: str = best_model_setting("rr10")
+    loss: str = setting(
+        "listwise",
+        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
+        "with a positive weighted by the number of its query's negatives",
+        choices=("listwise", "bce"),
+    )
+    learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
+    negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    mini_batch_size: int | None = setting(
+        None,
+        "back-propagate the queries of this many pairs at a time, to save memory; null = the whole batch",
+        minimum=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RetrieverConfig(GroupTrainingConfig):
     """The bi-encoder's loss, and how it encodes a batch's texts."""
 
@@ -217,3 +238,27 @@ class RetrieverConfig(GroupTrainingConfig):
         if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
             raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTrainingConfig(TrainingConfig):
+    """The loss over an index, how the kept step is chosen, and the negatives drawn for a teacher."""
+
+    temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
+    passages_at_once: int = setting(
+        262_144,
+        "passages used as negatives in a step: the whole index if it is no larger, else a new sample of this size in "
+        "each step; hard negatives are added",
+        minimum=1,
+    )
+    negatives_per_query: int = setting(15, "only with negatives: hard negatives drawn per query and epoch", minimum=0)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    alpha: float = setting(0.2, "only with a teacher: weight of the loss over the index", minimum=0)
+    metric_for_best_model: str = setting(
+        "ndcg10",
+        "keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep the start if no step "
+        "is better",
+        choices=tuple(RANKINGS),
+    )
+    patience: int | None = patience_setting()
+    eval_queries: int | None = same_setting(DevRankingConfig, "eval_queries")

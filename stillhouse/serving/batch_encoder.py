@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from stillhouse.acceleration.packed_linears import can_pack, packed_forward
+from stillhouse.acceleration.linear_layers import can_pack, packed_forward
 from stillhouse.retrieval.index.exact_search import EVEN
 from stillhouse.retrieval.models.pooling import normalized, pool
 from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert

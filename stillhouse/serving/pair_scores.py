@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.acceleration.packed_linears import keep_packed
+from stillhouse.acceleration.linear_layers import keep_packed
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder

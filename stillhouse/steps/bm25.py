@@ -37,8 +37,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.runs import write_run
     from stillhouse.retrieval.mining.mine_negatives import MiningQueries, ranked
     from stillhouse.retrieval.mining.negatives import Negatives, describe
-    from stillhouse.retrieval.search.bm25 import BM25
-    from stillhouse.retrieval.search.language import PASSAGES_SAMPLED, language_of
+    from stillhouse.retrieval.search.bm25 import BM25, PASSAGES_SAMPLED, language_of
 
     corpus = Corpus.open(inputs["corpus"])
     language = config.language

@@ -19,7 +19,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.context import rank
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.index.corpus_encoding import encode_corpus, model_key
-    from stillhouse.retrieval.index.shards import shard_rows, write_shard
+    from stillhouse.retrieval.index.embeddings import shard_rows, write_shard
     from stillhouse.retrieval.models.encoder import BiEncoder
 
     corpus = Corpus.open(inputs["corpus"])

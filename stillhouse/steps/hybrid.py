@@ -29,12 +29,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
     from stillhouse.retrieval.index.vector_index import VectorIndex
-    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.mining.relevance import JudgedQueries
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.bm25 import BM25
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.search.hybrid import HybridIndex, read_fusion, unfitted, write_hybrid
-    from stillhouse.retrieval.search.hybrid_choice import measure_rankings
+    from stillhouse.retrieval.search.hybrid import HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
 
     corpus = Corpus.open(inputs["corpus"])
     index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])

@@ -21,7 +21,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.context import rank
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.index.corpus_encoding import encode_corpus, model_key
-    from stillhouse.retrieval.index.shards import find_shards
+    from stillhouse.retrieval.index.embeddings import find_shards
     from stillhouse.retrieval.index.vector_index import (
         TIMED,
         CutVectors,

@@ -69,11 +69,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining import mine_negatives as mining
-    from stillhouse.retrieval.mining.false_negatives import below, limits
+    from stillhouse.retrieval.mining.mine_negatives import below, limits
     from stillhouse.retrieval.mining.negatives import Negatives, describe
     from stillhouse.retrieval.mining.relevance import AnswerSets
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
     from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.models.pair_scores import score_pairs
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
 
     if config.reranker_margin and "filter_reranker" not in inputs:

@@ -28,7 +28,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.evaluation.runs import read_run, reordered, top_rows, write_run
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.pair_scores import score_pairs
 
     corpus = Corpus.open(inputs["corpus"])
     model = CrossEncoder.load(inputs["reranker"])

@@ -28,9 +28,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import pandas as pd
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.fine_tuning.fused_teacher import CROSS_ENCODER, Pairs, choose_teacher, unmeasured
     from stillhouse.retrieval.fine_tuning.scored_pairs import ScoredPairs
-    from stillhouse.retrieval.fine_tuning.teacher import Teacher, write_choice
+    from stillhouse.retrieval.fine_tuning.teacher import (
+        CROSS_ENCODER,
+        Pairs,
+        Teacher,
+        choose_teacher,
+        unmeasured,
+        write_choice,
+    )
     from stillhouse.retrieval.mining.negatives import Negatives
 
     _refuse_inputs(config, inputs)
@@ -95,7 +101,7 @@ def _scores(
     import numpy as np
 
     from stillhouse.context import rank
-    from stillhouse.retrieval.fine_tuning import fused_teacher
+    from stillhouse.retrieval.fine_tuning import teacher as fused_teacher
     from stillhouse.retrieval.fine_tuning.scored_pairs import cross_encoder_scores, read_scores
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining.mine_negatives import DenseRanking

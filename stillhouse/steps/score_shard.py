@@ -20,7 +20,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.fine_tuning.scored_pairs import FILE, ScoredPairs, cross_encoder_scores
     from stillhouse.retrieval.mining.negatives import Negatives
-    from stillhouse.retrieval.models.cross_encoder import stretch
+    from stillhouse.retrieval.models.pair_scores import stretch
 
     corpus = Corpus.open(inputs["corpus"])
     pairs = ScoredPairs.of(config, corpus, Negatives.read(inputs["negatives"]))

@@ -48,12 +48,19 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.index.vector_index import VectorIndex
-    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.mining.relevance import JudgedQueries
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.bm25 import BM25
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fused_scores, unfitted
-    from stillhouse.retrieval.search.hybrid_choice import MeasuredRankings, measure_rankings
+    from stillhouse.retrieval.search.hybrid import (
+        Candidates,
+        Fusion,
+        HybridIndex,
+        MeasuredRankings,
+        fused_scores,
+        measure_rankings,
+        unfitted,
+    )
     from stillhouse.retrieval.search.winner import (
         METRICS,
         Contender,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.context import Context
-from stillhouse.retrieval.fine_tuning.query_training_settings import QueryTrainingConfig
+from stillhouse.retrieval.settings import QueryTrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 

@@ -4,11 +4,15 @@ retriever."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    from stillhouse.retrieval.fine_tuning.losses import Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +41,13 @@ class Config(RetrieverConfig):
     )
 
 
-def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: Loss | None = None) -> Report:
     import torch
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, describe, metrics_of, write_curves
     from stillhouse.retrieval.fine_tuning.group_training import metric_in_curves
-    from stillhouse.retrieval.fine_tuning.retriever_training import train_retriever
+    from stillhouse.retrieval.fine_tuning.retriever_training import fit_retriever
     from stillhouse.retrieval.fine_tuning.teacher import Teacher, is_ahead, pass_on_choice
     from stillhouse.retrieval.index.vector_index import VectorIndex
     from stillhouse.retrieval.mining.negatives import Negatives
@@ -72,7 +76,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
-    rows = train_retriever(
+    rows = fit_retriever(
         encoder,
         corpus,
         Negatives.read(inputs["negatives"]),
@@ -82,6 +86,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config.negatives_depth,
         context,
         VectorIndex(inputs["old_index"]) if "old_index" in inputs else None,
+        loss,
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)

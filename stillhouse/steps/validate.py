@@ -52,7 +52,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus = Corpus.open(inputs["corpus"])
     truncation = None
     if config.max_passage_words is None and "encoder" in inputs:
-        from stillhouse.retrieval.models.truncation import count_truncated
+        from stillhouse.retrieval.models.tokenizer_files import count_truncated
 
         truncation = count_truncated(corpus, inputs["encoder"])
     checks = run_checks(corpus, Thresholds(**asdict(config)), truncation)

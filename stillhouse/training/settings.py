@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.acceleration.padding import PADDING
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING
@@ -79,7 +78,7 @@ class TrainingConfig:
         "auto",
         "none = compute no padding, with attention within each text; kept = pad texts to the longest in the batch; "
         "auto = none on a CPU, kept on a GPU",
-        choices=PADDING,
+        choices=("auto", "none", "kept"),
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 

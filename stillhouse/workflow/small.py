@@ -22,7 +22,6 @@ CAPS: Mapping[str, float] = {
     "decoder_layers": 1,
     "dev_depth": 4,
     "epochs": 3,
-    "forward_per_query": 3,
     "max_eval_samples": 32,
     "last_step": 2,
     "max_length": 32,
@@ -40,7 +39,6 @@ CAPS: Mapping[str, float] = {
 """The upper limits of a twin's settings; a null that means "everything" becomes the limit."""
 NULL_STAYS = (
     "decoder_layers",
-    "forward_per_query",
     "last_step",
     "projection",
     "mini_batch_size",

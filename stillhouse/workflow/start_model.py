@@ -52,8 +52,8 @@ def start_of(model: str) -> Start:
 
     Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
-    from stillhouse.retrieval.models.saved_files import refuse_pickle, transformer_in
-    from stillhouse.retrieval.models.unsupported import refuse_unsupported
+    from stillhouse.retrieval.models.encoder_settings import refuse_pickle, transformer_in
+    from stillhouse.retrieval.models.model_place import refuse_unsupported
 
     if model == NO_MODEL:
         raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
@@ -97,8 +97,8 @@ def place_of(model: str) -> Path | None:
     """
     from huggingface_hub import try_to_load_from_cache
 
+    from stillhouse.retrieval.models.encoder_settings import CONFIG
     from stillhouse.retrieval.models.model_place import locate
-    from stillhouse.retrieval.models.saved_files import CONFIG
 
     source = locate(model)
     if Path(source).is_dir():
@@ -117,7 +117,7 @@ def _on_hub(name: str) -> tuple[str, str]:
     """
     from huggingface_hub import HfApi
 
-    from stillhouse.retrieval.models.unsupported import refuse_unsupported_on_hub
+    from stillhouse.retrieval.models.model_place import refuse_unsupported_on_hub
 
     try:
         info = HfApi().model_info(name, timeout=HUB_SECONDS)
@@ -131,8 +131,8 @@ def _on_hub(name: str) -> tuple[str, str]:
 
 
 def _kind(folder: Path) -> tuple[str, str]:
+    from stillhouse.retrieval.models.encoder_settings import is_saved_cross_encoder
     from stillhouse.retrieval.models.model_place import is_bag_of_words
-    from stillhouse.retrieval.models.saved_files import is_saved_cross_encoder
 
     if is_bag_of_words(folder):
         return RETRIEVER, "it is a bag of words, which has no language-model head"
@@ -167,7 +167,7 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
 
 def config_of(folder: Path) -> Mapping[str, Any]:
     """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
-    from stillhouse.retrieval.models.saved_files import CONFIG, object_if_there, transformer_in
+    from stillhouse.retrieval.models.encoder_settings import CONFIG, object_if_there, transformer_in
 
     with suppress(InputError, OSError):
         return object_if_there(transformer_in(folder) / CONFIG)

@@ -12,8 +12,7 @@ from test_unpadded import model_of, texts_of
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from stillhouse.acceleration.first_token import FIRST, MODEL_TYPES, can_end_in_first_token
-from stillhouse.acceleration.unpadded import without_padding
+from stillhouse.acceleration.unpadded import FIRST, WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
 from stillhouse.retrieval.models.towers import TransformerTower
 
 
@@ -28,7 +27,7 @@ def computed(model: PreTrainedModel, scores: bool, **options: bool) -> list[Tens
 
 @pytest.mark.parametrize("padding", [True, False], ids=["padded", "in a row"])
 @pytest.mark.parametrize("scores", [False, True], ids=["states", "scores"])
-@pytest.mark.parametrize("kind", MODEL_TYPES)
+@pytest.mark.parametrize("kind", WITH_FIRST_TOKEN)
 def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding: bool) -> None:
     model = model_of(kind, scores)
     before = computed(model, scores)
@@ -39,17 +38,6 @@ def test_the_first_token_s_states_are_unchanged(kind: str, scores: bool, padding
     for left, right, without_option in zip(before, alone, whole, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-10)
         torch.testing.assert_close(left, without_option, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", MODEL_TYPES)
-def test_texts_of_one_length_need_no_mask(kind: str) -> None:
-    model = model_of(kind, False)
-    can_end_in_first_token(model)
-    ids = torch.randint(5, 100, (3, 17))
-    with without_padding(model):
-        whole = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-        alone = model(input_ids=ids, attention_mask=torch.ones_like(ids), first_token_alone=True).last_hidden_state
-    torch.testing.assert_close(whole[:, :FIRST], alone, rtol=0, atol=1e-10)
 
 
 def rows_of(layer: nn.Module) -> list[tuple[int, ...]]:
@@ -101,14 +89,6 @@ def test_dropout_differs_by_text_and_applies_in_training_only() -> None:
     torch.testing.assert_close(states()[0], states()[1], rtol=0, atol=1e-6)
     model.train()
     assert not torch.allclose(states()[0], states()[1], atol=1e-3)
-
-
-def test_a_modernbert_computes_every_token() -> None:
-    model = model_of("modernbert", False)
-    ids, mask = texts_of(model)
-    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-    assert not can_end_in_first_token(model)
-    assert torch.equal(TransformerTower(model, "cls")(ids, mask), expected.float())
 
 
 @pytest.mark.parametrize(("kind", "options"), [("mpnet", {}), ("bert", {"is_decoder": True})])

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.acceleration.linear_layers import can_compute, fast_linear_layers
-from stillhouse.acceleration.processor import AMD
+from stillhouse.acceleration.linear_layers import can_pack, fast_linear_layers
+from stillhouse.acceleration.precision import AMD
 
 CPU = torch.device("cpu")
-computes = pytest.mark.skipif(not can_compute(CPU), reason="oneDNN does not compute fp32 here")
+computes = pytest.mark.skipif(not can_pack(torch.float32, CPU), reason="oneDNN does not compute fp32 here")
 
 
 def layers() -> nn.Module:

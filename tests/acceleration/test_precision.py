@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stillhouse.acceleration.precision import computed_in, has_bf16
-from stillhouse.acceleration.processor import AMD, own_vendor
+from stillhouse.acceleration.precision import AMD, computed_in, has_bf16, own_vendor
 
 CPU = torch.device("cpu")
 INTEL = "GenuineIntel"

@@ -12,8 +12,6 @@ import torch
 
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
 from stillhouse.context import Context
-from stillhouse.retrieval.models import encoder as encoder_module
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import InferenceConfig
 
@@ -41,18 +39,6 @@ def test_results_come_in_the_order_of_batches(threads: int) -> None:
     assert torch.get_num_threads() == threads == threads_of(CPU)
 
 
-def test_batches_are_read_only_as_threads_need_them(threads: int) -> None:
-    read: list[int] = []
-
-    def batches() -> Iterator[int]:
-        for number in range(50):
-            read.append(number)
-            yield number
-
-    for done, _ in side_by_side(batches(), lambda number: number, "fp32", CPU):
-        assert len(read) <= done + 2 * threads
-
-
 def test_threads_compute_without_gradients_in_the_given_precision(threads: int) -> None:
     def compute(_: int) -> tuple[bool, bool, int]:
         return torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_num_threads()
@@ -74,14 +60,6 @@ def test_an_error_is_raised_to_the_reader_and_threads_are_restored(threads: int)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("batch")]
 
 
-def test_leaving_the_loop_stops_the_threads(threads: int) -> None:
-    computed: list[int] = []
-    for number, _ in side_by_side(range(100), computed.append, "fp32", CPU):
-        if number == 2:
-            break
-    assert len(computed) <= 3 + 2 * threads and torch.get_num_threads() == threads
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_vectors_have_the_bits_of_one_thread(tiny_model: Path, tmp_path: Path, threads: int, precision: str) -> None:
     encoder, context = BiEncoder.load(tiny_model, passage_length=30), Context(tmp_path, "cpu", quiet=True)
@@ -91,26 +69,3 @@ def test_vectors_have_the_bits_of_one_thread(tiny_model: Path, tmp_path: Path, t
     found = encode(encoder, texts, context, "test", config)
     torch.set_num_threads(1)
     assert np.array_equal(found, encode(encoder, texts, context, "test", config))
-
-
-def test_scores_are_those_of_one_pair_at_a_time(tiny_model: Path, tmp_path: Path, threads: int) -> None:
-    torch.manual_seed(0)
-    model = CrossEncoder.start(tiny_model, 24)
-    rng = np.random.default_rng(2)
-    queries, passages = (
-        np.array([" ".join(rng.choice(["red", "bird", "sings"], size)) for size in rng.integers(1, 20, 30)], object)
-        for _ in range(2)
-    )
-    query_P, row_P = rng.integers(0, 30, 100), rng.integers(0, 30, 100)
-    config = InferenceConfig(precision="fp32", batch_tokens=128)
-    context = Context(tmp_path, "cpu", quiet=True)
-    found = score_pairs(model, queries, passages, query_P, row_P, context, "test", config)
-    with torch.no_grad():
-        texts = model.pairs(list(queries[query_P]), list(passages[row_P]))
-        alone = [float(model(*texts.batch(np.array([pair]), CPU))) for pair in range(100)]
-    np.testing.assert_allclose(found, alone, atol=1e-5)
-
-
-def test_on_a_gpu_batches_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert threads_of(torch.device("cuda")) == 1
-    assert encoder_module.threads_of is threads_of

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from stillhouse.acceleration.threads import FEW, POLICY, SPINS, THREADS, divide_threads, prepare_threads
-from stillhouse.kubernetes.pods.in_pod import one_line_errors
 
 NAMES = (THREADS, POLICY, SPINS)
 
@@ -60,11 +59,3 @@ def test_pytorch_finds_its_threads_prepared(program: str, tmp_path: Path, monkey
     shown = subprocess.run(words, env=os.environ | {"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert f"GOMP_SPINCOUNT = '{FEW}'" in shown.stderr, "libgomp prints what it read"
-
-
-def test_a_pod_prepares_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.setenv(name, "")  # so that all are as before after the test
-        del os.environ[name]
-    with one_line_errors():
-        assert os.environ[SPINS] == FEW

@@ -59,22 +59,6 @@ def test_texts_are_numbered_and_articles_are_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_questions_are_made_from_a_corpus_without_any(tmp_path: Path) -> None:
-    """With `ict`, a sentence of one passage becomes a query for the other passage of its article."""
-    rows = [
-        {"id": f"{article}-{part}", "article_id": str(article), "text": f"Animal {article} sleeps in its {part} house."}
-        for article in range(12)
-        for part in ("green", "red")
-    ]
-    corpus = stillhouse.Corpus.open(
-        stillhouse.ingest_passages(rows, tmp_path, pair_tasks=["ict"], pair_sentence_words=3)
-    )
-    merged = corpus.queries.merge(corpus.qrels, on=["query_id", "split"])
-    assert set(merged["split"]) == {"train", "dev", "test"} and set(merged["origin"]) == {"ict"}
-    for row in merged.itertuples():
-        assert row.taken_from.split("-")[0] == row.passage_id.split("-")[0] and row.taken_from != row.passage_id
-
-
 @pytest.mark.parametrize(
     ("passages", "questions", "message"),
     [

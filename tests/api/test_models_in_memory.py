@@ -29,14 +29,6 @@ def test_vectors(tiny_model: Path, tmp_path: Path, role: str) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors_ND, axis=1), 1, atol=1e-5)
 
 
-def test_a_query_is_cut_to_its_own_length(tiny_model: Path, tmp_path: Path) -> None:
-    encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
-    beginning, whole = ("red bird " * 7).strip(), ("red bird " * 9).strip()  # 14 and 18 tokens, without [CLS] and [SEP]
-    as_query, as_passage = (stillhouse.encode(encoder, [beginning, whole], role) for role in ("query", "passage"))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(as_query[0], as_query[1])
-    assert not np.array_equal(as_passage[0], as_passage[1])
-
-
 def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
     model = stillhouse.fetch_model(tiny_model, tmp_path / "model", **SETTINGS)
     negatives = stillhouse.bm25(small_corpus, tmp_path / "bm25", negatives_depth=4).negatives

@@ -63,11 +63,3 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(names["evaluation"].figures) == ["bm25", "start", "trained", "both"]
     assert [hit.rank for hit in names["hits"]] == [1, 2, 3]
     assert names["asked"].shape == (2, 384)
-
-
-def test_the_notebook_holds_no_outputs() -> None:
-    """Outputs would hold the paths and figures of one machine, and change with every run."""
-    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text())
-    for cell in notebook["cells"]:
-        assert cell["cell_type"] == "markdown" or (cell["outputs"] == [] and cell["execution_count"] is None)
-    assert not re.search(r'["\s](/|~/|[A-Z]:\\\\)\w', json.dumps([cell["source"] for cell in notebook["cells"]]))

@@ -56,11 +56,6 @@ def test_new_and_run_give_what_the_commands_give(recipe: Path, tmp_path: Path, m
     assert read_manifest(again.output("zero_shot_index", "index")).digest == before
 
 
-def test_new_takes_the_model_to_start_from(recipe: Path, tiny_model: Path, tmp_path: Path) -> None:
-    folder = stillhouse.new(tmp_path / "work", recipe=str(recipe), model=tiny_model)
-    assert load_recipe(folder / "params.yaml")["fetch_model"]["model"] == str(tiny_model)
-
-
 def test_impossible_requests_are_reported_in_one_sentence(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(stillhouse.InputError, match=r"stillhouse\.new\("):
         stillhouse.run(tmp_path)

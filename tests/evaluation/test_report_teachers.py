@@ -13,13 +13,15 @@ import pytest
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
 from stillhouse.curves import IGNORED, SKIPPED, TAUGHT
-from stillhouse.retrieval.fine_tuning.fused_teacher import (
+from stillhouse.retrieval.fine_tuning.teacher import (
     BM25,
+    CHOICE,
     RETRIEVER,
     Pairs,
     choose_teacher,
+    pass_on_choice,
+    write_choice,
 )
-from stillhouse.retrieval.fine_tuning.teacher import CHOICE, pass_on_choice, write_choice
 from stillhouse.steps.evaluate import STEP, Config
 from stillhouse.steps.execute import execute
 

@@ -14,14 +14,14 @@ from word_pieces import SPECIAL
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.model_folder import random_model
+from stillhouse.retrieval.models.transformer import random_model
 from stillhouse.retrieval.settings import InferenceConfig, RetrieverConfig
 from stillhouse.training import loop
 
 pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")
 from test_retriever_training import folder, teacher_of
 
-from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, fit_retriever
 from stillhouse.retrieval.mining.negatives import Negatives
 
 __all__ = ["folder"]  # a fixture
@@ -102,7 +102,7 @@ def retriever(folder: Path, work: Path, device: str, stop_at: int | None = None,
         patch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
         patch.setattr(RetrieverLoss, "training", training)
         context = Context(work, device, quiet=True)
-        rows = train_retriever(encoder, corpus, negatives, teacher_of(corpus, negatives), config, 3, 6, context)
+        rows = fit_retriever(encoder, corpus, negatives, teacher_of(corpus, negatives), config, 3, 6, context)
     return encoder, rows
 
 

@@ -18,11 +18,10 @@ from stillhouse.acceleration.precision import autocast
 from stillhouse.acceleration.unpadded import without_padding
 
 pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")
-from test_reranker_training import Drawing, Setting
+from test_reranker_training import Setting
 from test_retriever_training import CACHED, CASES, EXAMPLES, PARTS, folder, gradients, open_loss
 
 __all__ = ["folder"]  # a fixture
-
 EXACT = 1e-4
 """In fp32, the share of a gradient's norm by which it may differ."""
 ROUNDED_LOSS, ROUNDED = 0.05, 0.15
@@ -80,8 +79,7 @@ def test_cached_gradients_have_the_same_dropout_in_both_encodings(folder: Path, 
 LOSSES: Mapping[str, Mapping[str, Any]] = {
     "listwise": {},
     "bce": {"name": "bce"},
-    "r-drop": {"r_drop": 1.0},
-    "in parts": {"r_drop": 1.0, "mini_batch_size": 6},
+    "in parts": {"mini_batch_size": 6},
     "cosine": {"pooling": "cosine"},
 }
 
@@ -92,13 +90,11 @@ def of_reranker(
     case: Mapping[str, Any],
     device: torch.device,
     precision: str,
-    drawing: Drawing,
     padding: str = "kept",
 ) -> tuple[float, dict[str, Tensor]]:
-    drawn = drawing.forward or drawing.negatives
     pooling, case = case.get("pooling", "cls"), {name: value for name, value in case.items() if name != "pooling"}
-    setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, drawn, device.type, pooling=pooling)
-    loss = setting.loss(drawing, **case)
+    setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, 3, device.type, pooling=pooling)
+    loss = setting.loss(**case)
     total, examples = 0.0, np.arange(6)
     with as_in_training(setting.model, precision, padding, device), autocast(precision, device):
         for part in loss("train", loss.draw("train", examples, examples)):
@@ -113,23 +109,14 @@ def of_reranker(
 def test_a_rerankers_step_has_the_same_loss_and_gradient(
     folder: Path, tiny_model: Path, name: str, device: torch.device
 ) -> None:
-    drawing = Drawing(negatives=3, depth=6)
-    loss, expected = of_reranker(folder, tiny_model, LOSSES[name], torch.device("cpu"), "fp32", drawing)
-    found_loss, found = of_reranker(folder, tiny_model, LOSSES[name], device, "fp32", drawing)
+    loss, expected = of_reranker(folder, tiny_model, LOSSES[name], torch.device("cpu"), "fp32")
+    found_loss, found = of_reranker(folder, tiny_model, LOSSES[name], device, "fp32")
     assert found_loss == pytest.approx(loss, rel=5e-5)
     assert_each_close(found, expected, EXACT)
     for padding in ("kept", "none"):
-        rounded_loss, rounded = of_reranker(folder, tiny_model, LOSSES[name], device, "bf16", drawing, padding)
+        rounded_loss, rounded = of_reranker(folder, tiny_model, LOSSES[name], device, "bf16", padding)
         assert rounded_loss == pytest.approx(loss, rel=ROUNDED_LOSS)
         assert difference(rounded, expected) <= ROUNDED
-
-
-def test_a_reranker_trains_on_the_same_hardest_negatives(folder: Path, tiny_model: Path, device: torch.device) -> None:
-    drawing = Drawing(negatives=2, forward=3, depth=6)
-    loss, expected = of_reranker(folder, tiny_model, {}, torch.device("cpu"), "fp32", drawing)
-    found_loss, found = of_reranker(folder, tiny_model, {}, device, "fp32", drawing)
-    assert found_loss == pytest.approx(loss, rel=5e-5)
-    assert_each_close(found, expected, EXACT)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "cosine"])

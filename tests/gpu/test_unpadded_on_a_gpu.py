@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.acceleration import unpadded
-from stillhouse.acceleration.first_token import MODEL_TYPES as WITH_FIRST_TOKEN
-from stillhouse.acceleration.first_token import can_end_in_first_token
 from stillhouse.acceleration.precision import autocast
-from stillhouse.acceleration.unpadded import without_padding
+from stillhouse.acceleration.unpadded import WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
 
 LENGTHS = torch.tensor([200, 1, 17, 64, 130, 2, 199, 33])
 HEADS = [16, 32, 64]

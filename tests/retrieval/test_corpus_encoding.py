@@ -99,11 +99,6 @@ def test_gpu_batches_of_one_length_are_equally_large(
     assert shapes == {(max(1, 64 // length), length) for _, length in shapes}
 
 
-def test_a_length_longer_than_the_models_positions_is_not_padded_to(tiny_model: Path, context: Context) -> None:
-    encoder = BiEncoder.load(tiny_model, passage_length=62)
-    assert encoder.passages(["red " * 100]).padded_lengths().tolist() == [62]
-
-
 def test_blocks_cost_as_much_memory_as_one(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,26 +154,6 @@ def test_damaged_vectors_are_encoded_again(
     again = encoded(encoder, texts, later, (new_segments(context),) if place == "kept" else ())
     assert 0 < again.computed <= 16 and (again.kept or again.resumed) == len(texts) - again.computed
     assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
-
-
-def test_vectors_damaged_right_after_writing_are_reported(
-    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = corpus_encoding.write_segment
-
-    def damaged(folder: Path, *arguments: object) -> None:
-        write(folder, *arguments)  # type: ignore[arg-type]
-        segments_of(folder)[0].write_bytes(b"")
-
-    monkeypatch.setattr(corpus_encoding, "write_segment", damaged)
-    with pytest.raises(RuntimeError, match=r"the vectors of 2 passages .* cannot be read back; try again"):
-        encoded(encoder, ["a fish", "two birds"], context)
-
-
-def test_copies_of_a_text_are_encoded_once(encoder: BiEncoder, context: Context) -> None:
-    done = encoded(encoder, ["a fish", "two birds", "a fish", "a fish"], context)
-    rows = done.embeddings.rows(np.arange(4))
-    assert done.computed == 2 and np.array_equal(rows[0], rows[2]) and not np.array_equal(rows[0], rows[1])
 
 
 def test_known_vectors_are_not_computed_again(encoder: BiEncoder, context: Context) -> None:

@@ -13,8 +13,6 @@ from model_damages import BAG, HUB, OWN, TRANSFORMER, Damage
 from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertForPreTraining
 
-from stillhouse.artifacts import MANIFEST, foreign_manifest, read_manifest, write_manifest
-from stillhouse.cli import main
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
@@ -24,212 +22,62 @@ from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.towers import BagOfWordsTower, TransformerTower
 
-Run = Callable[..., dict[str, Path]]
+Load = Callable[[Path, Path], object]
+LENGTHS = {"query_length": 16, "passage_length": 24}
 
 
 @pytest.fixture(scope="module")
-def made(
-    tiny_model: Path,
-    small_corpus: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    runs_of_steps: Callable[[Path], Run],
-) -> dict[str, Path]:
-    """Undamaged model folders `hub`, `own`, `bag` and `reranker`, and the other inputs of the commands."""
+def made(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Undamaged model folders `hub`, `own`, `bag` and `reranker`."""
     root = tmp_path_factory.mktemp("models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(root / "work"))
-        run = runs_of_steps(root)
-        lengths = {"query_length": 16, "passage_length": 24}
-        hub = run("fetch-model", {}, "hub", model=str(tiny_model), pooling="mean", **lengths)["encoder"]
-        (hub / MANIFEST).unlink()
-        (hub / "stillhouse.json").unlink()
-        torch.manual_seed(0)
-        AutoModelForMaskedLM.from_pretrained(hub).save_pretrained(hub)
-        tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-        layer = nn.Linear(32, 6)
-        tower = TransformerTower(AutoModel.from_pretrained(tiny_model), "mean", layer)
-        settings = EncoderSettings("mean", projection=6, **lengths)
-        write_towers(_folder(root / "own"), {"passage": tower}, tokenizer, settings)
-        bag = BagOfWordsTower(len(tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8)
-        write_towers(_folder(root / "bag"), {"passage": bag}, tokenizer, settings)
-        CrossEncoder.start(tiny_model, max_length=24).save(root / "reranker")
-        corpus = {"corpus": small_corpus}
-        found = {"hub": hub, "own": root / "own", "bag": root / "bag", "reranker": root / "reranker", **corpus}
-        found |= {"index": run("index", corpus | {"retriever": hub}, precision="fp32")["index"]}
-        found |= run("bm25", corpus, negatives_depth=4)
-        found |= run("tokenize", corpus | {"tokenizer": hub}, max_length=24)
-        found["beir"] = beir(root / "beir")
+    found = {name: root / name for name in ("hub", "own", "bag", "reranker")}
+    for folder in found.values():
+        folder.mkdir()
+    fetch(str(tiny_model), None, "mean", 16, 24, found["hub"])
+    (found["hub"] / "stillhouse.json").unlink()
+    torch.manual_seed(0)
+    AutoModelForMaskedLM.from_pretrained(found["hub"]).save_pretrained(found["hub"])
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tower = TransformerTower(AutoModel.from_pretrained(tiny_model), "mean", nn.Linear(32, 6))
+    settings = EncoderSettings("mean", projection=6, **LENGTHS)
+    write_towers(found["own"], {"passage": tower}, tokenizer, settings)
+    bag = BagOfWordsTower(len(tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8)
+    write_towers(found["bag"], {"passage": bag}, tokenizer, settings)
+    CrossEncoder.start(tiny_model, max_length=24).save(found["reranker"])
     return found
 
 
-def _folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def beir(folder: Path) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "p", "title": "", "text": "the red bird sings"}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "which bird"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
-    return folder
-
-
-@pytest.fixture
-def damaged(made: dict[str, Path], tmp_path: Path) -> Callable[[str, Damage], Path]:
-    """Returns a function that copies one of the undamaged folders and damages the copy."""
-
-    def copy(kind: str, damage: Damage) -> Path:
-        folder = shutil.copytree(made[kind], tmp_path / "model")
-        damage(folder)
-        return folder
-
-    return copy
-
-
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str], str], None]:
-    """Returns a function that runs a command line and checks that its error names the file."""
-
-    def call(words: list[str], named: str) -> None:
-        capsys.readouterr()
-        code = main(words)
-        said = capsys.readouterr().err
-        assert code == InputError.exit_code, said
-        assert "Traceback" not in said and named in said.splitlines()[-1 if words[0] != "zero-shot" else -2], said
-
-    return call
-
-
-def flags(**folders: object) -> list[str]:
-    return [f"--{name.replace('_', '-')}={folder}" for name, folder in folders.items()]
-
-
-def claimed_by(index: Path, retriever: Path, into: Path) -> Path:
-    """Copy an index as if another retriever had made it: the copy's manifest records that retriever's digest."""
-    shutil.copytree(index, into, ignore=shutil.ignore_patterns(MANIFEST))
-    said = read_manifest(index)
-    inputs = dict(said.inputs) | {"retriever": foreign_manifest(retriever).digest}
-    write_manifest(into, said.step, said.config, inputs, said.facts)
-    return into
-
-
-def command(name: str, model: Path, made: dict[str, Path], out: Path) -> list[str]:
-    """A command line that reads the model folder."""
-    corpus, trained = {"corpus": made["corpus"]}, {"negatives": made["negatives"], "curves": out / "curves"}
-    short = {"max_steps": 1, "batch_size": 2, "precision": "fp32", "negatives_depth": 4, "negatives_per_query": 1}
-    if name in ("retrieve", "search", "mine"):
-        corpus |= {"retriever": model, "index": claimed_by(made["index"], model, out / "index")}
-    words: dict[str, list[str]] = {
-        "fetch-model": flags(model=model, encoder=out / "encoder", query_length=16, passage_length=24),
-        "tokenize": flags(**corpus, tokenizer=model, tokens=out / "tokens"),
-        "pretrain": [
-            *flags(tokens=made["tokens"], init=model, encoder=out / "encoder", curves=out / "curves"),
-            *flags(objective="mlm", max_steps=1, max_length=24, batch_size=2, precision="fp32"),
-        ],
-        "index": flags(**corpus | {"retriever": model, "index": out / "made"}),
-        "encode": flags(**corpus | {"retriever": model}, vectors=out / "vectors"),
-        "train-retriever": flags(corpus=made["corpus"], encoder=model, **trained, retriever=out / "retriever", **short),
-        "train-reranker": flags(**corpus, init=model, **trained, reranker=out / "made", **short, max_length=24),
-        "average": flags(
-            corpus=made["corpus"],
-            start=model,
-            trained=model,
-            retriever=out / "retriever",
-            choices=out / "choices",
-            negatives=made["negatives"],
-        ),
-        "score-pairs": flags(**corpus, negatives=made["negatives"], reranker=model, teacher=out / "teacher"),
-        "rerank": flags(**corpus, candidates=made["run"], reranker=model, run=out / "run"),
-        "retrieve": flags(**corpus, run=out / "run"),
-        "mine": flags(**corpus, negatives=out / "negatives"),
-        "search": ["which", "bird", *flags(**corpus)],
-        "zero-shot": [str(made["beir"]), *flags(retriever=model, folder=out / "zero"), "--no-bm25", "--quiet"],
-        "compare": [*flags(objectives="none,bow", recipe=out / "recipe.yaml", folder=out / "compared"), "--quiet"],
-    }
-    if name == "compare":
-        (out / "recipe.yaml").write_text(f"fetch_model:\n  model: {model}\ningest:\n  source: {made['beir']}\n")
-    return [name, *words[name]]
-
-
-READ_AS_ENCODERS = ("index", "fetch-model", "pretrain", "train-reranker")
-"""A command for each way to load an encoder; the other commands that read one are tested with a few damages."""
-
-
-@pytest.mark.parametrize("damage", [*TRANSFORMER, *HUB])
-def test_a_damaged_encoder_is_refused(
-    damage: str,
-    made: dict[str, Path],
-    damaged: Callable[[str, Damage], Path],
-    refused: Callable[[list[str], str], None],
-    tmp_path: Path,
-) -> None:
-    work, named = (TRANSFORMER | HUB)[damage]
-    model = damaged("hub", work)
-    for name in READ_AS_ENCODERS[: 3 if damage in HUB else 4]:  # a re-ranker needs no pooling
-        refused(command(name, model, made, tmp_path), named)
-    assert not (tmp_path / "sprung").exists()
-    assert [path.name for path in tmp_path.iterdir() if path.name != "model"] == []
-
-
-@pytest.mark.parametrize("damage", TRANSFORMER)
-def test_a_damaged_reranker_is_refused(
-    damage: str,
-    made: dict[str, Path],
-    damaged: Callable[[str, Damage], Path],
-    refused: Callable[[list[str], str], None],
-    tmp_path: Path,
-) -> None:
-    work, named = TRANSFORMER[damage]
-    model = damaged("reranker", work)
-    refused(command("score-pairs", model, made, tmp_path), named)
-
-
-@pytest.mark.parametrize(("kind", "damage"), [*(("own", name) for name in OWN), *(("bag", name) for name in BAG)])
-def test_a_damaged_folder_of_our_own_is_refused(
-    kind: str,
-    damage: str,
-    made: dict[str, Path],
-    damaged: Callable[[str, Damage], Path],
-    refused: Callable[[list[str], str], None],
-    tmp_path: Path,
-) -> None:
-    work, named = (OWN if kind == "own" else BAG)[damage]
-    refused(command("index", damaged(kind, work), made, tmp_path), named)
-
-
-OTHERS = {
-    "hub": ("encode", "train-retriever", "average", "retrieve", "search", "mine", "zero-shot", "compare"),
-    "reranker": ("rerank",),
+LOADERS: dict[str, Load] = {
+    "as an encoder": lambda folder, out: BiEncoder.load(folder),
+    "as a base model": lambda folder, out: fetch(str(folder), None, None, 16, 24, out),
+    "to pre-train": lambda folder, out: load_masked_lm(folder, seed=0),
+    "to start a re-ranker": lambda folder, out: CrossEncoder.start(folder, max_length=24),
 }
+CASES = [
+    *(("hub", damage, tuple(LOADERS)) for damage in TRANSFORMER.items()),
+    *(("hub", damage, tuple(LOADERS)[:3]) for damage in HUB.items()),  # a re-ranker needs no pooling
+    *(("own", damage, ("as an encoder",)) for damage in OWN.items()),
+    *(("bag", damage, ("as an encoder",)) for damage in BAG.items()),
+    *(("reranker", damage, ("as a cross-encoder",)) for damage in TRANSFORMER.items()),
+]
+LOADERS["as a cross-encoder"] = lambda folder, out: CrossEncoder.load(folder)
 
 
-@pytest.mark.parametrize("damage", ["weights cut short", "weights that are NaN", "a layer too many", "no tokenizer"])
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OTHERS.items() for name in names])
-def test_every_command_refuses_a_damaged_model(
-    kind: str,
-    name: str,
-    damage: str,
-    made: dict[str, Path],
-    damaged: Callable[[str, Damage], Path],
-    refused: Callable[[list[str], str], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("kind", "damage", "loaders"), CASES, ids=[f"{kind}: {damage[0]}" for kind, damage, _ in CASES]
+)
+def test_a_damaged_model_is_refused_by_every_loader(
+    kind: str, damage: tuple[str, tuple[Damage, str]], loaders: tuple[str, ...], made: dict[str, Path], tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    work, named = TRANSFORMER[damage]
-    model = damaged(kind, work)
-    refused(command(name, model, made, tmp_path), named)
-
-
-def test_tokenize_refuses_a_damaged_tokenizer(
-    made: dict[str, Path],
-    damaged: Callable[[str, Damage], Path],
-    refused: Callable[[list[str], str], None],
-    tmp_path: Path,
-) -> None:
-    work, named = TRANSFORMER["a tokenizer cut short"]
-    refused(command("tokenize", damaged("hub", work), made, tmp_path), named)
+    folder, out = shutil.copytree(made[kind], tmp_path / "model"), tmp_path / "out"
+    work, named = damage[1]
+    work(folder)
+    out.mkdir()
+    for name in loaders:
+        with pytest.raises(InputError) as error:
+            LOADERS[name](folder, out)
+        assert named in str(error.value), name
+    assert not (tmp_path / "sprung").exists() and not list(out.iterdir())
 
 
 def test_the_whole_folders_are_read(made: dict[str, Path], tmp_path: Path) -> None:
@@ -297,12 +145,6 @@ def test_feed_forward_chunks_need_not_divide_the_length(tiny_model: Path, tmp_pa
     ids, mask = torch.tensor([[2, 7, 8, 3]]), torch.ones(1, 4, dtype=torch.long)
     found, expected = (BiEncoder.load(place)(ids, mask, "passage") for place in (folder, tiny_model))
     assert torch.equal(found, expected)
-
-
-def test_a_length_that_nobody_set_is_what_the_model_reads(tiny_model: Path) -> None:
-    """[CLS] and 144 tokens are the defaults; this model has 64 positions."""
-    settings = BiEncoder.load(tiny_model).settings
-    assert (settings.pooling, settings.query_length, settings.passage_length) == ("cls", 32, 64)
 
 
 def test_running_out_of_memory_is_not_bad_input(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.curves import CurveRow, best_row, describe
-from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning import dev_scores
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample
-from stillhouse.retrieval.fine_tuning.dev_scores import score_by_reranker, score_by_retriever
+from stillhouse.retrieval.fine_tuning import dev_ranking
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, score_by_reranker, score_by_retriever
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import GroupTrainingConfig
-from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 DEV_ROWS = range(12, 18)
@@ -76,38 +72,6 @@ def test_candidates_are_all_positives_and_the_best_negatives(small_corpus: Path,
         assert found.take(np.array([1])).rows_QK.tolist() == expected[1:]
 
 
-def test_several_positives_are_ranked_and_counted(tmp_path: Path) -> None:
-    names = [f"{number}" for number in range(6)]
-    passages = {"passage_id": names, "title": [""] * 6, "text": names, "article_id": names, "section": [""] * 6}
-    queries = {"query_id": ["x", "y"], "text": ["one", "two"], "split": ["dev"] * 2}
-    qrels = {"query_id": ["x", "y", "y"], "passage_id": ["0", "4", "2"], "relevance": [1, 1, 3], "split": ["dev"] * 3}
-    with whole_folder(tmp_path / "corpus") as staging:
-        write_tables(staging, {"passages": passages | {"position": [0] * 6}, "queries": queries, "qrels": qrels})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 6})
-    rows = np.array([[3, 5, 1], [1, -1, -1]], dtype=np.int32)
-    made = Negatives(pd.DataFrame({"query_id": ["x", "y"], "split": ["dev"] * 2}), rows)
-    sampler = GroupSampler(Corpus.open(tmp_path / "corpus"), made, "dev", 0, 2, 1)
-    found = DevCandidates.of(sampler, np.arange(2), 2)
-    assert found.rows_QK.tolist() == [[0, -1, 3, 5], [2, 4, 1, -1]]
-    assert [array.tolist() for array in found.pairs()] == [[0, 0, 0, 1, 1, 1], [0, 3, 5, 2, 4, 1]]
-    values = found.measured(np.array([3, 2, 1, 5, 4, 6], dtype=np.float32))
-    assert values["RR@10"] == pytest.approx((1 + 1 / 2) / 2)
-    gain = 3 / math.log2(3) + 1 / math.log2(4)
-    assert values["nDCG@10"] == pytest.approx((1 + gain / (3 + 1 / math.log2(3))) / 2)
-
-
-def test_negatives_that_are_right_answers_are_refused_below_the_depth_of_the_training(
-    small_corpus: Path, negatives: Path
-) -> None:
-    made = Negatives.read(negatives)
-    rows = np.array(made.rows_QD)
-    rows[14, 6] = 14
-    sampler = GroupSampler(Corpus.open(small_corpus), Negatives(made.queries, rows), "dev", 1, 4, 1)
-    DevCandidates.of(sampler, np.arange(6), 6)
-    with pytest.raises(InputError, match="'p14' answers dev query 'q14'"):
-        DevCandidates.of(sampler, np.arange(6), 7)
-
-
 def test_a_sample_is_part_of_a_larger_one() -> None:
     drawn = [set(sample(50, size, 7).tolist()) for size in (5, 20, 50)]
     assert drawn[0] < drawn[1] < drawn[2] == set(range(50)) and [len(some) for some in drawn] == [5, 20, 50]
@@ -119,9 +83,9 @@ def test_a_retriever_scores_each_pair_by_its_vectors(
     candidates: DevCandidates, small_corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, towers: str
 ) -> None:
     """The slow version encodes text by text. The code encodes small batches, and no passage twice."""
-    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
-    monkeypatch.setattr(dev_scores, "TEXTS_AT_ONCE", 5)
-    monkeypatch.setattr(dev_scores, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(dev_ranking, "BATCH_TOKENS", 40)
+    monkeypatch.setattr(dev_ranking, "TEXTS_AT_ONCE", 5)
+    monkeypatch.setattr(dev_ranking, "PAIRS_AT_ONCE", 4)
     encoder = BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24, towers=towers).eval()
     if towers == "separate":
         for values in encoder.tower("query").parameters():
@@ -149,8 +113,8 @@ def test_a_retriever_scores_each_pair_by_its_vectors(
 def test_a_cross_encoder_scores_each_pair(
     candidates: DevCandidates, small_corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 60)
-    monkeypatch.setattr(dev_scores, "TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr(dev_ranking, "BATCH_TOKENS", 60)
+    monkeypatch.setattr(dev_ranking, "TEXTS_AT_ONCE", 7)
     torch.manual_seed(0)
     model = CrossEncoder.start(tiny_model, 32).eval()
     texts = np.array(passage_texts(Corpus.open(small_corpus)), dtype=object)
@@ -232,17 +196,6 @@ def test_the_step_that_ranks_best_is_kept_though_the_loss_falls_on(
         assert f"{name} {rows[0].signals[name]:.3f} to 1.000 (step {best})" in describe(rows, name)
 
 
-def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
-    model, rows, _ = trained(
-        tmp_path, small_corpus, negatives, best_at=0.0, metric_for_best_model="rr10", eval_steps=1, learning_rate=0.1
-    )
-    equal = [row for row in rows if row.signals["dev_RR@10"] == 1.0]
-    assert len(equal) > 1 and rows[0] in equal, "steps that are as good as the start are there"
-    kept = min(equal, key=lambda row: row.heldout_loss)
-    assert kept is not rows[0] and model.place.item() == pytest.approx(-kept.heldout_loss)
-    assert best_row(rows, "dev_RR@10") is kept
-
-
 def test_a_training_that_never_improves_keeps_its_start() -> None:
     """Later steps rank lower, or rank equally with a loss that is no lower."""
     points = [(0, 0.8, 0.7), (5, 0.7, 0.1), (10, 0.8, 0.9), (15, 0.8, 0.7)]
@@ -300,79 +253,3 @@ def test_measurements_are_as_many_as_their_share_allows(
     assert len(rows) == moments
     assert [total for what, total in bars if what == "held-out loss"] == [queries] * moments
     assert ranked == ([queries] * moments if "metric_for_best_model" in settings else [])
-
-
-TRAINED: Mapping[str, Mapping[str, Any]] = {
-    "train-retriever": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003},
-    "train-reranker": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003, "max_length": 32},
-}
-SHORT = {"epochs": None, "max_steps": 6, "batch_size": 4, "eval_steps": 1, "precision": "fp32"}
-RANKED = {"metric_for_best_model": "ndcg10", "eval_depth": 4, "eval_queries": 4}
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_killed_training_resumes_to_the_same_bytes(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """The kill comes as the fourth dev ranking begins. The checkpoint holds the curves up to there."""
-    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    model = "encoder" if name == "train-retriever" else "init"
-    inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    settings = {**SHORT, **TRAINED[name], **RANKED}
-    calm = run_step(name, inputs, "calm", **settings)
-    real, measured = DevCandidates.measured, []
-
-    def killed(self: DevCandidates, scores: np.ndarray) -> Mapping[str, float]:
-        measured.append(len(self))
-        if len(measured) == 4:
-            raise KeyboardInterrupt
-        return real(self, scores)
-
-    monkeypatch.setattr(DevCandidates, "measured", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run_step(name, inputs, "killed", **settings)
-    again = run_step(name, inputs, "killed", **settings)
-    assert measured == [4] * 8, "3 and the one that was killed, then 4: the first 3 are not made again"
-    for output, folder in calm.items():
-        for path in folder.rglob("*"):
-            if path.is_file():
-                assert path.read_bytes() == (again[output] / path.relative_to(folder)).read_bytes(), path.name
-    signals = pd.read_csv(calm["curves"] / "signals.csv")
-    assert signals["step"].tolist() == list(range(7)) and set(signals["signal"]) == {"dev_nDCG@10"}
-
-
-@pytest.mark.parametrize(
-    ("name", "chosen"),
-    [("train-retriever", {}), ("train-reranker", {"metric_for_best_model": "loss"})],
-    ids=["a retriever by default", "a re-ranker as in the papers"],
-)
-def test_if_the_loss_chooses_nothing_is_ranked(
-    run_step: Run,
-    small_corpus: Path,
-    negatives: Path,
-    tiny_model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    chosen: Mapping[str, str],
-) -> None:
-    monkeypatch.setattr(DevCandidates, "of", lambda *_: pytest.fail("nothing is ranked"))
-    model = "encoder" if name == "train-retriever" else "init"
-    inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    settings = {**SHORT, **TRAINED[name], **chosen, "eval_steps": None, "eval_share": None, "max_steps": 12}
-    made = run_step(name, inputs, **settings)
-    assert len(pd.read_csv(made["curves"] / "curves.csv")) == 13 and not (made["curves"] / "signals.csv").exists()
-
-
-def test_by_default_a_ranking_chooses_the_step_of_a_re_ranker(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
-) -> None:
-    """The kept parameters are those of `rr10`, and every dev query is ranked at every step."""
-    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    made = run_step("train-reranker", inputs, **SHORT, **TRAINED["train-reranker"])
-    signals = pd.read_csv(made["curves"] / "signals.csv")
-    assert set(signals["signal"]) == {"dev_RR@10"} and signals["step"].tolist() == list(range(7))
-    explicit = run_step(
-        "train-reranker", inputs, "explicit", **SHORT, **TRAINED["train-reranker"], metric_for_best_model="rr10"
-    )
-    weights = "model.safetensors"
-    assert (made["reranker"] / weights).read_bytes() == (explicit["reranker"] / weights).read_bytes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,8 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.index import embeddings
 from stillhouse.retrieval.index.embeddings import (
     ABANDONED_AFTER,
-    DIGEST,
     GIB,
-    TEXTS,
-    VECTORS,
     Embeddings,
-    move_segments,
     prune,
     segments_of,
     text_digests,
@@ -30,7 +25,6 @@ from stillhouse.retrieval.index.embeddings import (
     vectors_of,
     write_segment,
 )
-from stillhouse.retrieval.index.shards import NAME
 
 RNG = np.random.default_rng(0)
 
@@ -85,23 +79,6 @@ def test_texts_are_found_as_in_a_dictionary(
     assert found.missing.tolist() == absent
 
 
-def test_memory_of_a_passage_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passage takes 8 bytes to find its vector and 32 more during the search, besides the 16 of its digest."""
-    monkeypatch.setattr(embeddings, "AT_ONCE", 10_000)
-    passages = 400_000
-    digests = np.random.default_rng(0).integers(0, 2**63, (passages, 2)).view(DIGEST).reshape(-1)
-    for shard in np.array_split(np.arange(passages), 2):
-        write_segment(tmp_path, digests[shard], np.zeros((len(shard), 1), dtype=np.float32))
-    tracemalloc.start()
-    try:
-        found = Embeddings([tmp_path], digests, 1)
-        held, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert found.known == passages
-    assert held < 9 * passages and peak < 44 * passages, (held / passages, peak / passages)
-
-
 def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every segment keeps a file open. With the usual limit of 1,024, 4 million passages were reported as damaged."""
     texts = [f"text {n}" for n in range(60)]
@@ -135,37 +112,6 @@ def test_found_vectors_survive_the_eviction_by_another_run(tmp_path: Path) -> No
     assert np.array_equal(found.rows(np.arange(4)), [vector[0], *old, vector[0]])
 
 
-def test_two_runs_make_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("one", "two"):
-        segment(tmp_path / name, [name])
-    gone = segments_of(tmp_path / "one")
-
-    def listed(folder: Path) -> list[Path]:
-        found = segments_of(folder)
-        if folder.name == "one":
-            gone[0].unlink()  # the other run removes it after the listing
-        return found
-
-    monkeypatch.setattr(embeddings, "segments_of", listed)
-    assert prune(tmp_path, 0) == 1
-    touch(gone)
-
-
-def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
-    segment(tmp_path, ["a"])
-    (path,) = segments_of(tmp_path)
-    path.unlink()
-    assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0]
-
-
-def as_shard(folder: Path) -> Path:
-    """Rename a folder's segment to a shard. A manifest verifies a shard, whereas a segment's name is its digest."""
-    (path,) = segments_of(folder)
-    shard = folder / f"{NAME}{TEXTS}"
-    vectors_of(path).rename(vectors_of(shard))
-    return path.rename(shard)
-
-
 @pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
 def test_a_damaged_segment_is_reported_and_replaced(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -189,32 +135,6 @@ def test_a_damaged_segment_is_reported_and_replaced(
     assert not list(tmp_path.iterdir())
     vectors = segment(tmp_path, ["a", "b"], width)
     assert np.array_equal(Embeddings([tmp_path], texts, width).rows(np.arange(2)), vectors)
-
-
-@pytest.mark.parametrize("ending", [TEXTS, VECTORS])
-@pytest.mark.parametrize("shard", [False, True])
-def test_no_bit_of_a_header_changes_unnoticed(
-    tmp_path: Path, ending: str, shard: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """NumPy's own reader raises `SyntaxError` or `tokenize.TokenError` for some changes and overlooks others."""
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
-    segment(tmp_path, ["a", "b"])
-    path = as_shard(tmp_path) if shard else segments_of(tmp_path)[0]
-    whole = {place: place.read_bytes() for place in (path, vectors_of(path))}
-    wrong = path.with_name(path.name.removesuffix(TEXTS) + ending)
-    header = len(whole[wrong]) - {TEXTS: 2 * 16, VECTORS: 2 * 4 * 4}[ending]
-    for at in range(header):
-        for bit in range(8):
-            for place, content in whole.items():
-                place.write_bytes(content)
-            wrong.write_bytes(whole[wrong][:at] + bytes([whole[wrong][at] ^ 1 << bit]) + whole[wrong][at + 1 :])
-            if shard:
-                with pytest.raises(InputError, match=r"passages\.texts\.npy is damaged, .*`stillhouse encode`"):
-                    Embeddings([tmp_path], text_digests(["a"]), 4)
-                assert path.is_file() and vectors_of(path).is_file(), "an input is nobody's to remove"
-            else:
-                assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0], (at, bit)
-                assert f"{path} is damaged" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_the_least_recently_used_segments_are_evicted(tmp_path: Path) -> None:
@@ -272,28 +192,3 @@ def test_files_that_another_run_is_writing_count_and_stay(tmp_path: Path, part: 
     left = part_of_a_segment(folder, part)
     whole = sum(path.stat().st_size for path in [*segments_of(folder), vectors_of(segments_of(folder)[0])])
     assert prune(tmp_path, whole / GIB) == 1 and left.exists() and not segments_of(folder)
-
-
-def test_vectors_that_were_written_long_ago_are_moved_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a run that makes room could remove vectors whose texts another run is about to move."""
-    segment(tmp_path / "new", ["a"])
-    for path in (tmp_path / "new").iterdir():
-        os.utime(path, (1000, 1000))
-    replace = Path.replace
-
-    def make_room_after(path: Path, target: Path) -> Path:
-        moved = replace(path, target)
-        prune(tmp_path / "cache", 1)
-        return moved
-
-    monkeypatch.setattr(Path, "replace", make_room_after)
-    move_segments(tmp_path / "new", tmp_path / "cache" / "model")
-    assert len(segments_of(tmp_path / "cache" / "model")) == 1
-
-
-def test_segments_are_moved_whole(tmp_path: Path) -> None:
-    vectors = segment(tmp_path / "new", ["a", "b"])
-    move_segments(tmp_path / "new", tmp_path / "kept")
-    move_segments(tmp_path / "nowhere", tmp_path / "kept")
-    assert not segments_of(tmp_path / "new")
-    assert np.array_equal(Embeddings([tmp_path / "kept"], text_digests(["a", "b"]), 4).rows(np.arange(2)), vectors)

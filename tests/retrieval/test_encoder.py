@@ -14,9 +14,10 @@ from transformers import AutoModel
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode, length_batches
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.models.pooling import pool
 from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
@@ -54,12 +55,6 @@ def test_hidden_states_are_those_of_automodel(tiny_model: Path, tmp_path: Path) 
         expected = AutoModel.from_pretrained(tiny_model)(input_ids=ids, attention_mask=mask).last_hidden_state
         found = AutoModel.from_pretrained(tmp_path / "retriever")(input_ids=ids, attention_mask=mask).last_hidden_state
     assert torch.equal(expected, found)
-
-
-def test_mean_pooling_leaves_padding_out() -> None:
-    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
-    assert pool(hidden, torch.tensor([[1, 1, 0]]), "mean").tolist() == [[2.0, 3.0]]
-    assert pool(hidden, torch.tensor([[1, 1, 0]]), "cls").tolist() == [[1.0, 2.0]]
 
 
 def test_batches_hold_every_text_once_within_the_budget() -> None:
@@ -122,23 +117,6 @@ def test_fetch_keeps_the_first_layers_and_says_that_there_is_no_head(tiny_model:
     assert BiEncoder.load(tmp_path / "one").settings == EncoderSettings("mean", True, 16, 48)
 
 
-REFUSED = [
-    ({"name": "nowhere/at/all"}, "does not exist"),
-    ({"name": "package:no-such-package"}, "pip install no-such-package"),
-    ({"name": "package:hypothesis"}, "contains no model"),
-    ({"name": "no-such-model-on-the-hub"}, "cannot be loaded"),
-    ({"layers": 3}, "has 2 layers"),
-    ({"passage_length": 65}, "at most 64 tokens"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_what_cannot_be_fetched_is_named(tiny_model: Path, tmp_path: Path, change: dict, message: str) -> None:  # type: ignore[type-arg]
-    arguments = {"name": str(tiny_model), "layers": None, "pooling": None, "query_length": 16, "passage_length": 48}
-    with pytest.raises(InputError, match=message):
-        fetch(**{**arguments, **change}, folder=tmp_path)
-
-
 @pytest.fixture
 def electra(tiny_model: Path, tmp_path: Path) -> Path:
     """Folders like google/electra-base-generator and -discriminator: embeddings are narrower than states."""
@@ -163,13 +141,6 @@ def test_electra_is_fetched_with_the_head_that_it_has(electra: Path, name: str, 
         assert torch.equal(after.state_dict()[key], value), key
 
 
-def test_an_electra_discriminator_becomes_a_cross_encoder(electra: Path, context: Context) -> None:
-    model = CrossEncoder.start(electra / "discriminator", max_length=24)
-    queries, passages = np.array(["a fish"], dtype=object), np.array(TEXTS, dtype=object)
-    scores = score_pairs(model, queries, passages, np.zeros(4, dtype=int), np.arange(4), context, "test", FP32)
-    assert scores.shape == (4,) and np.isfinite(scores).all()
-
-
 def test_a_model_saved_in_half_precision_is_trained_in_single(tiny_model: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -183,13 +154,6 @@ def test_a_model_saved_in_half_precision_is_trained_in_single(tiny_model: Path, 
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def test_a_query_longer_than_a_pair_leaves_room_for_the_passage(tiny_model: Path) -> None:
-    model = CrossEncoder.start(tiny_model, max_length=12)
-    pair = model.pairs(["red " * 40], ["blue fish swims in the green tree"]).ids.ids[0]
-    words = model.tokenizer.convert_ids_to_tokens(pair)
-    assert len(pair) == 12 and words.count("red") == 6 and words[8:11] == ["blue", "fish", "swims"]
-
-
 def test_a_tokenizers_files_do_not_depend_on_how_it_was_loaded(tiny_model: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -199,3 +163,9 @@ def test_a_tokenizers_files_do_not_depend_on_how_it_was_loaded(tiny_model: Path,
         written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
     assert written[0] == written[1]
     assert str(tiny_model).encode() not in b"".join(written[0].values())
+
+
+def test_mean_pooling_leaves_padding_out() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "mean").tolist() == [[2.0, 3.0]]
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "cls").tolist() == [[1.0, 2.0]]

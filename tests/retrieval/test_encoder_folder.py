@@ -132,12 +132,6 @@ def test_gradients_reach_only_the_tower_of_the_role(tiny_model: Path, tmp_path: 
                 assert reached == ("shared" in kind or name.startswith(f"towers.{role}.")), (role, name)
 
 
-def test_shared_towers_are_held_once(tiny_model: Path, tmp_path: Path) -> None:
-    encoder = BiEncoder.load(written(tiny_model, tmp_path / "one", "shared Transformer"))
-    assert encoder.tower("query") is encoder.tower("passage")
-    assert len(encoder.state_dict()) == len({value.data_ptr() for value in encoder.state_dict().values()})
-
-
 @pytest.mark.parametrize("kind", ["shared Transformer", "shared bag of words"])
 def test_divided_towers_start_alike_and_are_two(tiny_model: Path, tmp_path: Path, kind: str) -> None:
     encoder = BiEncoder.load(written(tiny_model, tmp_path / "one", kind), towers="separate", query_length=9)
@@ -158,14 +152,6 @@ def test_joined_towers_are_that_of_the_passages(tiny_model: Path, tmp_path: Path
     joined = BiEncoder.load(folder, towers="shared", query_length=9)
     expected = vectors(BiEncoder.load(folder), "passage", tmp_path)
     np.testing.assert_array_equal(vectors(joined, "query", tmp_path), expected)
-
-
-def test_the_queries_tower_is_an_encoder_by_itself(tiny_model: Path, tmp_path: Path) -> None:
-    folder = written(tiny_model, tmp_path / "one", "separate Transformers")
-    alone = BiEncoder.load(folder / "query")
-    np.testing.assert_array_equal(
-        vectors(alone, "passage", tmp_path), vectors(BiEncoder.load(folder), "query", tmp_path)
-    )
 
 
 def test_a_folder_without_an_encoder_is_refused(tmp_path: Path) -> None:

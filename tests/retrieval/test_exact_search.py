@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -12,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.acceleration.packed_linears import can_pack
-from stillhouse.retrieval.index import gpu_search as of_gpu
+from stillhouse.acceleration.linear_layers import can_pack
 from stillhouse.retrieval.index.exact_search import FEW, exact_search, inner_products, packed, unpacked
 from stillhouse.retrieval.index.gpu_search import gpu_search
 
@@ -108,79 +105,11 @@ def test_copies_of_a_passage_have_one_score_wherever_they_stand(count: int) -> N
     st.lists(st.integers(0, 2**31 - 1), min_size=2, max_size=2),
 )
 def test_packed_candidates_are_ordered_by_score_then_row(scores: list[float], rows: list[int]) -> None:
-    keys = packed(np.array(scores, dtype=np.float32), np.array(rows, dtype=np.int32))
+    keys = packed(torch.tensor(scores, dtype=torch.float32), torch.tensor(rows))
     better = (-scores[0], rows[0]) < (-scores[1], rows[1])
     assert (keys[0] < keys[1]) == better
     found_rows, found_scores = unpacked(keys)
     assert found_rows.tolist() == rows and found_scores.tolist() == scores
-
-
-@given(
-    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9),
-    st.integers(0, 2**31 - 10),
-)
-def test_candidates_are_the_same_integers_on_a_gpu(scores: list[float], first: int) -> None:
-    rows = np.arange(first, first + len(scores), dtype=np.int32)
-    keys = packed(np.array(scores, dtype=np.float32), rows)
-    found = of_gpu.packed(torch.tensor(scores, dtype=torch.float32), torch.from_numpy(rows.astype(np.int64)))
-    assert found.tolist() == keys.tolist()
-    assert [part.tolist() for part in of_gpu.unpacked(found)] == [part.tolist() for part in unpacked(keys)]
-
-
-def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search keeps full precision even within a model's autocast, in which single queries are answered."""
-    monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 7)
-    queries, vectors = np.random.default_rng(3).standard_normal((2, 50, 16)).astype(np.float32)
-    expected = exact_search(queries, blocks(vectors, 20), 30)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = as_on_a_gpu(queries, blocks(vectors, 20), 30)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-
-
-def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without oneDNN, which autocast does not affect, the products are in fp32 too."""
-    monkeypatch.setattr("stillhouse.retrieval.index.exact_search.can_pack", lambda *_: False)
-    queries, vectors = np.random.default_rng(4).standard_normal((2, 40, 16)).astype(np.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = inner_products(queries, vectors)
-    np.testing.assert_allclose(found, queries.astype(np.float64) @ vectors.astype(np.float64).T, atol=1e-5)
-
-
-TF32 = {
-    "off": "",
-    "by the flag": "torch.backends.cuda.matmul.allow_tf32 = True",
-    "high": "torch.set_float32_matmul_precision('high')",
-    "medium": "torch.set_float32_matmul_precision('medium')",
-    "by precision": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
-    "everywhere": "torch.backends.fp32_precision = 'tf32'",
-}
-PROGRAM = """
-import torch
-from stillhouse.retrieval.index.gpu_search import full_precision
-
-def setting():
-    found = [torch.backends.cuda.matmul.fp32_precision]
-    for read in (lambda: torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision):
-        try:
-            found.append(read())
-        except RuntimeError:
-            found.append("PyTorch refuses to say")
-    return found
-
-{allow}
-before = setting()
-with full_precision(torch.device("cpu")):
-    assert setting()[0] in ("ieee", "none") and setting()[1] is False, setting()
-assert setting() == before, (before, setting())
-"""
-
-
-@pytest.mark.parametrize("way", TF32)
-def test_tf32_is_off_within_the_search_however_it_was_allowed(way: str) -> None:
-    """PyTorch has three names for the setting, and refuses to read it by one after it was set by another."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(allow=TF32[way])], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @BOTH
@@ -188,17 +117,6 @@ def test_no_queries_and_no_depth(exact_search: Search) -> None:
     vectors = np.ones((3, 2), dtype=np.float32)
     assert exact_search(np.empty((0, 2), np.float32), blocks(vectors, 2), 2)[0].shape == (0, 2)
     assert exact_search(vectors, blocks(vectors, 2), 0)[0].shape == (3, 0)
-
-
-@pytest.mark.parametrize("width", [3, 48, 384])
-@pytest.mark.parametrize("size", [1, 3, 50, 64, 1003])
-def test_equal_vectors_have_equal_products_in_blocks_of_any_size(width: int, size: int) -> None:
-    rng = np.random.default_rng(1)
-    vector, query = rng.standard_normal((2, 1, width)).astype(np.float32)
-    expected = exact_search(query, [(0, vector)], 1)[1]
-    _, scores = exact_search(np.repeat(query, 130, axis=0), [(0, np.repeat(vector, size, axis=0))], size)
-    assert (scores == expected).all()
-    assert expected[0, 0] == pytest.approx(float(query.astype(np.float64)[0] @ vector[0]), abs=1e-4)
 
 
 @pytest.mark.skipif(not can_pack(torch.float32, torch.device("cpu")), reason="oneDNN does not compute fp32 here")

@@ -13,7 +13,7 @@ import torch
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.fine_tuning import fixed_passages
-from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages, RowLists, cut_to_index, fixed_passages_loss
+from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages, cut_to_index, fixed_passages_loss
 from stillhouse.retrieval.index.vector_index import VectorIndex, cut
 
 CPU = torch.device("cpu")
@@ -50,15 +50,6 @@ def test_the_loss_is_its_equation() -> None:
         assert scores.grad[query, column].item() == pytest.approx(slope, abs=1e-8)
 
 
-def test_the_loss_by_hand() -> None:
-    """One negative with the same score gives ln 2. A masked answer does not count, however high its score."""
-    scores = torch.tensor([[1.0, 1.0, 50.0], [0.0, 0.0, 0.0]])
-    right, never = pairs([{0}, {2}]), pairs([{0, 2}, {2}])
-    assert fixed_passages_loss(scores, right, never).item() == pytest.approx((math.log(2) + math.log(3)) / 2)
-    everything = pairs([{0, 1, 2}, {0, 1, 2}])
-    assert fixed_passages_loss(scores, pairs([{0}, {0}]), everything).item() == 0, "without negatives there is none"
-
-
 def test_queries_are_cut_as_the_index_cuts_vectors() -> None:
     vectors = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
     for normalize in (True, False):
@@ -66,12 +57,6 @@ def test_queries_are_cut_as_the_index_cuts_vectors() -> None:
         np.testing.assert_allclose(made, cut(vectors, 3, normalize), rtol=1e-6)
     with pytest.raises(InputError, match="another model made it"):
         cut_to_index(torch.from_numpy(vectors), 9, True)
-
-
-def test_rows_of_lists() -> None:
-    lists = RowLists(np.array([0, 2, 2, 5]), np.array([4, 7, 1, 2, 9], dtype=np.int32))
-    place, rows = lists.pairs(np.array([2, 1, 0, 2]))
-    assert place.tolist() == [0, 0, 0, 2, 2, 3, 3, 3] and rows.tolist() == [1, 2, 9, 4, 7, 1, 2, 9]
 
 
 def test_a_sample_holds_the_right_answers_and_what_it_is_asked_to(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stillhouse.retrieval.fine_tuning.fused_teacher import BM25, CROSS_ENCODER, FUSED, RETRIEVER, Pairs, choose_teacher
+from stillhouse.retrieval.fine_tuning.teacher import BM25, CROSS_ENCODER, FUSED, RETRIEVER, Pairs, choose_teacher
 
 
 def pairs_of(scores: dict[str, list[list[float]]], positives: list[int]) -> Pairs:
@@ -54,31 +54,6 @@ def test_a_noisy_teacher_is_not_ahead() -> None:
     assert found.reciprocal_ranks[FUSED] == pytest.approx(found.reciprocal_ranks[RETRIEVER], abs=0.03)
 
 
-def test_a_pair_teaches_if_noise_makes_the_sum_of_all_worse() -> None:
-    """BM25 and the retriever complement each other as above; the cross-encoder knows nothing."""
-    rng = np.random.default_rng(3)
-    truth = rng.normal(size=(40, 12))
-    noise, nothing = rng.normal(size=truth.shape), rng.normal(size=truth.shape)
-    positives = truth.argmax(axis=1).tolist()
-    scores = {
-        CROSS_ENCODER: nothing.tolist(),
-        RETRIEVER: (truth - noise).tolist(),
-        BM25: (truth + 0.8 * noise).tolist(),
-    }
-    found = choose_teacher(pairs_of(scores, positives))
-    pair = choose_teacher(pairs_of({RETRIEVER: scores[RETRIEVER], BM25: scores[BM25]}, positives))
-    assert found.chosen == "bm25+retriever" and found.ahead
-    assert found.weights == pair.weights and found.reciprocal_ranks[found.chosen] == pair.reciprocal_ranks[FUSED]
-    assert found.reciprocal_ranks[FUSED] < found.reciprocal_ranks[found.chosen]
-    assert set(found.reciprocal_ranks) == {
-        *scores,
-        "bm25+retriever",
-        "bm25+cross_encoder",
-        "cross_encoder+retriever",
-        FUSED,
-    }
-
-
 def test_scores_that_make_positives_unlikely_rank_as_they_are_and_are_never_ahead() -> None:
     """The cross-encoder ranks the positive second of three, far below the first: the best weight of its score is 0."""
     scores = {CROSS_ENCODER: [[5.0, 9.0, 4.9]] * 6, RETRIEVER: [[1.0, 1.1, 1.2]] * 6}
@@ -86,13 +61,6 @@ def test_scores_that_make_positives_unlikely_rank_as_they_are_and_are_never_ahea
     assert found.reciprocal_ranks[CROSS_ENCODER] == 1 / 2 and found.reciprocal_ranks[RETRIEVER] == 1 / 3
     assert not any(found.weights.values()) and not found.ahead, "a sum without weights teaches nothing"
     assert found.one_kind(CROSS_ENCODER).ahead, "its raw scores do"
-
-
-def test_of_equal_teachers_the_one_of_fewest_kinds_is_chosen() -> None:
-    """The retriever ranks all positives first, so every sum with it can."""
-    useless, perfect = [[1.0, 1.0, 1.0]] * 6, [[9.0, 1.0, 2.0]] * 6
-    found = choose_teacher(pairs_of({CROSS_ENCODER: useless, RETRIEVER: perfect, BM25: useless}, [0] * 6))
-    assert found.chosen == "cross_encoder+retriever" and found.reciprocal_ranks[FUSED] == 1.0 and not found.ahead
 
 
 def test_the_student_is_never_its_own_teacher() -> None:

@@ -64,25 +64,6 @@ def test_no_negative_comes_again_before_all_came_wherever_a_run_begins(sampler: 
     assert np.array_equal(again.rows_BK, sampler.draw(batch(17), times(17)).rows_BK)
 
 
-def test_times_seen_counts_the_examples_of_the_batches() -> None:
-    seen = np.zeros(5, dtype=int)
-    batch, times = epoch_batches(5, 3, seed=2), times_seen(5, 3)
-    for step in range(11):
-        for example, time in zip(batch(step), times(step), strict=True):
-            assert seen[example] == time
-            seen[example] += 1
-    assert [len(times_seen(2, 64)(step)) for step in range(3)] == [2, 2, 2]
-
-
-def test_draws_depend_on_the_seed(small_corpus: Path) -> None:
-    corpus, negatives = Corpus.open(small_corpus), make(small_corpus)
-    draws = {
-        GroupSampler(corpus, negatives, "train", 2, 5, seed).draw(np.arange(12), at(0)).rows_BK.tobytes()
-        for seed in range(10)
-    }
-    assert len(draws) == 10
-
-
 def test_positives_take_turns(tmp_path: Path) -> None:
     passages = {"passage_id": [f"p{n}" for n in range(6)], "title": [""] * 6, "section": [""] * 6}
     passages |= {"text": [f"text {n}" for n in range(6)], "article_id": [""] * 6, "position": [0] * 6}
@@ -99,11 +80,6 @@ def test_positives_take_turns(tmp_path: Path) -> None:
     assert set(first[:3]) == {1, 2, 3} and first[3:] == first[:3]
     assert [int(groups.rows_BK[1, 0]) for groups in drawn] == [0] * 6
     assert all(sampler.positives[groups.positive_B].tolist() == groups.rows_BK[:, 0].tolist() for groups in drawn)
-
-
-def test_relevance_is_that_of_the_qrels(sampler: GroupSampler) -> None:
-    relevant = sampler.relevant(np.array([4, 7]), np.array([7, 4, 9], dtype=np.int32))
-    assert relevant.tolist() == [[False, True, False], [True, False, False]]
 
 
 def teacher_of(negatives: Negatives, scored_QD: np.ndarray) -> Teacher:
@@ -148,13 +124,6 @@ def test_a_teacher_that_scored_fewer_than_are_drawn_is_refused(small_corpus: Pat
         GroupSampler(corpus, negatives, "train", 3, 6, 3, scores_QD)
 
 
-def test_negatives_of_other_queries_are_refused(small_corpus: Path) -> None:
-    negatives = make(small_corpus)
-    negatives.queries.loc[0, "query_id"] = "elsewhere"
-    with pytest.raises(InputError, match="do not belong"):
-        GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)
-
-
 def right_answer(rows: np.ndarray) -> None:
     rows[5, 3] = 5
 
@@ -174,22 +143,8 @@ def test_wrong_negatives_are_refused(small_corpus: Path, spoil: Callable[[np.nda
         GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)
 
 
-def test_a_positive_below_the_depth_among_negatives_is_harmless(small_corpus: Path) -> None:
-    negatives = make(small_corpus)
-    negatives.rows_QD[5, 5] = 5
-    GroupSampler(Corpus.open(small_corpus), negatives, "train", 3, 5, 1)
-
-
 def test_a_corpus_without_dev_queries_is_refused(small_corpus: Path) -> None:
     negatives = make(small_corpus)
     train = Negatives(negatives.queries.iloc[:12], negatives.rows_QD[:12])
     with pytest.raises(InputError, match="no dev queries"):
         GroupSampler(Corpus.open(small_corpus), train, "dev", 3, 5, 1)
-
-
-def test_negatives_read_back(small_corpus: Path, tmp_path: Path) -> None:
-    negatives = make(small_corpus)
-    negatives.write(tmp_path)
-    read = Negatives.read(tmp_path)
-    assert np.array_equal(read.rows_QD, negatives.rows_QD)
-    assert read.queries.to_numpy().tolist() == negatives.queries.to_numpy().tolist()

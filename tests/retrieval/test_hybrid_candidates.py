@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.search import hybrid
 from stillhouse.retrieval.search.hybrid import HybridIndex
 
@@ -44,7 +45,7 @@ def test_queries_are_looked_up_in_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
         return np.argsort(-(vectors_QD @ passages_ND.T), axis=1)[:, :depth].astype(np.int32), None
 
     index: Any = SimpleNamespace(search=search, vectors=lambda rows: passages_ND[rows])
-    index_of = type("Index", (SimpleNamespace,), {"__len__": lambda self: PASSAGES})
+    index_of = type("Index", (SimpleNamespace,), {"__len__": lambda self: PASSAGES, "products": VectorIndex.products})
     lexical: Any = Lexical(rng.normal(size=(11, PASSAGES)).astype(np.float32))
     both = HybridIndex(lexical, index_of(**vars(index)))  # type: ignore[arg-type]
     texts = [str(number) for number in range(11)]

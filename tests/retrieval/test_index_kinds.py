@@ -161,31 +161,6 @@ def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
         IndexConfig(**settings)  # type: ignore[arg-type]
 
 
-def test_both_kinds_of_clusters_take_the_settings_of_clusters() -> None:
-    for kind in ("ivfpq", "ivfsq8"):
-        assert IndexConfig(kind=kind, ivf_nlist=4, ivf_nprobe=2).ivf_nprobe == 2
-    with pytest.raises(InputError, match="pq_m is only for kind ivfpq, but kind is ivfsq8"):
-        IndexConfig(kind="ivfsq8", pq_m=16)
-
-
-def test_a_query_looks_into_as_many_clusters_as_were_set(tmp_path: Path) -> None:
-    """With one of eight clusters, the query is compared only with the passages of that cluster."""
-    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8", ivf_nlist=8, ivf_nprobe=1)
-    centres = index._index.quantizer.reconstruct_n(0, 8)
-    cluster_of = np.argmax(VECTORS @ centres.T, axis=1)
-    rows, _ = index.search(QUERIES, 600)
-    for query, found in zip(QUERIES, rows):
-        nearest = np.argmax(centres @ query)
-        assert set(found[found >= 0].tolist()) == set(np.flatnonzero(cluster_of == nearest).tolist())
-
-
-def test_vectors_of_clusters_are_those_that_went_in(tmp_path: Path) -> None:
-    """They differ by at most one step of int8. A search with a filter compares these vectors."""
-    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8")
-    rows = np.array([599, 0, 17], dtype=np.int32)
-    assert np.abs(index.vectors(rows) - VECTORS[rows]).max() < 0.1
-
-
 def test_binary_vectors_choose_and_int8_vectors_rank(tmp_path: Path) -> None:
     """Compares with a slow version: the passages nearest by sign, ranked by the inner product of int8 vectors."""
     vectors = stored(tmp_path / "vectors", VECTORS)
@@ -204,13 +179,6 @@ def test_binary_vectors_choose_and_int8_vectors_rank(tmp_path: Path) -> None:
     assert len(np.unique(rows)) > 100
 
 
-def test_all_that_are_rescored_rank_as_int8_alone(tmp_path: Path) -> None:
-    vectors = stored(tmp_path / "vectors", VECTORS)
-    index = written(tmp_path / "index", vectors, "binary_rescored", rescore_multiplier=60)
-    for ours, theirs in zip(index.search(QUERIES, 10), written(tmp_path / "sq8", vectors, "sq8").search(QUERIES, 10)):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
 def test_a_file_that_is_cut_off_or_of_another_index_is_refused(tmp_path: Path, kind: str) -> None:
     vectors = stored(tmp_path / "vectors", VECTORS)
@@ -225,36 +193,6 @@ def test_a_file_that_is_cut_off_or_of_another_index_is_refused(tmp_path: Path, k
         path.write_bytes(content)
         with pytest.raises(InputError, match="is not an index of 600 vectors of width 16; run `stillhouse index`"):
             VectorIndex(tmp_path / "index").search(QUERIES, 3)
-
-
-def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
-    many = np.tile(VECTORS, (10, 1))
-    vectors = stored(tmp_path / "vectors", many)
-    size = {}
-    for kind in KINDS:
-        written(tmp_path / kind, vectors, kind, pq_m=4)
-        size[kind] = (tmp_path / kind / "index.faiss").stat().st_size
-    assert size["ivfpq"] < size["sq8"] < size["binary_rescored"] < size["flat"] < size["hnsw"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("passages", [1, 7])
-def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passages: int) -> None:
-    vectors = stored(tmp_path / "vectors", VECTORS[:passages])
-    if kind == "ivfpq":
-        with pytest.raises(InputError, match="at least 256 passages, but the corpus has"):
-            written(tmp_path / "index", vectors, kind)
-        return
-    rows, scores = written(tmp_path / "index", vectors, kind).search(QUERIES, 50)
-    assert rows.shape == scores.shape == (30, passages)
-    assert (np.sort(rows, axis=1) == np.arange(passages)).all()
-
-
-def test_defaults_fit_any_number_of_passages_that_ivfpq_takes(tmp_path: Path) -> None:
-    for passages in (256, 600):
-        vectors = stored(tmp_path / f"vectors{passages}", VECTORS[:passages])
-        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_nlist=None, ivf_nprobe=32, pq_m=None)
-        assert (index.search(QUERIES, 10)[0] >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -277,22 +215,3 @@ def test_a_narrow_index_holds_the_first_dimensions(tmp_path: Path, normalize: bo
     exact = queries.astype(np.float64) @ narrow.T
     assert np.allclose(scores, np.sort(exact, axis=1)[:, ::-1][:, :3], atol=1e-5)
     assert np.array_equal(rows, np.argsort(-exact, axis=1)[:, :3])
-
-
-def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
-    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "sq8")
-    with pytest.raises(InputError, match="have 8 dimensions, but the index has 16: it was made by another model"):
-        index.search(QUERIES[:, :8], 3)
-    with pytest.raises(InputError, match="have 16 dimensions; width cannot be 17"):
-        cut(QUERIES, 17, True)
-
-
-def test_an_index_that_is_cut_off_or_older_is_refused(tmp_path: Path) -> None:
-    written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
-    path = tmp_path / "index" / "index.faiss"
-    path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(InputError, match="not a flat index of 600 vectors of width 16"):
-        VectorIndex(tmp_path / "index")
-    (tmp_path / "index" / "index.json").unlink()
-    with pytest.raises(InputError, match="not an index or an old one"):
-        VectorIndex(tmp_path / "index")

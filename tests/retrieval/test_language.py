@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.search.bm25 import BM25
-from stillhouse.retrieval.search.language import Terms, language_of
+from stillhouse.retrieval.search.bm25 import BM25, Terms, language_of
 
 SENTENCES = {
     "en": "The river rises in the mountains and flows through three countries to the sea.",

@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.rankings import first_kept, repeated
-from stillhouse.retrieval.mining import mine_negatives as mining
-from stillhouse.retrieval.mining.false_negatives import below, limits
-from stillhouse.retrieval.mining.mine_negatives import MiningQueries, best_of, interleaved, random_passages, ranked
+from stillhouse.evaluation.rankings import first_kept
+from stillhouse.retrieval.mining.mine_negatives import (
+    MiningQueries,
+    below,
+    best_of,
+    interleaved,
+    limits,
+    random_passages,
+    ranked,
+)
 
 ROWS = st.lists(st.lists(st.integers(-1, 9), min_size=5, max_size=5), min_size=1, max_size=4)
 
@@ -31,12 +37,6 @@ def test_first_kept_against_a_loop(rows: list[list[int]], depth: int, bits: int)
     assert made.dtype == np.int32 and made.tolist() == padded(wanted, depth)
 
 
-@given(ROWS)
-def test_repeated_against_a_loop(rows: list[list[int]]) -> None:
-    wanted = [[value in row[:place] for place, value in enumerate(row)] for row in rows]
-    assert repeated(np.array(rows, dtype=np.int32)).tolist() == wanted
-
-
 def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:
     """Four of one source go to 1/8, 3/8, 5/8, 7/8 of the list, two of another to 1/4 and 3/4, a random one to 1/2."""
     first = np.array([[10, 11, 12, 13], [10, 11, -1, -1]], dtype=np.int32)
@@ -45,13 +45,6 @@ def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:
     made = interleaved([first, other, chance])
     assert made.tolist() == [[10, 20, 11, 30, 12, 21, 13], [10, 11, 31, 20, -1, -1, -1]]
     assert interleaved([first, other[:, :0], chance[:, :0]]).tolist() == first.tolist()
-
-
-def test_every_prefix_has_the_share_of_every_source() -> None:
-    sources = [np.arange(start, start + size, dtype=np.int32)[None] for start, size in ((0, 200), (1000, 50))]
-    made = interleaved(sources)[0]
-    for depth in range(1, 251):
-        assert abs((made[:depth] >= 1000).sum() - depth / 5) <= 1
 
 
 def ranking(number: int, passages: int = 24) -> list[int]:
@@ -104,31 +97,6 @@ def test_ranked_negatives_against_a_loop_over_queries(
     assert above == dropped
 
 
-def test_a_search_as_deep_as_asked(small_corpus: Path) -> None:
-    asked: list[int] = []
-    queries = MiningQueries(Corpus.open(small_corpus))
-    ranked(queries, search_of(asked), 3)
-    ranked(queries, search_of(asked), 3, range_max=17)
-    ranked(queries, search_of(asked), 3, range_max=1000)
-    assert asked == [4, 17, 24]
-
-
-def test_blocks_of_queries_make_no_difference(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = MiningQueries(Corpus.open(small_corpus), "answers")
-    search = search_of([])
-    other = np.array([ranking(number + 50)[:8] for number in range(18)], dtype=np.int32)
-
-    def made() -> list[list[int]]:
-        own, _ = ranked(queries, search, 4)
-        mixed = interleaved([own, best_of(queries, other, 3)[0]])
-        return interleaved([mixed, random_passages(queries, mixed, 2, seed=1)]).tolist()
-
-    whole = made()
-    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 5)
-    monkeypatch.setattr(mining, "DRAWS_AT_ONCE", 40)
-    assert made() == whole
-
-
 @pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 def test_another_source_is_cleaned_and_filtered(small_corpus: Path, among: str) -> None:
     queries = MiningQueries(Corpus.open(small_corpus), among)
@@ -158,23 +126,6 @@ def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str
         assert len(drawn) == min(count, len(left)) and len(set(drawn)) == len(drawn) and set(drawn) <= left
     assert np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=1))
     assert not np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=2))
-
-
-def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The corpus is too large to be shuffled as a whole. Every passage is still drawn about equally often."""
-    queries = MiningQueries(Corpus.open(small_corpus))
-    queries.passages = 1000
-    taken_QD = np.tile(np.arange(5, dtype=np.int32), (18, 1))
-    counts = np.zeros(1000, dtype=int)
-    for seed in range(200):
-        rows_QC = random_passages(queries, taken_QD, 10, seed)
-        assert (rows_QC >= 0).all() and all(len(set(row)) == 10 for row in rows_QC.tolist())
-        np.add.at(counts, rows_QC, 1)
-    assert counts[:5].sum() == 0
-    expected = 200 * 18 * 10 / 995
-    assert abs(counts[30:].mean() - expected) < 0.5 and counts[30:].max() < expected + 6 * expected**0.5
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.tokens import cut
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.passage_tokens import cut_passages
-from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, open_query_encoder
+from stillhouse.retrieval.models.query_encoder import EXACT
 from stillhouse.retrieval.models.source import fetch
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.tokenizer_files import cut_passages, load_tokenizer
 
 CPU = Context(Path(), "cpu", quiet=True)
 WORD = st.sampled_from(["red", "birds", "fish", "tree", "unknown", "[SEP]", "[MASK]", "\x1f", "", "\n"])
@@ -79,16 +78,6 @@ def test_ids_are_those_of_the_tokenizers_pair(
     assert short.truncated == sum(len(ids) > length - 2 for ids in own)
 
 
-def test_nothing_changes_for_ordinary_words_of_a_pair(tiny_model: Path) -> None:
-    tokenizer = load_tokenizer(tiny_model)
-    ids = cut_passages(tokenizer, read([("red bird", "the fish swims")]), 20)
-    assert ids == [tokenizer("red bird", "the fish swims")["input_ids"]]
-    assert tokenizer.convert_ids_to_tokens(ids[0])[3] == "[SEP]"
-    # With other values of `titles`, a passage is a single text, whatever characters it holds.
-    one = passage_text("red\x1fbird", "the\x1ffish", "space")
-    assert cut_passages(tokenizer, [one], 20) == [tokenizer("red bird the fish")["input_ids"]]
-
-
 def test_a_spelled_out_separator_is_not_a_separator(tiny_model: Path) -> None:
     tokenizer = load_tokenizer(tiny_model)
     ids = cut_passages(tokenizer, read(PASSAGES), 40)
@@ -140,20 +129,6 @@ def test_a_prompt_stands_before_the_title_and_before_a_text_without_one(tiny_mod
     tokenizer = load_tokenizer(tiny_model)
     ids = cut_passages(tokenizer, read([("red", "bird"), ("", "fish")]), 20, "the one ")
     assert ids == [tokenizer("the one red", "bird")["input_ids"], tokenizer("the one fish")["input_ids"]]
-
-
-def test_a_query_is_never_divided(encoder_folder: Path) -> None:
-    encoder, text = BiEncoder.load(encoder_folder), "red\x1fbird"
-    [query], [passage] = encoder.queries([text]).ids, encoder.passages([text]).ids
-    separator = encoder.tokenizer.sep_token_id
-    assert query == encoder.tokenizer(text)["input_ids"] and list(query).count(separator) == 1
-    assert list(passage).count(separator) == 2, "as a passage, the same text is a pair"
-    expected = encode(encoder, encoder.queries([text]), CPU, "test", EXACT)[0]
-    divided = encode(encoder, encoder.passages([text]), CPU, "test", EXACT)[0]
-    for theirs in (open_query_encoder(encoder_folder, CPU), AnyEncoder(encoder_folder, CPU)):
-        [found] = theirs.vectors([text])
-        np.testing.assert_allclose(found, expected, atol=1e-6)
-        assert not np.allclose(found, divided, atol=1e-3)
 
 
 def test_a_cross_encoder_reads_title_colon_text(tiny_model: Path, tmp_path: Path) -> None:

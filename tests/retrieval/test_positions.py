@@ -25,8 +25,8 @@ from transformers import (
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-from stillhouse.retrieval.models.positions import longest_text
 from stillhouse.retrieval.models.source import fetch
+from stillhouse.retrieval.models.transformer import longest_text
 
 ROWS = 20
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

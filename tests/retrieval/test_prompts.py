@@ -13,10 +13,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from stillhouse.artifacts import digest_files, read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.pretraining.masked_lm import load_masked_lm
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.models.encoder_settings import read_settings
 from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, PlainBert, QueryEncoder, open_query_encoder
@@ -57,11 +56,6 @@ def test_vectors_are_those_of_sentence_transformers(plain: Path, tmp_path: Path,
         np.testing.assert_allclose(encode_role(TEXTS), expected, atol=1e-5)
 
 
-def test_the_space_behind_a_prompt_is_part_of_it(plain: Path, tmp_path: Path) -> None:
-    found = [vectors(fetched(plain, tmp_path / str(n), **each), "query") for n, each in enumerate([PROMPTS, GLUED])]
-    assert np.abs(found[0] - found[1])[0].max() > 0.01
-
-
 @pytest.mark.parametrize(("towers", "kind"), [("shared", PlainBert), ("separate", PlainBert), ("shared", AnyEncoder)])
 def test_questions_are_read_with_the_prompt(plain: Path, tmp_path: Path, towers: str, kind: type[QueryEncoder]) -> None:
     encoder = BiEncoder.load(plain, towers=towers, **PROMPTS)
@@ -76,21 +70,10 @@ def test_questions_are_read_with_the_prompt(plain: Path, tmp_path: Path, towers:
     np.testing.assert_allclose(reader.vectors(TEXTS), expected, atol=1e-5)
 
 
-def test_the_queries_tower_alone_reads_with_their_prompt(plain: Path, tmp_path: Path) -> None:
-    BiEncoder.load(plain, towers="separate", **PROMPTS).save(tmp_path / "two")
-    np.testing.assert_array_equal(vectors(tmp_path / "two" / "query", "passage"), vectors(tmp_path / "two", "query"))
-    again = fetched_unchanged(tmp_path / "two", tmp_path / "again")
-    assert read_settings(again) == read_settings(tmp_path / "two")
-
-
 def fetched_unchanged(source: Path, folder: Path) -> Path:
     folder.mkdir()
     fetch(str(source), None, None, 12, 12, folder)
     return folder
-
-
-def test_without_prompts_the_file_of_sentence_transformers_names_none(plain: Path) -> None:
-    assert "prompts" not in json.loads((plain / "config_sentence_transformers.json").read_text())
 
 
 @pytest.mark.parametrize("name", ["document", "passage"])
@@ -131,12 +114,6 @@ def test_a_prompt_must_leave_room_for_a_text(plain: Path, tmp_path: Path, role: 
     fetched(plain, tmp_path / "room", **{f"{role}_prompt": "red " * 9})
     with pytest.raises(InputError, match=f"{role}_prompt takes 12 tokens, .* but {role}_length is 12"):
         fetched(plain, tmp_path / "full", **{f"{role}_prompt": "red " * 10})
-
-
-def test_pre_training_keeps_the_prompts(plain: Path, tmp_path: Path) -> None:
-    source = fetched(plain, tmp_path / "source", **PROMPTS)
-    load_masked_lm(source, seed=1).save(tmp_path / "saved")
-    assert read_settings(tmp_path / "saved") == read_settings(source)
 
 
 def prompted_corpus(small_corpus: Path, folder: Path) -> Path:
@@ -186,9 +163,3 @@ def test_every_step_reads_as_if_the_prompts_were_in_the_texts(
     assert (settings.query_prompt, settings.passage_prompt) == (QUERY, PASSAGE)
     config = read_manifest(tmp_path / "model" / "start" / "encoder").config
     assert (config["query_prompt"], config["passage_prompt"]) == (QUERY, PASSAGE)
-
-
-def test_a_folder_written_again_has_the_same_bytes(plain: Path, tmp_path: Path) -> None:
-    source = fetched(plain, tmp_path / "source", **PROMPTS)
-    again = fetched(source, tmp_path / "again")
-    assert digest_files(source) == digest_files(again)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig
+from transformers import AutoConfig, AutoModel
 
-from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.artifacts import digest_files
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.pretraining.masked_lm import load_masked_lm
 from stillhouse.retrieval.models import model_place
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.source import fetch
@@ -39,14 +37,6 @@ def test_the_seed_determines_the_bytes(tiny_model: Path, tmp_path: Path) -> None
     assert {name for name in first if first[name] != other[name]} == {"model.safetensors"}
 
 
-def test_the_random_state_stays_as_it_was(tiny_model: Path, tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    fetched(tiny_model, tmp_path / "one", 7)
-    assert torch.equal(torch.rand(3), expected)
-
-
 def test_the_parameters_are_those_of_the_models_own_initialisation(tiny_model: Path, tmp_path: Path) -> None:
     model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
     config = json.loads((model / "config.json").read_text()) | {"initializer_range": 0.05, "dtype": "float16"}
@@ -66,20 +56,6 @@ def test_the_parameters_are_those_of_the_models_own_initialisation(tiny_model: P
     assert not torch.equal(own[name], drawn[name])
 
 
-def test_the_vocabulary_and_the_sizes_are_the_models(tiny_model: Path, tmp_path: Path) -> None:
-    folder = fetched(tiny_model, tmp_path / "one", 7, layers=1)
-    one, own = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(tiny_model)
-    assert one.get_vocab() == own.get_vocab() and one("Birds [SEP] sing") == own("Birds [SEP] sing")
-    config: PreTrainedConfig = AutoConfig.from_pretrained(folder)
-    assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (1, 32, len(own))
-    assert BiEncoder.load(folder).width == 32
-
-
-def test_its_head_counts_as_untrained(tiny_model: Path, tmp_path: Path) -> None:
-    loaded = load_masked_lm(fetched(tiny_model, tmp_path / "one", 7), seed=1)
-    assert not loaded.head_trained
-
-
 def test_weights_are_not_fetched_from_the_hub(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,17 +70,6 @@ def test_weights_are_not_fetched_from_the_hub(
     there, here = fetched("somebody/tiny", tmp_path / "there", 7), fetched(tiny_model, tmp_path / "here", 7)
     assert digest_files(there) == digest_files(here)
     assert (tmp_path / "hub" / "config.json").is_file() and not list((tmp_path / "hub").glob("*.safetensors"))
-
-
-def test_the_step_says_so_in_its_manifest(tiny_model: Path, run_step: Callable[..., dict[str, Path]]) -> None:
-    settings = {"model": str(tiny_model), "query_length": 16, "passage_length": 48}
-    random = run_step("fetch-model", {}, into="random", **settings, weights="random", weights_seed=7)["encoder"]
-    own = run_step("fetch-model", {}, into="own", **settings)["encoder"]
-    config = read_manifest(random).config
-    assert (config["weights"], config["weights_seed"]) == ("random", 7)
-    weights = [load_file(folder / "model.safetensors") for folder in (tiny_model, own, random)]
-    name = "embeddings.word_embeddings.weight"
-    assert torch.equal(weights[0][name], weights[1][name]) and not torch.equal(weights[0][name], weights[2][name])
 
 
 def test_invalid_settings_are_refused(tiny_model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training the cross-encoder: R-Drop, hardest negatives, parts of a batch, and the models to start from."""
+"""Training the cross-encoder: its losses, parts of a batch, and the models to start from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ import torch
 from stillhouse.artifacts import digest_files
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.binary_cross_entropy import binary_cross_entropy
 from stillhouse.retrieval.fine_tuning.group_training import open_samplers
-from stillhouse.retrieval.fine_tuning.listwise import disagreement
-from stillhouse.retrieval.fine_tuning.reranker_training import LOSSES, Drawing, RerankerLoss
+from stillhouse.retrieval.fine_tuning.losses import binary_cross_entropy
+from stillhouse.retrieval.fine_tuning.reranker_training import RerankerLoss
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training import loop
@@ -32,27 +30,6 @@ SHORT |= {"max_length": 32, "eval_steps": 2, "metric_for_best_model": "loss"}
 @pytest.fixture
 def negatives(run_step: Run, small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
-
-
-def slow_disagreement(one, other, candidate) -> float:  # type: ignore[no-untyped-def]
-    """The mean of KL(p || q) and KL(q || p), one candidate at a time."""
-    total = 0.0
-    for a, b, c in zip(one, other, candidate):
-        kept = [k for k in range(len(c)) if c[k]]
-        p = [math.exp(a[k]) / sum(math.exp(a[j]) for j in kept) for k in kept]
-        q = [math.exp(b[k]) / sum(math.exp(b[j]) for j in kept) for k in kept]
-        total += sum(x * math.log(x / y) + y * math.log(y / x) for x, y in zip(p, q)) / 2
-    return total / len(one)
-
-
-def test_disagreement_is_the_mean_of_both_divergences() -> None:
-    generator = torch.Generator().manual_seed(3)
-    one, other = (torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
-    made = disagreement(one, other, candidate)
-    assert made.item() == pytest.approx(slow_disagreement(one.tolist(), other.tolist(), candidate.tolist()), abs=1e-12)
-    assert disagreement(one, one + 3, candidate).item() == pytest.approx(0, abs=1e-12)
-    assert torch.autograd.gradcheck(lambda a, b: disagreement(a, b, candidate), (one, other))
 
 
 def test_binary_cross_entropy_is_that_of_pairs_with_a_weight_on_the_positive() -> None:
@@ -94,12 +71,8 @@ class Setting:
         self.examples = np.arange(7)
         self.times = np.arange(7)
 
-    def loss(
-        self, drawing: Drawing, r_drop: float = 0, mini_batch_size: int = 0, name: str = "listwise"
-    ) -> RerankerLoss:
-        return RerankerLoss(
-            self.model, self.texts, self.samplers, drawing, r_drop, mini_batch_size, self.device, LOSSES[name]
-        )
+    def loss(self, mini_batch_size: int = 0, name: str = "listwise") -> RerankerLoss:
+        return RerankerLoss(self.model, self.texts, self.samplers, self.device, mini_batch_size, name)
 
     def scores(self, query: int, rows: list[int]) -> torch.Tensor:
         pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
@@ -121,73 +94,16 @@ def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.T
 
 
 @pytest.mark.parametrize(("mini_batch_size", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
-@pytest.mark.parametrize(("name", "r_drop"), [("listwise", 0.0), ("listwise", 2.0), ("bce", 0.0)])
+@pytest.mark.parametrize("name", ["listwise", "bce"])
 def test_parts_of_a_batch_add_up_to_its_gradient(
-    small_corpus: Path, negatives: Path, tiny_model: Path, mini_batch_size: int, parts: int, name: str, r_drop: float
+    small_corpus: Path, negatives: Path, tiny_model: Path, mini_batch_size: int, parts: int, name: str
 ) -> None:
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0, count=2)
-    drawing = Drawing(negatives=2, depth=6)
-    whole, expected, _ = gradients(setting, setting.loss(drawing, name=name))
-    value, found, made = gradients(setting, setting.loss(drawing, r_drop, mini_batch_size, name))
-    assert made == parts and value == pytest.approx(whole, abs=1e-6)  # R-Drop adds 0 where there is no dropout
+    whole, expected, _ = gradients(setting, setting.loss(name=name))
+    value, found, made = gradients(setting, setting.loss(mini_batch_size, name))
+    assert made == parts and value == pytest.approx(whole, abs=1e-6)
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
     assert sum(grad.abs().sum().item() for grad in expected) > 0.1
-
-
-def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
-    small_corpus: Path, negatives: Path, tiny_model: Path
-) -> None:
-    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.3, count=2)
-    passes: list[torch.Tensor] = []
-    loss = setting.loss(Drawing(negatives=2, depth=6), r_drop=0.7)
-    real = loss._scores
-    loss._scores = lambda *given: passes.append(real(*given)) or passes[-1]  # type: ignore[method-assign,func-returns-value]
-    (made,) = loss("train", loss.draw("train", setting.examples, setting.times))
-    one, other = (scores.detach().double() for scores in passes)
-    assert (one - other).abs().max() > 1e-3
-    expected = -(one.log_softmax(1)[:, 0].mean() + other.log_softmax(1)[:, 0].mean()) / 2
-    expected += 0.7 * slow_disagreement(one.tolist(), other.tolist(), [[True] * 3] * 7)
-    assert made.item() == pytest.approx(expected.item(), abs=1e-5)
-    setting.model.eval()
-    passes.clear()
-    list(loss("dev", loss.draw("dev", np.arange(6), np.zeros(6, np.int64))))
-    assert len(passes) == 1, "a held-out loss reads every pair once"
-
-
-def test_only_the_hardest_of_many_are_trained_on(small_corpus: Path, negatives: Path, tiny_model: Path) -> None:
-    """Of 6 drawn negatives the 2 hardest are trained on, as in a slow version per query. Training mode is restored."""
-    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.0, count=6)
-    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6), mini_batch_size=7)
-    value, found, parts = gradients(setting, loss)
-    assert parts == 4 and setting.model.training, "3 candidates of 7 queries, at most 7 pairs at once"
-    groups = setting.samplers["train"].draw(setting.examples, setting.times)
-    setting.model.zero_grad()
-    total = torch.zeros(())
-    for query, rows in zip(setting.examples, groups.rows_BK.tolist()):
-        scores = setting.scores(query, [row for row in rows if row >= 0])
-        hardest = scores[1:].detach().argsort(descending=True)[:2] + 1
-        total = total - torch.cat([scores[:1], scores[hardest]]).log_softmax(0)[0] / 7
-    total.backward()
-    assert value == pytest.approx(total.item(), abs=1e-5)
-    expected = [parameter.grad for parameter in setting.model.parameters() if parameter.grad is not None]
-    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True))
-    setting.model.eval()
-    heldout = sum(part.item() for part in loss("dev", loss.draw("dev", np.arange(6), np.zeros(6, np.int64))))
-    groups = setting.samplers["dev"].draw(np.arange(6), np.zeros(6, np.int64))
-    assert groups.candidate_BK.sum(axis=1).min() == 7 and heldout > 0
-
-
-def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
-    small_corpus: Path, negatives: Path, tiny_model: Path
-) -> None:
-    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.5, count=6)
-    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6))
-    drawn = loss.draw("train", setting.examples, setting.times)
-    state = torch.get_rng_state()
-    numbers = loss._hardest(drawn)
-    assert torch.equal(state, torch.get_rng_state())
-    assert np.array_equal(numbers, loss._hardest(drawn)) and np.array_equal(numbers[:, 0], drawn.number_BK[:, 0])
-    assert numbers.shape == (7, 3) and np.isin(numbers, np.arange(len(drawn.pairs))).all()
 
 
 @pytest.mark.parametrize("own", [{"learning_rate": 0.03}, {"pooling": "cosine", "learning_rate": 0.003}])
@@ -195,13 +111,11 @@ def test_a_killed_training_with_every_option_resumes_to_the_same_weights(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, own: Options
 ) -> None:
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    options = SHORT | own | {"forward_per_query": 4, "r_drop": 1.0, "mini_batch_size": 6, "seed": 2}
+    options = SHORT | own | {"mini_batch_size": 6, "seed": 2}
     made = run_step("train-reranker", inputs, "whole", **options)
     start, *later = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
     assert min(later) < start - 5e-5, "nothing was learnt that a resumed run could lose"
     whole = made["reranker"]
-    other = run_step("train-reranker", inputs, "other", **(options | {"r_drop": 0.0}))["reranker"]
-    assert digest_files(whole)["model.safetensors"] != digest_files(other)["model.safetensors"]
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     real, drawn = RerankerLoss.__call__, []
 
@@ -217,26 +131,6 @@ def test_a_killed_training_with_every_option_resumes_to_the_same_weights(
             run_step("train-reranker", inputs, "resumed", **options)
     resumed = run_step("train-reranker", inputs, "resumed", **options)["reranker"]
     assert digest_files(resumed) == digest_files(whole)
-
-
-def test_a_reranker_trains_by_binary_cross_entropy(
-    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
-) -> None:
-    """Scores of 0 cost 4/3 log 2: the positive of 3 candidates counts twice. A listwise loss would be log 3."""
-    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    settings = SHORT | {"loss": "bce", "learning_rate": 0.03}
-    made = run_step("train-reranker", inputs, **settings)
-    losses = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
-    assert losses.iloc[0] == pytest.approx(math.log(2) * 4 / 3, abs=0.05) and losses.nunique() == 3
-    with pytest.raises(InputError, match="r_drop compares a query's candidates"):
-        run_step("train-reranker", inputs, **settings, r_drop=1.0)
-
-
-def test_forward_per_query_below_negatives_per_query_is_refused(
-    run_step: Run, small_corpus: Path, negatives: Path
-) -> None:
-    with pytest.raises(InputError, match="forward_per_query 1 is below negatives_per_query 2"):
-        run_step("train-reranker", {}, **SHORT, forward_per_query=1)
 
 
 @pytest.mark.parametrize("start", ["bare", "with a head", "of fetch-model", "retriever"])

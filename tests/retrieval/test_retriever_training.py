@@ -24,13 +24,10 @@ from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context, rank
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning import dev_scores
-from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
 from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.fine_tuning.losses import contrastive_loss, distillation_loss
+from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, fit_retriever
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.embeddings import Embeddings, write_segment
 from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, write_index
@@ -365,34 +362,6 @@ def test_two_processes_rank_dev_queries_as_one(
             torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_batches_that_processes_share_are_those_of_one(
-    folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, processes: int
-) -> None:
-    """Each process adds its scores to the zeros of the others, so the sum is equal to the last bit."""
-    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
-    _, encoder = open_loss(folder, {})
-    sampler = GroupSampler(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"), "dev", 0, 6, 1)
-    candidates = DevCandidates.of(sampler, np.arange(3), 6)
-    texts = np.array(passage_texts(Corpus.open(folder / "corpus")), dtype=object)
-    parts: list[list[Tensor]] = []
-    for number in range(processes):
-        monkeypatch.setattr(dev_scores, "own_parts", lambda count, number=number: range(number, count, processes))
-        parts.append([])
-        monkeypatch.setattr(dev_scores, "add_up", lambda values, own=parts[-1]: own.append(values.clone()))
-        with torch.no_grad():
-            dev_scores.score_by_retriever(encoder.eval(), candidates, texts, Context(Path(), "cpu", quiet=True))
-    monkeypatch.setattr(dev_scores, "own_parts", range)
-    summed = iter([torch.stack(same).sum(0) for same in zip(*parts)])
-
-    def equal(values: Tensor) -> None:
-        assert torch.equal(values, next(summed)) and values.abs().sum() > 0
-
-    monkeypatch.setattr(dev_scores, "add_up", equal)
-    with torch.no_grad():
-        dev_scores.score_by_retriever(encoder.eval(), candidates, texts, Context(Path(), "cpu", quiet=True))
-
-
 def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:
     _, encoder = open_loss(folder, {})
     forward = encoder.forward
@@ -404,7 +373,7 @@ def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:
 def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int = 3, **more: Any) -> None:
     corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
     config = RetrieverConfig(**{**SETTINGS, "max_steps": 1, **more})
-    train_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
+    fit_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
 
 
 @pytest.mark.parametrize(
@@ -421,18 +390,6 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
 def test_invalid_settings_are_refused(folder: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(folder, open_loss(folder, {})[1], tmp_path, **settings)
-
-
-def test_naming_the_full_width_counts_it_once(folder: Path) -> None:
-    """It makes no difference whether it is named."""
-    named, left_out = (open_loss(folder, {"matryoshka_dims": widths})[0] for widths in ([8, 32], [8]))
-    values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]
-    assert values[0] == values[1]
-
-
-def open_eval(loss: RetrieverLoss) -> RetrieverLoss:
-    loss._encoder.eval()
-    return loss
 
 
 def main(folder: Path) -> None:

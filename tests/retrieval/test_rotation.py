@@ -30,16 +30,6 @@ def test_turns_are_consecutive_slices_of_a_repeated_order(allowed: list[list[boo
         assert laid == [first_round[n % len(available)] for n in range(len(laid))]
 
 
-def test_a_turn_does_not_depend_on_its_batch_or_earlier_turns() -> None:
-    allowed_BC = np.ones((5, 9), dtype=bool)
-    queries_B, times_B = np.array([4, 0, 7, 2, 9]), np.array([0, 3, 1, 1, 12])
-    together, _ = turn(allowed_BC, queries_B, times_B, 4, seed=1, stream=NEGATIVES)
-    for place in range(5):
-        one = slice(place, place + 1)
-        alone, _ = turn(allowed_BC[one], queries_B[one], times_B[one], 4, seed=1, stream=NEGATIVES)
-        assert alone.tolist() == together[one].tolist()
-
-
 def test_orders_differ_by_seed_stream_and_query_and_are_uniform() -> None:
     columns = np.arange(200)
     one = keys(1, NEGATIVES, np.arange(300), columns)
@@ -67,8 +57,3 @@ def test_first_turn_allows_exactly_what_a_first_round_draws() -> None:
         assert np.array_equal(columns[full], among_all[full])
         read_QC[np.repeat(queries_Q, 2)[filled.ravel()], columns[filled]] = True
     assert np.array_equal(read_QC, chosen_QC)
-
-
-def test_without_candidates_nothing_is_drawn() -> None:
-    columns, filled = turn(np.zeros((2, 0), dtype=bool), np.arange(2), np.zeros(2, np.int64), 3, 1, NEGATIVES)
-    assert columns.shape == filled.shape == (2, 3) and not filled.any()

@@ -15,7 +15,8 @@ from torch import nn
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.serving.pair_scores import PairScores
 

@@ -20,7 +20,6 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.models.query_encoder import EXACT, open_query_encoder
 from stillhouse.retrieval.models.source import fetch
-from stillhouse.retrieval.models.token_lengths import token_lengths
 from stillhouse.retrieval.models.towers import Role
 
 CPU = Context(Path(), "cpu", quiet=True)
@@ -82,28 +81,6 @@ def test_texts_are_lower_cased_as_the_folder_says(cased: Path, tmp_path: Path, f
     change(source / file, max_seq_length=24, do_lower_case=True)
     assert np.abs(vectors(source, "query") - before).max() > 0.1
     refuse_difference(source, tmp_path, SentenceTransformer(str(source), device="cpu"))
-
-
-def test_a_tokenizer_of_lower_case_stays_as_it_is(cased: Path, tmp_path: Path) -> None:
-    """sentence-transformers 6 saves the lower case in the tokenizer's own file; another comes before nothing."""
-    Transformer(str(cased), do_lower_case=True).tokenizer.save_pretrained(cased)
-    source = saved(cased, tmp_path / "saved")
-    change(source / "sentence_bert_config.json", do_lower_case=True)
-    refuse_difference(source, tmp_path, SentenceTransformer(str(source), device="cpu"))
-
-
-def test_a_tokenizers_own_lower_case(cased: Path, tmp_path: Path) -> None:
-    source = saved(cased, tmp_path / "saved")
-    change(source / "tokenizer_config.json", do_lower_case=True, tokenizer_class="BertTokenizer")
-    refuse_difference(source, tmp_path, SentenceTransformer(str(source), device="cpu"))
-
-
-def test_lengths_are_counted_in_lower_case(cased: Path, tmp_path: Path) -> None:
-    """ "SINGS" is unknown, one token; "sings" is "sing" and "##s" or one word."""
-    source = saved(cased, tmp_path / "saved")
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    change(source / "sentence_bert_config.json", do_lower_case=True)
-    assert token_lengths(["REDING BIRDS"], source) == [len(tokenizer("reding birds")["input_ids"])] == [6]
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
@@ -22,9 +18,9 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.fine_tuning.group_training import open_samplers
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
 from stillhouse.retrieval.mining.negatives import Negatives
-from stillhouse.retrieval.models import cross_encoder
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
-from stillhouse.retrieval.models.score_log import HEADER, ScoreLog
+from stillhouse.retrieval.models import pair_scores
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_scores import HEADER, ScoreLog, score_pairs
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
@@ -77,7 +73,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_a_killed_scoring_resumes_to_the_same_bytes(
     run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(pair_scores, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
     settings = {"precision": "fp32", "batch_tokens": 128 * threads}
@@ -113,7 +109,7 @@ def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
     shards: int,
 ) -> None:
     """102 pairs make three chunks, so some of seven shards have none. The student is scored by `score-pairs` alone."""
-    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(pair_scores, "PAIRS_AT_ONCE", 40)
     negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     student = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
     index = run_step("index", {"corpus": small_corpus, "retriever": student}, precision="fp32")["index"]
@@ -140,15 +136,6 @@ def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
         (shares / "shard-2").unlink()
         with pytest.raises(InputError, match="but there are 102 pairs to score"):
             execute(step, config, inputs, {"teacher": tmp_path / "lacking"}, shares=shares)
-
-
-@given(pairs=st.integers(0, 200_000), shards=st.integers(1, 40))
-def test_every_pair_is_in_one_shard_and_every_shard_begins_a_chunk(pairs: int, shards: int) -> None:
-    parts = [stretch(pairs, number, shards) for number in range(1, shards + 1)]
-    assert [row for part in parts for row in range(pairs)[part]] == list(range(pairs))
-    assert all(part.start % cross_encoder.PAIRS_AT_ONCE == 0 for part in parts if range(pairs)[part])
-    chunks = [-(-len(range(pairs)[part]) // cross_encoder.PAIRS_AT_ONCE) for part in parts]
-    assert max(chunks) - min(chunks) <= 1
 
 
 def test_no_bit_and_no_length_of_a_log_gives_another_score(
@@ -178,53 +165,6 @@ def test_no_bit_and_no_length_of_a_log_gives_another_score(
         assert not logged or f"{file} is damaged after {len(known)} scores" in logged
         # If the last block's count grows but stays within the number of pairs, the block seems to be cut off.
         assert logged or len(damaged) < len(data) or at == ends[-2]
-
-
-class Measured(io.BufferedRandom):
-    """A file that refuses to read more bytes at once than it has."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        assert size is not None and 0 <= size <= os.fstat(self.fileno()).st_size, f"{size:,} bytes at once"
-        return super().read(size)
-
-
-def test_a_damaged_count_asks_for_no_more_than_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The highest bit of a count stands for 17 GB, which no retry could ever read."""
-    query_P, row_P = np.arange(10), np.arange(10)
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
-        log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
-    [file] = tmp_path.iterdir()
-    data = file.read_bytes()
-    file.write_bytes(data[:3] + bytes([data[3] ^ 0x80]) + data[4:])
-    monkeypatch.setattr(Path, "open", lambda path, mode: Measured(io.FileIO(path, mode.replace("b", ""))))
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
-        assert not log.done_P.any()
-    assert not file.stat().st_size
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "zeros"])
-def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str) -> None:
-    query_P, row_P = np.arange(10), np.arange(10)
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
-        log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
-        log.add(np.array([0, 9, 3]), np.array([2.0, 3.0, np.inf], dtype=np.float32))
-    file = next(tmp_path.iterdir())
-    data = file.read_bytes()
-    second = 2 * HEADER.itemsize + 2 * 8
-    damaged = {"cut": data[:-1], "changed": data[:second] + b"x" + data[second + 1 :], "zeros": data + bytes(64)}[
-        damage
-    ]
-    file.write_bytes(damaged)
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
-        known = [1, 4] if damage != "zeros" else [0, 1, 3, 4, 9]
-        assert np.flatnonzero(log.done_P).tolist() == known and log.scores_P[4] == 0.5
-        log.add(np.array([7]), np.array([7.0], dtype=np.float32))
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
-        assert np.flatnonzero(log.done_P).tolist() == sorted([*known, 7]) and log.scores_P[7] == 7
-    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P + 1) as log:
-        assert not log.done_P.any(), "other pairs have a log of their own"
-    with ScoreLog(tmp_path, [*QUESTIONS[:-1], "another"], query_P, row_P) as log:
-        assert not log.done_P.any(), "and other questions at the same places"
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

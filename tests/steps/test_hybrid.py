@@ -22,9 +22,9 @@ from stillhouse.errors import InputError
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search import hybrid_choice
+from stillhouse.retrieval.search import hybrid
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.hybrid import read_hybrid, unfitted
 from stillhouse.retrieval.search.searcher import Searcher
@@ -102,8 +102,8 @@ def test_few_labelled_dev_queries_fit_no_weights(
     run_step: Run, dense: dict[str, Path], bm25: Path, fewest: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The corpus has six."""
-    assert len(JudgedQueries(Corpus.open(dense["corpus"]))) == 6 and hybrid_choice.FEWEST_TO_FIT == 30
-    monkeypatch.setattr(hybrid_choice, "FEWEST_TO_FIT", fewest)
+    assert len(JudgedQueries(Corpus.open(dense["corpus"]))) == 6 and hybrid.FEWEST_TO_FIT == 30
+    monkeypatch.setattr(hybrid, "FEWEST_TO_FIT", fewest)
     fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
     found, fixed = read_hybrid(fitted, VectorIndex(dense["index"])), unfitted("auto", 100, VectorIndex(dense["index"]))
     assert (found.fusion != fixed) == (method == "fitted")

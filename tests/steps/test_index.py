@@ -19,7 +19,7 @@ from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.context import embeddings_root
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.index.shards import shard_rows
+from stillhouse.retrieval.index.embeddings import shard_rows
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.models.encoder import BiEncoder
 

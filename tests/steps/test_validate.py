@@ -15,7 +15,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.checks import Check, refuse_remains
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.retrieval.models import truncation
+from stillhouse.retrieval.models import tokenizer_files
 from stillhouse.steps import fetch_model, ingest, validate
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
@@ -150,8 +150,8 @@ def test_a_limit_in_words_outranks_the_encoder(corpus: Path, encoder: Path) -> N
 
 def test_a_large_corpus_is_counted_in_a_sample(corpus: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same sample each time, each passage at most once."""
-    monkeypatch.setattr(truncation, "COUNTED", 5)
-    found = [truncation.count_truncated(Corpus.open(corpus), encoder) for _ in range(2)]
+    monkeypatch.setattr(tokenizer_files, "COUNTED", 5)
+    found = [tokenizer_files.count_truncated(Corpus.open(corpus), encoder) for _ in range(2)]
     assert found[0] == found[1] and found[0].counted == 5 and found[0].share in (0.0, 0.2)
     run(corpus, encoder, **LENIENT)
     assert "counted in 5 random ones" in (corpus.parent / "validation" / "report.html").read_text()

@@ -27,7 +27,7 @@ from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.index import corpus_encoding
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-from stillhouse.retrieval.models.score_log import ScoreLog
+from stillhouse.retrieval.models.pair_scores import ScoreLog
 from stillhouse.steps import ingest, validate
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step

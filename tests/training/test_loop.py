@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.curves import CurveRow, Watch, best_row, stopped, write_curves
-from stillhouse.training.loop import learning_rate_factor, seconds_between_checkpoints, train
+from stillhouse.training.loop import learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
 
 CONFIG = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=3, weight_decay=0.01)
@@ -57,15 +56,6 @@ def checkpoints_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.training.loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.0, 60), (0.9, 60), (1.0, 60), (2.5, 150), (30.0, 1800)])
-def test_checkpoints_are_at_least_a_minute_or_60_times_their_cost_apart(
-    took: float, pause: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
-    assert seconds_between_checkpoints(took) == pause
-    assert took / (took + pause) < 0.02
-
-
 @pytest.mark.parametrize("stop_at", [1, 4, 9])
 def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) -> None:
     (tmp_path / "whole").mkdir()
@@ -106,32 +96,6 @@ def test_a_damaged_checkpoint_is_named_and_never_used(
             left.unlink()
 
 
-def test_the_older_checkpoint_is_used_if_the_newer_one_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    expected, _ = run(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, 4)
-    (tmp_path / f"checkpoint-9-{'0' * 64}.pt").write_bytes(b"cut short")
-    begun: list[int] = []
-    resumed, _ = run(tmp_path, began=begun)
-    assert begun[0] == 4
-    for name, value in expected.state_dict().items():
-        assert torch.equal(resumed.state_dict()[name], value), name
-
-
-def test_a_process_that_does_not_see_the_checkpoint_of_the_first_one_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shared volume may show one node an outdated checkpoint, and the parameters of the nodes would differ."""
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, 4)
-    begun: list[int] = []
-    monkeypatch.setattr("stillhouse.training.checkpoint.agreed", lambda name: name.replace("-4-", "-7-"))
-    with pytest.raises(RuntimeError, match=r"does not see .*checkpoint-7-.*try again"):
-        run(tmp_path, began=begun)
-    assert not begun, "not one step was made"
-
-
 def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> None:
     losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
     seen: list[Tensor] = []
@@ -144,23 +108,6 @@ def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> N
     rows = train(model, model.loss, heldout, STEPS, CONFIG, Context(tmp_path, "cpu", quiet=True))
     assert [row.step for row in rows] == [0, 3, 6, 9, 10] and best_row(rows).step == 3
     assert torch.equal(model.linear.weight, seen[1]) and not torch.equal(seen[1], seen[-1])
-
-
-def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None:
-    """The result equals that of AdamW written out in float64, without clipping, dropout or decay."""
-    config = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=None)
-    model = nn.Linear(1, 1, bias=False)
-    model.weight.data.fill_(1.0)
-    train(model, lambda step: (model.weight**2).sum() * (step + 1), lambda: -1.0, STEPS, config,
-          Context(tmp_path, "cpu", quiet=True))  # fmt: skip
-    weight, first, second = 1.0, 0.0, 0.0
-    for step in range(STEPS):
-        gradient = 2 * weight * (step + 1)
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-        corrected = (first / (1 - 0.9 ** (step + 1))) / ((second / (1 - 0.999 ** (step + 1))) ** 0.5 + 1e-8)
-        rate = 0.1 * ((step + 1) / 2 if step < 2 else (STEPS - step) / (STEPS - 2))
-        weight -= rate * corrected
-    assert model.weight.item() == pytest.approx(weight, abs=1e-5)
 
 
 class TwoNumbers(nn.Module):
@@ -230,54 +177,6 @@ def test_warmup_steps_and_last_step_keep_the_whole_schedule(tmp_path: Path) -> N
         weights[name] = kept
     assert weights["steps"] == weights["fraction"] and len(weights["early"]) == 5
     assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
-
-
-@pytest.mark.parametrize(("rise", "logged"), [(STEPS - 1, ""), (4 * STEPS, "rises to the end, up to 0.025; lower it")])
-def test_a_warmup_longer_than_the_training_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, logged: str
-) -> None:
-    model, config = Regression(), replace(CONFIG, warmup_steps=rise)
-    train(model, model.loss, lambda: float(model.loss(-1)), STEPS, config, Context(tmp_path, "cpu"))
-    said = [line for line in capsys.readouterr().err.splitlines() if "warmup_steps" in line]
-    assert len(said) == bool(logged) and all(line.endswith(logged) for line in said)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
-    model = Regression()
-    with pytest.raises(FloatingPointError, match="at step 4"):
-        train(model, lambda step: model.loss(step) * (float("nan") if step == 4 else 1.0), lambda: 0.0, STEPS, CONFIG,
-              Context(tmp_path, "cpu", quiet=True))  # fmt: skip
-    assert len(list(tmp_path.glob("checkpoint-4-*.pt"))) == 1
-
-
-def test_curves_are_written_for_plots(tmp_path: Path) -> None:
-    _, rows = run(tmp_path)
-    write_curves(tmp_path, rows)
-    with (tmp_path / "curves.csv").open() as file:
-        read = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in read] == [0, 3, 6, 9, 10]
-    assert [float(row["heldout_loss"]) for row in read] == pytest.approx([row.heldout_loss for row in rows], abs=1e-6)
-
-
-def test_a_batch_in_parts_makes_the_same_step(tmp_path: Path) -> None:
-    """Without dropout, the losses of two halves make the same step as their sum, up to float32 rounding."""
-    trained = []
-    for parts in (1, 2):
-        model = Regression()
-        model.dropout.p = 0.0
-
-        def halves(step: int, model: Regression = model) -> object:
-            inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
-            for part in inputs.chunk(2):
-                yield ((model.linear(part) - part.sum(1, keepdim=True)) ** 2).sum() / 8
-
-        folder = tmp_path / str(parts)
-        folder.mkdir()
-        train(
-            model, model.loss if parts == 1 else halves, lambda: 1.0, STEPS, CONFIG, Context(folder, "cpu", quiet=True)
-        )  # type: ignore[arg-type]
-        trained.append(model.linear.weight.detach().clone())
-    torch.testing.assert_close(trained[0], trained[1], rtol=0, atol=1e-6)
 
 
 def rows_of(*values: float) -> list[CurveRow]:

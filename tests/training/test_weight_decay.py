@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
-
 import pytest
-import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import BertConfig, BertForMaskedLM, DistilBertConfig, DistilBertForMaskedLM, PreTrainedModel
 from transformers.trainer_pt_utils import get_parameter_names
 
-from stillhouse.context import Context
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import find_objective
-from stillhouse.training.checkpoint import Checkpoint
-from stillhouse.training.loop import decay_groups, learning_rate_factor, train
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.loop import decay_groups
 
-STEPS = 6
 TRAINER_PATTERNS = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
 """The names that the Trainer of transformers excludes from decay, besides the parameters of `nn.LayerNorm`."""
 
@@ -42,84 +34,3 @@ def test_the_groups_are_those_of_the_trainer_of_transformers(model: str, objecti
     assert decayed == [name for name in own if name in with_decay]
     assert exempt == [name for name in own if name not in with_decay]
     assert len(decayed) > 10 and len(exempt) > 5
-
-
-class EveryKind(nn.Module):
-    """A model with a weight, a bias, both kinds of normalisation, a separate parameter, and a frozen layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first = nn.Linear(4, 3)
-        self.norm = nn.LayerNorm(3)
-        self.root = nn.RMSNorm(3)
-        self.scale = nn.Parameter(torch.tensor(2.0))
-        self.fixed = nn.Linear(3, 3).requires_grad_(False)
-        for module in (self.first, self.norm):
-            nn.init.ones_(module.bias)
-
-    def loss(self, step: int) -> Tensor:
-        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
-        return (self.scale * self.root(self.fixed(self.norm(self.first(inputs))))).pow(3).mean()
-
-
-def trained(folder: Path, weight_decay: float, slope: float) -> EveryKind:
-    config = TrainingConfig(
-        learning_rate=0.1,
-        warmup_ratio=0.2,
-        precision="fp32",
-        eval_steps=STEPS,
-        max_grad_norm=0.5,
-        weight_decay=weight_decay,
-    )
-    model = EveryKind()
-    train(
-        model,
-        lambda step: slope * model.loss(step),
-        lambda: -1.0,
-        STEPS,
-        config,
-        Context(folder, "cpu", quiet=True),
-    )
-    return model
-
-
-def test_with_zero_gradients_only_decayed_weights_shrink(tmp_path: Path) -> None:
-    """If gradients are 0, AdamW only multiplies each weight by 1 - learning rate * decay in every step."""
-    before, after = EveryKind(), trained(tmp_path, weight_decay=0.3, slope=0.0)
-    shrunk = math.prod(1 - 0.1 * learning_rate_factor(step, STEPS, 2) * 0.3 for step in range(STEPS))
-    assert shrunk < 0.95
-    found = dict(after.named_parameters())
-    for name, value in before.named_parameters():
-        factor = shrunk if name in ("first.weight", "scale") else 1.0
-        torch.testing.assert_close(
-            found[name], value * factor, rtol=1e-6, atol=0, msg=lambda text, name=name: name + text
-        )
-
-
-def test_without_decay_the_parameters_are_those_of_one_group(tmp_path: Path) -> None:
-    model = EveryKind()
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=0.1, weight_decay=0.0, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, STEPS, 2))
-    for step in range(STEPS):
-        model.loss(step).backward()
-        nn.utils.clip_grad_norm_(parameters, 0.5)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    found = trained(tmp_path, weight_decay=0.0, slope=1.0).state_dict()
-    moved = [not torch.equal(value, EveryKind().state_dict()[name]) for name, value in found.items()]
-    assert sum(moved) == len(parameters), "all but those that are not trained"
-    for name, value in model.state_dict().items():
-        torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-6, msg=lambda text, name=name: name + text)
-
-
-def test_a_checkpoint_of_one_group_is_refused(tmp_path: Path) -> None:
-    """A step never finds one, because the name of its work folder contains the digest of the code."""
-    model = EveryKind()
-    optimizer = torch.optim.AdamW([value for value in model.parameters() if value.requires_grad], fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    Checkpoint(tmp_path, model, optimizer, schedule, print).save([], model.state_dict(), [], 3)
-    with pytest.raises(ValueError, match="number of parameter groups"):
-        trained(tmp_path, weight_decay=0.3, slope=1.0)

@@ -22,8 +22,8 @@ from transformers.models.auto.modeling_auto import (
 
 from stillhouse.cli import main
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_folder import load_model
-from stillhouse.retrieval.models.unsupported import kind_of
+from stillhouse.retrieval.models.model_place import kind_of
+from stillhouse.retrieval.models.transformer import load_model
 from stillhouse.workflow.start_model import start_of
 
 Make = Callable[[Path, Path], object]

@@ -21,8 +21,8 @@ from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.encoder_folder import write_towers
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings
 from stillhouse.retrieval.models.pooling import normalized
-from stillhouse.retrieval.models.positions import refuse_longer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.retrieval.models.transformer import refuse_longer
 
 
 class PairPretraining(nn.Module):

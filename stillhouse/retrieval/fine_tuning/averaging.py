@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.dev_scores import retriever_scores
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, retriever_scores
 from stillhouse.retrieval.index.corpus_encoding import encode_corpus
 from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import EncodingConfig
@@ -82,13 +81,12 @@ def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Pat
             raise InputError(f"{names} differ in their {setting} ({one!r} and {other!r}); {REMEDY}")
     if _made_of(start.tokenizer) != _made_of(trained.tokenizer):
         raise InputError(f"{names} differ in their tokenizers; {REMEDY}")
-    states = start.state_dict(), trained.state_dict()
-    for name in sorted(states[0].keys() | states[1].keys()):
-        shapes = [tuple(state[name].shape) if name in state else "missing" for state in states]
+    one, other = start.state_dict(), trained.state_dict()
+    for name in sorted(one.keys() | other.keys()):
+        shapes = [tuple(state[name].shape) if name in state else "missing" for state in (one, other)]
         if shapes[0] != shapes[1]:
             raise InputError(f"{names} differ in shape: {name} is {shapes[0]} and {shapes[1]}; {REMEDY}")
-    for name, value in _whole_numbers(trained).items():
-        if not torch.equal(value, _whole_numbers(start)[name]):
+        if not one[name].is_floating_point() and not torch.equal(one[name], other[name]):
             raise InputError(f"{names} differ in {name}, whose integers cannot be averaged; {REMEDY}")
 
 
@@ -96,7 +94,3 @@ def _made_of(tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
     """Everything that a text's ids depend on. Truncation and padding are settings of the encoder."""
     made_of: dict[str, object] = json.loads(tokenizer.backend_tokenizer.to_str())
     return made_of | {"truncation": None, "padding": None}
-
-
-def _whole_numbers(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value for name, value in model.named_buffers() if not value.is_floating_point()}

@@ -19,6 +19,10 @@ from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.mining.relevance import AnswerSets, never_negative
 
 QUERIES_AT_ONCE = 4096
+NO_QUERIES = (
+    "the corpus has no {} queries; training needs train and dev queries with qrels: `stillhouse ingest` makes them of "
+    "the corpus itself with `queries: pairs`"
+)
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,7 @@ class GroupSampler:
     ) -> None:
         chosen = np.flatnonzero((negatives.queries["split"] == split).to_numpy())
         if not len(chosen):
-            raise InputError(
-                f"the corpus has no {split} queries; training needs train and dev queries with qrels: "
-                "`stillhouse ingest` makes them of the corpus itself with `queries: pairs`"
-            )
+            raise InputError(NO_QUERIES.format(split))
         ids = negatives.queries["query_id"].to_numpy()[chosen]
         texts = negatives.texts(corpus)["text"]
         assert scores_QD is None or scores_QD.shape == negatives.rows_QD.shape, "lineage ties scores to negatives"

@@ -26,18 +26,17 @@ from stillhouse.errors import InputError, NotFinite
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
-from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, sample, signal
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
+from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, qrels_of_rows, sample, signal
 from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages, Targets, cut_to_index, fixed_passages_loss
-from stillhouse.retrieval.fine_tuning.groups import Groups, GroupSampler
-from stillhouse.retrieval.fine_tuning.query_training_settings import QueryTrainingConfig
+from stillhouse.retrieval.fine_tuning.groups import NO_QUERIES, Groups, GroupSampler
+from stillhouse.retrieval.fine_tuning.losses import distillation_loss
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.mining.judged_queries import JudgedQueries
 from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder, length_batches
 from stillhouse.retrieval.search.dense import check_index, check_width
-from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS
+from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS, QueryTrainingConfig
 from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.loop import train
 
@@ -107,15 +106,7 @@ class DevRanking:
         self._encoder, self._index = encoder, index
         self._ids = np.array(judged.query_ids, dtype=object)[kept]
         self._texts = encoder.queries([judged.texts[number] for number in kept])
-        qrels = corpus.relevant("dev")
-        qrels = qrels[qrels["query_id"].isin(self._ids)]
-        self._qrels = pd.DataFrame(
-            {
-                "query_id": qrels["query_id"],
-                "passage_id": corpus.rows_of(qrels["passage_id"]),
-                "relevance": qrels["relevance"],
-            }
-        )
+        self._qrels = qrels_of_rows(corpus, self._ids)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -193,10 +184,7 @@ def train_query_tower(
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
         if not len(queries):
-            raise InputError(
-                f"the corpus has no {split} queries; training needs train and dev queries with qrels: "
-                "`stillhouse ingest` makes them of the corpus itself with `queries: pairs`"
-            )
+            raise InputError(NO_QUERIES.format(split))
         ids, texts = list(queries["query_id"]), list(queries["text"])
         scores_QD = teacher.negative_scores_QD if teacher else None
         sampler = None

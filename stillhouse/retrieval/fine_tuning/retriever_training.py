@@ -23,10 +23,7 @@ from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.curves import CurveRow
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.fine_tuning.dev_scores import score_by_retriever
-from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, score_by_retriever
 from stillhouse.retrieval.fine_tuning.fixed_passages import (
     AT_ONCE,
     FixedPassages,
@@ -36,6 +33,7 @@ from stillhouse.retrieval.fine_tuning.fixed_passages import (
 )
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.fine_tuning.losses import Loss, LossBatch, retriever_loss
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.mining.negatives import Negatives
@@ -45,9 +43,6 @@ from stillhouse.retrieval.search.dense import check_index
 from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
 from stillhouse.training.measurements import READS_OF_TRAINING
-
-VectorLoss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(queries_BD, passages_MD)`: a scalar."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,11 @@ class RetrieverLoss:
         config: RetrieverConfig,
         device: torch.device,
         old: FixedPassages | None = None,
+        loss: Loss | None = None,
     ) -> None:
+        self._of_batch = loss or partial(
+            retriever_loss, temperature=config.temperature, alpha=config.alpha, form=config.contrastive
+        )
         self._encoder = encoder
         self._old = old
         self._texts = texts
@@ -122,8 +121,17 @@ class RetrieverLoss:
 
     def _batch(self, drawn: DrawnGroups, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
         """The parts of a batch's queries and passages, an array for their vectors, and the loss of the vectors."""
-        of_vectors = self._loss(drawn)
         count = len(drawn.queries)
+        negative_BM, candidate_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
+        teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
+
+        def of_vectors(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+            value = self._of_batch(
+                LossBatch(queries_BD, passages_MD, candidate_BK[:, 0], negative_BM, candidate_BK, teacher_BK, known_BK)
+            )
+            if value.ndim:
+                raise InputError(f"the loss gives numbers of shape {list(value.shape)}; let it give one, a mean")
+            return value
 
         def loss(vectors_ND: Tensor) -> Tensor:
             own = self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
@@ -138,25 +146,7 @@ class RetrieverLoss:
     def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
         return self._encoder(*texts.batch(rows, self._device), texts.role)
 
-    def _loss(self, drawn: DrawnGroups) -> VectorLoss:
-        """The contrastive loss or, with a teacher, KL plus alpha times the contrastive loss (SimLM eq. 5)."""
-        config = self._config
-        negative_BM, candidates_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
-        teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
-
-        def loss(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
-            contrast = contrastive_loss(
-                queries_BD, passages_MD, candidates_BK[:, 0], negative_BM, config.temperature, config.contrastive
-            )
-            if teacher_BK is None or known_BK is None:
-                return contrast
-            scores_BM = queries_BD @ passages_MD.T / config.temperature
-            student_BK = scores_BM.gather(1, candidates_BK)
-            return distillation_loss(student_BK, teacher_BK, known_BK) + config.alpha * contrast
-
-        return loss
-
-    def _over_widths(self, loss: VectorLoss, queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+    def _over_widths(self, loss: Callable[[Tensor, Tensor], Tensor], queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
         """The mean loss over vectors cut to each width and, for cosines, normalized again.
 
         This is Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
@@ -202,7 +192,7 @@ def _old(
     return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
 
 
-def train_retriever(
+def fit_retriever(
     encoder: BiEncoder,
     corpus: Corpus,
     negatives: Negatives,
@@ -212,11 +202,12 @@ def train_retriever(
     negatives_depth: int,
     context: Context,
     old_index: VectorIndex | None = None,
+    loss: Loss | None = None,
 ) -> list[CurveRow]:
     """Train `encoder` in place on the train queries and return its curves; dev queries choose the step to keep.
 
-    `config.compatibility_weight` ties the queries to `old_index`. Raises `InputError` for a split without queries,
-    for batches of a single passage, and for an index of other passages.
+    `config.compatibility_weight` ties the queries to `old_index`. `loss` replaces the losses of `config`. Raises
+    `InputError` for a split without queries, for batches of a single passage, and for an index of other passages.
     """
     texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
@@ -229,7 +220,7 @@ def train_retriever(
     device = context.torch_device()
     losses = {
         split: RetrieverLoss(
-            encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device)
+            encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device), loss
         )
         for split, sampler in samplers.items()
     }
@@ -237,7 +228,7 @@ def train_retriever(
     def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
         return losses[split].draw(examples_B, times_B)
 
-    def loss(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
+    def of_split(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
         return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
 
     def score(candidates: DevCandidates) -> NDArray[np.float32]:
@@ -245,4 +236,4 @@ def train_retriever(
 
     group = 2 + negatives_per_query
     reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
-    return train_on_groups(encoder, samplers, draw, loss, score, reads, config, context)
+    return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)

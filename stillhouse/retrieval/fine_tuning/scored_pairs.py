@@ -19,8 +19,8 @@ from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.mining.rotation import first_turn
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
-from stillhouse.retrieval.models.score_log import ScoreLog
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_scores import ScoreLog, score_pairs, stretch
 from stillhouse.retrieval.settings import ScoredPairsConfig
 from stillhouse.training.processes import join, wait_for_all
 

@@ -2,9 +2,11 @@
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
 digests, 16 bytes each). The second is written last, so a segment is complete or absent. Its name is the digest of both,
-`<texts>-<vectors>`, and is checked when it is read. A damaged segment is removed and its texts are encoded again. A
-shard has a single segment with another name, which the shard's manifest verifies. All segments of a folder come from
-the model, tokenizer and settings that the folder's name stands for.
+`<texts>-<vectors>`, and is checked when it is read. A damaged segment is removed and its texts are encoded again. All
+segments of a folder come from the model, tokenizer and settings that the folder's name stands for.
+
+A *shard* is a folder that the step `encode` writes: a single segment of the passages `shard_rows` with another name,
+and a manifest that verifies it.
 
 Shape suffixes: N requested texts, M missing texts, S texts of a segment, D width.
 """
@@ -23,15 +25,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import map_array, write_array
+from stillhouse.arrays import map_array, save_array, write_array
+from stillhouse.artifacts import MANIFEST, Manifest, read_manifest
 from stillhouse.context import say
 from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
+from stillhouse.retrieval.index.exact_search import BLOCK
 
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
-PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
+PART = re.compile(rf"\.?({NAMED.pattern})\.(?:texts|vectors)\.npy(?:\.\d+)?")
 """A file of a cached segment, including one that is being written."""
 ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which an incomplete segment counts as abandoned."""
@@ -236,37 +241,93 @@ def prune(root: Path, limit: float) -> int:
     Incomplete segments count too. They are removed first, but only when a day old, because another run may be writing
     them.
     """
-    sizes: dict[Path, int] = {}
-    left: dict[Path, os.stat_result] = {}
-    segments = []
-    for folder in root.glob("*/"):
-        whole = segments_of(folder)
-        parts = {part for path in whole for part in (path, vectors_of(path))}
-        left |= _stats(path for path in folder.iterdir() if PART.fullmatch(path.name) and path not in parts)
-        for path in whole:
-            found = _stats([path, vectors_of(path)])
-            if len(found) == 2:
-                sizes[path] = sum(about.st_size for about in found.values())
-                segments.append((found[path].st_mtime_ns, path))
-    total, removed = sum(sizes.values()) + sum(about.st_size for about in left.values()), 0
-    for path, about in left.items():
-        if time.time() - about.st_mtime > ABANDONED_AFTER:
-            path.unlink(missing_ok=True)
-            total -= about.st_size
-    for _, path in sorted(segments):
+    parts: dict[Path, dict[Path, os.stat_result]] = {}
+    for path in root.glob("*/*"):
+        if found := PART.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # another run has just removed it
+                parts.setdefault(path.parent / found[1], {})[path] = path.stat()
+    segments, total, removed = [], 0, 0
+    for name, files in parts.items():
+        used, size = max(about.st_mtime for about in files.values()), sum(about.st_size for about in files.values())
+        whole = sorted(path.name for path in files) == [f"{name.name}{TEXTS}", f"{name.name}{VECTORS}"]
+        if not whole and time.time() - used > ABANDONED_AFTER:
+            _remove(files)
+            continue
+        total += size
+        segments += [(used, size, list(files))] if whole else []
+    for _, size, paths in sorted(segments):
         if total <= limit * GIB:
             break
-        path.unlink(missing_ok=True)
-        vectors_of(path).unlink(missing_ok=True)
-        total -= sizes[path]
+        _remove(paths)
+        total -= size
         removed += 1
     return removed
 
 
-def _stats(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """The stat results of files, without those that another run has removed to make room."""
-    found = {}
+def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        with suppress(FileNotFoundError):
-            found[path] = path.stat()
-    return found
+        path.unlink(missing_ok=True)
+
+
+NAME = "passages"
+STEP = "encode"
+
+
+def shard_rows(passages: int, shard: int, shards: int) -> NDArray[np.int64]:
+    """The rows of shard 1, 2 .. `shards`: consecutive parts of the corpus, as equal in size as possible."""
+    return np.arange(passages * (shard - 1) // shards, passages * shard // shards)
+
+
+def write_shard(
+    folder: Path, embeddings: Embeddings, digests_S: NDArray[np.bytes_], passage_ids: PassageIds, first: int
+) -> None:
+    """Write `passages.vectors.npy` (float32 [S, D]), `passages.texts.npy` (digests) and `ids.parquet`, aligned.
+
+    `passage_ids` are the ids of the whole corpus, and `first` is the row of the shard's first passage.
+    """
+    assert digests_S.dtype == DIGEST and len(digests_S) == len(embeddings)
+    with (folder / f"{NAME}{VECTORS}").open("wb") as file:
+        shape = (len(embeddings), embeddings.width)
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        for _, vectors_BD in embeddings.blocks(BLOCK):
+            file.write(vectors_BD.astype("<f4").tobytes())
+    save_array(folder / f"{NAME}{TEXTS}", digests_S)
+    passage_ids.write(folder / "ids.parquet", first, first + len(embeddings))
+
+
+def find_shards(folder: Path, corpus: str, model: str) -> list[Path]:
+    """The folders of all shards by number: `folder` is the only one, or each of its folders is a shard.
+
+    The shards must come from the corpus with the digest `corpus` and the model with the `model_key` `model`. Raises
+    `InputError` for a shard that is missing, appears twice, or was made from something else.
+    """
+    folders = [folder] if (folder / MANIFEST).is_file() else sorted(path for path in folder.iterdir() if path.is_dir())
+    manifests = {path: read_manifest(path) for path in folders}
+    if not manifests:
+        raise InputError(f"{folder} has no vectors; `stillhouse {STEP}` writes a folder for each shard")
+    for path, manifest in manifests.items():
+        _refuse_foreign(path, manifest, corpus, model)
+    shards = {int(manifest.facts["shards"]) for manifest in manifests.values()}
+    if len(shards) > 1:
+        raise InputError(f"{folder} mixes divisions into {' and '.join(map(str, sorted(shards)))} shards; keep one")
+    by_number: dict[int, Path] = {}
+    for path, manifest in manifests.items():
+        number = int(manifest.facts["shard"])
+        if number in by_number:
+            raise InputError(f"shard {number} appears twice, in {by_number[number]} and {path}; remove one")
+        by_number[number] = path
+    missing = [str(number) for number in range(1, shards.pop() + 1) if number not in by_number]
+    if missing:
+        raise InputError(f"{folder} lacks shard {', '.join(missing)}; run `stillhouse {STEP}` for it")
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _refuse_foreign(path: Path, manifest: Manifest, corpus: str, model: str) -> None:
+    if manifest.step != STEP:
+        raise InputError(f"{path} was written by step '{manifest.step}'; give folders of `stillhouse {STEP}`")
+    if manifest.inputs["corpus"] != corpus:
+        raise InputError(f"{path} was encoded from another corpus; run `stillhouse {STEP}` again with this one")
+    if manifest.facts["model"] != model:
+        raise InputError(
+            f"{path} was encoded by another model, or in another precision; run `stillhouse {STEP}` again with this one"
+        )

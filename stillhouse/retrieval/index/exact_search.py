@@ -11,8 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from stillhouse.acceleration.packed_linears import can_pack
+from stillhouse.acceleration.linear_layers import can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768
@@ -36,16 +37,18 @@ def exact_search(
     """
     queries = len(queries_QD)
     filled_QD = filled(queries_QD, -(-queries // EVEN) * EVEN)
-    best_QK = np.full((queries, depth), NOTHING, dtype=np.int64)
+    best_QK = torch.full((queries, depth), NOTHING, dtype=torch.int64)
     for start, vectors_BD in blocks:
         size = len(vectors_BD)
         vectors_BD = filled(np.require(vectors_BD, dtype=np.float32, requirements=("C", "W")), max(size, EVEN))
         for first in range(0, queries, QUERIES_AT_ONCE):
             part = slice(first, first + QUERIES_AT_ONCE)
-            known_QK, scores_QB = best_QK[part], inner_products(filled_QD[part], vectors_BD)
+            known_QK = best_QK[part]
+            scores_QB = torch.from_numpy(inner_products(filled_QD[part], vectors_BD))
             best_QK[part] = merged(known_QK, scores_QB[: len(known_QK), :size], start)
-    assert not queries or not depth or (best_QK != NOTHING).all(), "fewer vectors than the depth"
-    return unpacked(best_QK)
+    assert not best_QK.numel() or bool((best_QK != NOTHING).all()), "fewer vectors than the depth"
+    rows_QK, scores_QK = unpacked(best_QK)
+    return rows_QK.numpy(), scores_QK.numpy()
 
 
 def filled(vectors_BD: NDArray[np.float32], size: int) -> NDArray[np.float32]:
@@ -73,41 +76,50 @@ def inner_products(queries_QD: NDArray[np.float32], vectors_BD: NDArray[np.float
     return result
 
 
-def merged(best_QK: NDArray[np.int64], scores_QB: NDArray[np.float32], start: int) -> NDArray[np.int64]:
-    """The best K candidates of those so far and of a block that starts at row `start`."""
-    depth, size = best_QK.shape[1], scores_QB.shape[1]
+def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
+    """The best K candidates of those so far and of a block that starts at row `start`, int64 [Q, K]; on any device."""
+    (queries, depth), size = best_QK.shape, scores_QB.shape[1]
     if not depth:
         return best_QK
     # Later rows lose ties, so a full ranking takes only what is better than its last entry.
-    full = bool((best_QK[:, -1] != NOTHING).all())
-    if full:
+    if bool((best_QK[:, -1] != NOTHING).all()):
         taken_QB = scores_QB > unpacked(best_QK[:, -1:])[1]
     elif size > depth:
-        taken_QB = scores_QB >= np.partition(scores_QB, size - depth, axis=1)[:, size - depth, None]
+        taken_QB = scores_QB >= _last_of_best(scores_QB, depth)
     else:
-        taken_QB = np.ones(scores_QB.shape, dtype=bool)
-    query, column = np.nonzero(taken_QB)
-    if not len(query):
+        taken_QB = torch.ones_like(scores_QB, dtype=torch.bool)
+    query_C, column_C = taken_QB.nonzero(as_tuple=True)
+    if not len(query_C):
         return best_QK
-    counts_Q = np.bincount(query, minlength=len(best_QK))
-    place = np.arange(len(query)) - np.repeat(np.cumsum(counts_Q) - counts_Q, counts_Q)
-    new_QC = np.full((len(best_QK), int(counts_Q.max())), NOTHING, dtype=np.int64)
-    new_QC[query, place] = packed(scores_QB[query, column], (column + start).astype(np.int32))
-    together = np.concatenate([best_QK, new_QC], axis=1)
-    together.sort(axis=1)
+    counts_Q = torch.bincount(query_C, minlength=queries)
+    before_Q = counts_Q.cumsum(0) - counts_Q
+    place_C = torch.arange(len(query_C), device=query_C.device) - before_Q[query_C]
+    new = torch.full((queries, int(counts_Q.max())), NOTHING, dtype=torch.int64, device=best_QK.device)
+    new[query_C, place_C] = packed(scores_QB[query_C, column_C], column_C + start)
+    together = torch.cat([best_QK, new], dim=1)
+    if together.is_cuda:
+        return together.sort(dim=1).values[:, :depth]
+    together.numpy().sort(axis=1)  # half as fast again as PyTorch's
     return together[:, :depth]
 
 
-def packed(scores: NDArray[np.float32], rows: NDArray[np.int32]) -> NDArray[np.int64]:
+def _last_of_best(scores_QB: Tensor, depth: int) -> Tensor:
+    """The score of each query's `depth`-th best vector, [Q, 1]."""
+    if scores_QB.is_cuda:
+        return scores_QB.topk(depth, dim=1).values[:, -1:]
+    place = scores_QB.shape[1] - depth
+    return torch.from_numpy(np.partition(scores_QB.numpy(), place, axis=1)[:, place, None])
+
+
+def packed(scores: Tensor, rows: Tensor) -> Tensor:
     """Pack a score, which is not NaN, and a row into one integer; better scores and earlier rows give smaller ones."""
-    bits = (scores + np.float32(0)).view(np.int32)  # -0 becomes 0, its equal
+    bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0, its equal
     rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    result: NDArray[np.int64] = ((~rising).astype(np.int64) << 32) | rows
-    return result
+    return ((~rising).to(torch.int64) << 32) | rows
 
 
-def unpacked(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The rows and scores of `packed`."""
-    rising = ~(keys >> 32).astype(np.int32)
+def unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows int32 and scores float32 of `packed`."""
+    rising = ~(keys >> 32).to(torch.int32)
     bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
-    return (keys & 0xFFFFFFFF).astype(np.int32), bits.view(np.float32)
+    return (keys & 0xFFFFFFFF).to(torch.int32), bits.view(torch.float32)

@@ -2,7 +2,7 @@
 
 It gives the rankings of `exact_search` up to the last bits of a product, with the same running top K of integers made
 of a score and a row. Products are computed in full fp32, not TF32. Shape suffixes: Q queries, B vectors of a block,
-C candidates, K depth, D width.
+K depth, D width.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.retrieval.index.exact_search import NOTHING
+from stillhouse.retrieval.index.exact_search import NOTHING, merged, unpacked
 
 QUERIES_AT_ONCE = 1024
 BLOCK = 131_072
@@ -95,38 +95,3 @@ def _without_tf32() -> Callable[[], None]:
             torch.set_float32_matmul_precision(precision)
 
     return restore
-
-
-def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
-    """The best K candidates of those so far and of a block that starts at row `start`, int64 [Q, K]."""
-    (queries, depth), size = best_QK.shape, scores_QB.shape[1]
-    # Later rows lose ties, so a full ranking takes only what is better than its last entry.
-    if bool((best_QK[:, -1] != NOTHING).all()):
-        taken_QB = scores_QB > unpacked(best_QK[:, -1:])[1]
-    elif size > depth:
-        taken_QB = scores_QB >= scores_QB.topk(depth, dim=1).values[:, -1:]
-    else:
-        taken_QB = torch.ones_like(scores_QB, dtype=torch.bool)
-    query_C, column_C = taken_QB.nonzero(as_tuple=True)
-    if not len(query_C):
-        return best_QK
-    counts_Q = torch.bincount(query_C, minlength=queries)
-    before_Q = counts_Q.cumsum(0) - counts_Q
-    place_C = torch.arange(len(query_C), device=query_C.device) - before_Q[query_C]
-    new = torch.full((queries, int(counts_Q.max())), NOTHING, dtype=torch.int64, device=best_QK.device)
-    new[query_C, place_C] = packed(scores_QB[query_C, column_C], column_C + start)
-    return torch.cat([best_QK, new], dim=1).sort(dim=1).values[:, :depth]
-
-
-def packed(scores: Tensor, rows: Tensor) -> Tensor:
-    """`exact_search.packed` for tensors: better scores and earlier rows give smaller integers."""
-    bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0, its equal
-    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return ((~rising).to(torch.int64) << 32) | rows
-
-
-def unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows int32 and scores float32 of `packed`."""
-    rising = ~(keys >> 32).to(torch.int32)
-    bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
-    return (keys & 0xFFFFFFFF).to(torch.int32), bits.view(torch.float32)

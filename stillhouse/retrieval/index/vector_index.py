@@ -28,12 +28,14 @@ from stillhouse.retrieval.index.exact_search import BLOCK, Block, exact_search
 from stillhouse.retrieval.index.gpu_search import blocks_of, gpu_search, on_gpu
 from stillhouse.retrieval.index.index_kinds import CLUSTERED, build, open_flat, write_built, write_flat
 from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.training.batches import chunks
 
 FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
 DEPTHS = (10, 100)
 """The depths at which the recall of an approximate index is measured."""
 GPU, GPU_DEPTH = "cuda", 2048
 """The device of `gpu_search`, and the greatest depth of faiss on a GPU."""
+PAIRS_AT_ONCE = 65_536
 TIMED, SECONDS = 100, 2.0
 """The most queries and seconds for timing searches."""
 
@@ -226,6 +228,16 @@ class VectorIndex:
         if self.kind in CLUSTERED:
             self._index.make_direct_map()
         return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)
+
+    def products(
+        self, vectors_QD: NDArray[np.float32], query_P: NDArray[np.integer], row_P: NDArray[np.integer]
+    ) -> NDArray[np.float32]:
+        """Inner products of queries' vectors with vectors of the index, float32 [P], as the search computes them."""
+        parts = [
+            np.einsum("pd,pd->p", vectors_QD[query_P[part]], self.vectors(np.asarray(row_P[part], dtype=np.int32)))
+            for part in chunks(len(row_P), PAIRS_AT_ONCE)
+        ]
+        return np.concatenate([np.empty(0, np.float32), *parts])
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,10 @@
 """Mining turns rankings and other sources into one matrix of hard negatives, without right answers and repeats.
 
+Passages without a qrel that a model nevertheless takes for right answers are left out by filters: a filter is an
+`Accept`, and mining takes any number of them. Both existing filters compare a candidate's score with the scores of the
+query's positives, which are computed even if a ranking did not find them. With several positives the lowest score
+counts: a candidate that scores like a known answer is suspect.
+
 Shapes: Q queries (train and dev), B some of them, K the depth of a ranking, D kept negatives, N passages, P pairs.
 """
 
@@ -21,16 +26,47 @@ from stillhouse.evaluation.answer_matching import AnswerMatcher
 from stillhouse.evaluation.rankings import Rows, first_kept, repeated
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.mining import rotation
-from stillhouse.retrieval.mining.false_negatives import Accept
 from stillhouse.retrieval.mining.negatives import SPLITS, training_queries
 from stillhouse.retrieval.mining.relevance import AnswerSets, never_negative
 
-if TYPE_CHECKING:  # it imports PyTorch, which BM25 does not need
+if TYPE_CHECKING:
     from stillhouse.retrieval.index.vector_index import VectorIndex
+
+Accept = Callable[[NDArray[np.int64], NDArray[np.int32]], NDArray[np.bool_]]
+"""`accept(query_P, row_P)`: whether each passage may be a negative of its query, bool [P].
+
+Queries are numbered as in `training_queries`, passages by their rows.
+"""
+
+Score = Callable[[NDArray[np.int64], NDArray[np.int32]], NDArray[np.float32]]
+"""`score(query_P, row_P)`: float32 [P], higher for a better answer."""
+
+MARGINS = ("none", "absolute", "relative", "both")
+
+
+def limits(
+    kind: str, absolute: float, relative: float, positive_scores_P: NDArray[np.float32], offsets: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The score above which a candidate is taken for a right answer, float32 [Q].
+
+    s is the lowest score of a query's positives, which are `positive_scores_P[offsets[i]:offsets[i + 1]]`. The limit is
+    s - `absolute` for "absolute", s - `relative` * |s| for "relative" (below s for either sign), and the lower of the
+    two for "both".
+    """
+    assert kind in MARGINS[1:] and np.diff(offsets).all(), "every query has a positive"
+    lowest_Q = np.minimum.reduceat(positive_scores_P, offsets[:-1]) if len(positive_scores_P) else positive_scores_P
+    candidates = {"absolute": lowest_Q - absolute, "relative": lowest_Q - relative * np.abs(lowest_Q)}
+    chosen = [candidates[kind]] if kind in candidates else list(candidates.values())
+    return np.minimum.reduce(chosen).astype(np.float32)
+
+
+def below(score: Score, limits_Q: NDArray[np.float32]) -> Accept:
+    """Accept candidates that score at most their query's limit."""
+    return lambda query_P, row_P: score(query_P, row_P) <= limits_Q[query_P]
+
 
 AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096
-PAIRS_AT_ONCE = 65_536
 DRAWS_AT_ONCE = 2**23
 
 Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
@@ -265,9 +301,4 @@ class DenseRanking:
 
     def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
         """Inner products of queries and passage vectors in the index, float32 [P]."""
-        scores_P = np.empty(len(query_P), dtype=np.float32)
-        for start in range(0, len(query_P), PAIRS_AT_ONCE):
-            part = slice(start, start + PAIRS_AT_ONCE)
-            passages_PD = self._index.vectors(row_P[part])
-            scores_P[part] = np.einsum("pd,pd->p", self._vectors_QD[query_P[part]], passages_PD)
-        return scores_P
+        return self._index.products(self._vectors_QD, query_P, row_P)

@@ -1,6 +1,11 @@
 """The cross-encoder: reads query and passage together and gives one score (SimLM §3.2, the re-ranker).
 
-Shape suffixes: B queries, K candidates of a query, P pairs.
+With `cls`, the papers' form, a scoring layer on [CLS] gives the score: the model of
+`AutoModelForSequenceClassification`. With `cosine` there is no new layer. Query and passage are read together, in one
+sequence without token types, as retrievers read their texts. The score is `SCALE` times the cosine of the mean state of
+the query's half and that of the passage's half. So it begins with what a retriever knows.
+
+Shape suffixes: P pairs, L tokens, D hidden width.
 """
 
 from __future__ import annotations
@@ -8,42 +13,143 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BatchEncoding,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
-from stillhouse.acceleration.first_token import can_end_in_first_token
-from stillhouse.acceleration.side_by_side import side_by_side, threads_of
-from stillhouse.context import Context
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.acceleration.unpadded import can_end_in_first_token
 from stillhouse.corpus.titles import joined_by_colon
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.models.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
+from stillhouse.retrieval.models.encoder import TOKENIZING, TokenizedTexts
 from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.models.model_folder import keep_layers, load_model, read_config, reads_types, refuse_unusable
-from stillhouse.retrieval.models.pair_pooling import (
-    CLS,
-    COSINE,
-    auto_class,
-    cosine_of_halves,
-    passage_halves,
-    read_activation,
-    read_pooling_entry,
-    read_prompt,
-    write_pooling_entry,
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    MODEL,
+    OWN_POOLING,
+    REMEDY,
+    is_saved_cross_encoder,
+    saved_model,
+    transformer_in,
 )
-from stillhouse.retrieval.models.positions import longest_text, refuse_longer
-from stillhouse.retrieval.models.saved_files import CONFIG, is_saved_cross_encoder, transformer_in
-from stillhouse.retrieval.models.score_log import ScoreLog
+from stillhouse.retrieval.models.model_place import refuse_adapter, refuse_unsupported, refuse_unsupported_scorer
+from stillhouse.retrieval.models.pooling import pool
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
-from stillhouse.retrieval.models.unsupported import refuse_adapter, refuse_unsupported, refuse_unsupported_scorer
-from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.training.ahead import Ahead
-from stillhouse.training.batches import chunks
+from stillhouse.retrieval.models.transformer import (
+    keep_layers,
+    load_model,
+    longest_text,
+    read_config,
+    reading,
+    reads_types,
+    refuse_longer,
+    refuse_unusable,
+)
 
-PAIRS_AT_ONCE = 16_384
+CLS, COSINE = "cls", "cosine"
+PAIR_POOLINGS = (CLS, COSINE)
+OF_SENTENCE_TRANSFORMERS = "sentence_transformers"
+"""The configuration entry for the `CrossEncoder` of sentence-transformers."""
+ACTIVATION, OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_function"
+"""The entries for its activation function: within the entry above, and of versions before 4."""
+SCALE = 20.0
+"""One divided by a temperature of 0.05, at which recipes train retrievers."""
+
+
+def auto_class(pooling: str) -> Any:
+    """The class that loads the model."""
+    assert pooling in PAIR_POOLINGS, pooling
+    return AutoModel if pooling == COSINE else AutoModelForSequenceClassification
+
+
+def write_pooling_entry(config: PreTrainedConfig, pooling: str) -> None:
+    """Set the entries of a model's configuration for a pooling, in place of those of the model that it began from."""
+    for name in (OWN_POOLING, OF_SENTENCE_TRANSFORMERS):
+        vars(config).pop(name, None)
+    if pooling == COSINE:
+        setattr(config, OWN_POOLING, COSINE)
+    else:
+        setattr(config, OF_SENTENCE_TRANSFORMERS, {ACTIVATION: "torch.nn.modules.linear.Identity"})
+
+
+def read_pooling_entry(folder: Path, config: PreTrainedConfig) -> str:
+    """The pooling of a cross-encoder's folder. Raises `InputError` for one that this version does not have."""
+    named = getattr(config, OWN_POOLING, CLS)
+    if named not in PAIR_POOLINGS:
+        raise InputError(
+            f"{folder / CONFIG} names the {OWN_POOLING} {str(named)[:80]!r}, which is none of "
+            f"{', '.join(PAIR_POOLINGS)}; use the version of Stillhouse that trained it"
+        )
+    return str(named)
+
+
+def read_activation(folder: Path, config: PreTrainedConfig) -> nn.Module:
+    """What the `CrossEncoder` of sentence-transformers makes of a raw score: the sigmoid unless the folder says more.
+
+    Raises `InputError` for a function that is not PyTorch's own, because code from a model folder is never run.
+    """
+    if hasattr(config, OWN_POOLING):
+        return nn.Identity()
+    said = saved_model(folder) if is_saved_cross_encoder(folder) else {}
+    entry = getattr(config, OF_SENTENCE_TRANSFORMERS, None) or {}
+    name = said.get(ACTIVATION) or entry.get(ACTIVATION) or getattr(config, OLD_ACTIVATION, None) or "torch.nn.Sigmoid"
+    found = getattr(nn, str(name).rsplit(".", 1)[-1], None) if str(name).startswith("torch.nn.") else None
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise InputError(
+            f"{folder} names the activation function {str(name)[:80]!r}, which is none of torch.nn; save the "
+            "cross-encoder with one of these, such as torch.nn.Sigmoid"
+        )
+    with reading(folder):
+        return found()
+
+
+def read_prompt(folder: Path) -> str:
+    """The text that the `CrossEncoder` of sentence-transformers puts before every query."""
+    said = saved_model(folder) if is_saved_cross_encoder(folder) else {}
+    prompts, name = said.get("prompts") or {}, said.get("default_prompt_name")
+    text = prompts.get(name, "") if isinstance(prompts, dict) else None
+    if not isinstance(text, str):
+        raise InputError(f"{folder / MODEL}: its prompts are not texts with names; {REMEDY}")
+    return text
+
+
+def passage_halves(encoded: BatchEncoding) -> list[list[int]]:
+    """For each pair, 0 at the tokens of the query's half and 1 at those of the passage's, as BERT's token types.
+
+    The passage's half begins with the passage's first token and ends with the pair, so separators between query and
+    passage belong to the query. The half of an empty passage is the pair's last token. Works for every fast tokenizer,
+    whether or not it gives token types.
+    """
+    halves = []
+    for number, ids in enumerate(encoded["input_ids"]):
+        sides = encoded.sequence_ids(number)
+        begin = sides.index(1) if 1 in sides else len(ids) - 1
+        halves.append([0] * begin + [1] * (len(ids) - begin))
+    return halves
+
+
+def cosine_of_halves(states_PLD: Tensor, mask_PL: Tensor, halves_PL: Tensor) -> Tensor:
+    """`SCALE` times the cosine of the mean states of the query's half and of the passage's half: float32 [P].
+
+    `mask_PL` is 1 at tokens and 0 at padding; `halves_PL` comes from `passage_halves`.
+    """
+    kept_PL, passage_PL = mask_PL.bool(), halves_PL.bool()
+    query_PD, passage_PD = (
+        pool(states_PLD.float(), part_PL, "mean") for part_PL in (kept_PL & ~passage_PL, kept_PL & passage_PL)
+    )
+    return SCALE * torch.cosine_similarity(query_PD, passage_PD, dim=1)
+
+
 OWN_LENGTH = "stillhouse_max_length"
 """The configuration entry for the most tokens of a pair."""
 UNSAID_LENGTH = 512
@@ -53,7 +159,7 @@ SHORTEST = 8
 
 
 class CrossEncoder(nn.Module):
-    """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pair_pooling.py`).
+    """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pooling`).
 
     With `pooling` "cls", `AutoModelForSequenceClassification` loads its folder, and the `CrossEncoder` of
     sentence-transformers gives the same scores, because the folder sets the identity as activation. With "cosine",
@@ -203,60 +309,3 @@ class PairTexts:
         ids_PL, mask_PL = self.ids.batch(rows, device)  # type: ignore[arg-type]
         types_PL, _ = self._types.batch(rows, device)  # type: ignore[arg-type]
         return ids_PL, mask_PL, types_PL
-
-
-def score_pairs(
-    model: CrossEncoder,
-    queries: np.ndarray,
-    passages: TextFile | np.ndarray,
-    query_P: np.ndarray,
-    row_P: np.ndarray,
-    context: Context,
-    what: str,
-    config: InferenceConfig,
-) -> np.ndarray:
-    """Score the pairs (`queries[query_P]`, `passages[row_P]`) in length-sorted batches, float32 [P].
-
-    Pairs are tokenized 16,384 at a time, one part ahead. Every finished batch is stored in `context.work`. A run after
-    a kill computes only what is missing, in the same batches, so its scores are the same bit for bit.
-    Raises `InputError` for a score that is not finite.
-    """
-    with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
-        parts = [part for part in chunks(len(query_P), PAIRS_AT_ONCE) if not log.done_P[part].all()]
-
-        def tokenized(number: int) -> PairTexts:
-            part = parts[number]
-            return model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
-
-        done = int(log.done_P.sum())
-        with Ahead(tokenized, len(parts)) as ahead, context.bar(what, len(query_P), "pair", done=done) as bar:
-            for number, part in enumerate(parts):
-                texts = ahead(number)
-                batches = length_batches(texts.ids.lengths(), config.batch_tokens // threads_of(device))
-                missing = (rows for rows in batches if not log.done_P[part[rows]].all())
-
-                def score(rows: np.ndarray, texts: PairTexts = texts) -> np.ndarray:
-                    return model.activation(model(*texts.batch(rows, device)).float()).cpu().numpy()
-
-                for rows, scores in side_by_side(missing, score, config.precision, device):
-                    if not np.isfinite(scores).all():
-                        wrong = part[rows[np.argmin(np.isfinite(scores))]]
-                        passage = passages[row_P[wrong : wrong + 1]][0]
-                        raise InputError(
-                            f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
-                            f"{passage[:80]!r} is not finite; train the re-ranker again with a lower "
-                            "learning rate, or score in fp32 (`precision: fp32`)"
-                        )
-                    log.add(part[rows], scores)
-                    bar.update(len(rows))
-        return log.scores_P
-
-
-def stretch(pairs: int, shard: int, shards: int) -> slice:
-    """The pairs of shard 1, 2 .. `shards`: whole tokenized chunks, divided as evenly as possible.
-
-    `score_pairs` scores them in the same batches as it would all pairs together.
-    """
-    chunks = -(-pairs // PAIRS_AT_ONCE)
-    begin, end = (PAIRS_AT_ONCE * (chunks * number // shards) for number in (shard - 1, shard))
-    return slice(begin, min(end, pairs))

@@ -21,23 +21,26 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from stillhouse.acceleration.bf16_residuals import bf16_residuals
+from stillhouse.acceleration.linear_layers import packed_linears
 from stillhouse.acceleration.on_device import on_device
-from stillhouse.acceleration.packed_linears import packed_linears
 from stillhouse.acceleration.precision import autocast, computed_in
 from stillhouse.acceleration.side_by_side import side_by_side, threads_of
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
-from stillhouse.retrieval.models.encoder_settings import SETTINGS, EncoderSettings, read_settings
-from stillhouse.retrieval.models.model_place import is_bag_of_words
-from stillhouse.retrieval.models.passage_tokens import cut_passages
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    SETTINGS,
+    EncoderSettings,
+    read_settings,
+    transformer_in,
+)
+from stillhouse.retrieval.models.model_place import is_bag_of_words, refuse_unsupported
 from stillhouse.retrieval.models.pooling import normalized
-from stillhouse.retrieval.models.positions import longest_text, refuse_longer
-from stillhouse.retrieval.models.saved_files import CONFIG, transformer_in
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, token_ids
+from stillhouse.retrieval.models.tokenizer_files import cut_passages, load_tokenizer, token_ids
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
-from stillhouse.retrieval.models.unsupported import refuse_unsupported
+from stillhouse.retrieval.models.transformer import longest_text, refuse_longer
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.memory import freed_memory_kept
 

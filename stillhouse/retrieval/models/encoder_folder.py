@@ -11,7 +11,7 @@ For separate towers, sentence-transformers gets a `Router` over both: `encode_qu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -21,24 +21,34 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.model_files import WEIGHTS, read_tensors
-from stillhouse.retrieval.models.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
-from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
-from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
-from stillhouse.retrieval.models.pooling import (
-    POOLING,
-    module_type,
-    normalize_path,
-    write_module_list,
-    write_modules,
-    write_sentence_transformer,
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    MODEL,
+    OWN_POOLING,
+    PASSAGE_PROMPTS,
+    REMEDY,
+    SETTINGS,
+    EncoderSettings,
+    object_if_there,
+    transformer_in,
 )
-from stillhouse.retrieval.models.projection import PROJECTION, read_projection, write_projection
-from stillhouse.retrieval.models.saved_files import CONFIG, REMEDY, object_if_there, transformer_in
+from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.retrieval.models.transformer import (
+    WEIGHTS,
+    load_model,
+    read_tensors,
+    refuse_larger_vocabulary,
+    refuse_unusable,
+    shapes_of,
+)
+from stillhouse.retrieval.settings import MODULES
 
+POOLING, PROJECTION, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
+"""The folders of the modules after a Transformer; the last one gets its number in front."""
+PREFIX = "linear."
+"""Begins the names of the tensors of a `Dense` module."""
 ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
 """The sentence-transformers names of the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
@@ -98,43 +108,32 @@ def write_towers(
     `model`, which contains the passages' Transformer and a language-model head, is written in place of the former.
     """
     assert ("query" in towers) == (settings.towers == "separate"), settings
-    passage, query = towers["passage"], towers.get("query")
-    _write_tower(folder, "passage", passage, tokenizer, settings, model)
-    if query is not None:
-        own = replace(
-            settings,
-            passage_length=settings.query_length,
-            passage_prompt=settings.query_prompt,
-            towers="shared",
-        )
-        _write_tower(folder, "query", query, tokenizer, own)
-        _write_router(folder, {"passage": passage, "query": query}, settings)
-    elif isinstance(passage, BagOfWordsTower):
-        write_module_list(folder, [*_modules("passage", passage), *_normalize(settings)])
-    if isinstance(passage, BagOfWordsTower):
+    for role, tower in towers.items():
+        own = settings
+        if role == "query":
+            own = replace(
+                settings,
+                passage_length=settings.query_length,
+                passage_prompt=settings.query_prompt,
+                towers="shared",
+            )
+        if isinstance(tower, BagOfWordsTower):
+            _write_bag(folder / ROUTES[role], tower, tokenizer, own.passage_length)
+        else:
+            place = folder / TRANSFORMERS[role]
+            whole = model if model is not None and role == "passage" else tower.encoder
+            whole.save_pretrained(place)
+            save_tokenizer(tokenizer, place)
+            write_modules(place, int(tower.encoder.config.hidden_size), own, tower.projection)
+    if isinstance(towers["passage"], BagOfWordsTower):
         save_tokenizer(tokenizer, folder)
-        write_sentence_transformer(folder, settings)
+        _write_sentence_transformer(folder, _modules("passage", towers["passage"]), settings)
+    if settings.towers == "separate":
+        _write_router(folder, towers, settings)
 
 
 Modules = list[tuple[str, str]]
 """Kinds of sentence-transformers modules and their folders, in the order they run."""
-
-
-def _write_tower(
-    folder: Path,
-    role: Role,
-    tower: Tower,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: EncoderSettings,
-    model: PreTrainedModel | None = None,
-) -> None:
-    if isinstance(tower, BagOfWordsTower):
-        _write_bag(folder / ROUTES[role], tower, tokenizer, settings.passage_length)
-        return
-    own = folder / TRANSFORMERS[role]
-    (model or tower.encoder).save_pretrained(own)
-    save_tokenizer(tokenizer, own)
-    write_modules(own, int(tower.encoder.config.hidden_size), settings, tower.projection)
 
 
 def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> TransformerTower:
@@ -182,8 +181,12 @@ def _modules(role: Role, tower: Tower) -> Modules:
     """The modules of a tower and their folders within the encoder folder."""
     if isinstance(tower, BagOfWordsTower):
         return [(name.split("_")[1], f"{ROUTES[role]}/{name}") for name in BAG]
-    kinds = [("Transformer", ""), ("Pooling", POOLING)] + ([("Dense", PROJECTION)] if tower.projection else [])
-    return [(kind, (Path(TRANSFORMERS[role]) / path).as_posix()) for kind, path in kinds]
+    inside = _of_transformer(tower.projection is not None)
+    return [(kind, (Path(TRANSFORMERS[role]) / path).as_posix()) for kind, path in inside]
+
+
+def _of_transformer(projects: bool) -> Modules:
+    return [("Transformer", ""), ("Pooling", POOLING), *([("Dense", PROJECTION)] if projects else [])]
 
 
 def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderSettings) -> None:
@@ -191,13 +194,101 @@ def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderS
     write_json(
         folder / "router_config.json",
         {
-            "types": {path: module_type(kind) for modules in routes.values() for kind, path in modules},
+            "types": {path: _module_type(kind) for modules in routes.values() for kind, path in modules},
             "structure": {route: [path for _, path in modules] for route, modules in routes.items()},
             "parameters": {"default_route": ROUTES["passage"], "allow_empty_key": True},
         },
     )
-    write_module_list(folder, [("Router", ""), *_normalize(settings)])
+    _write_sentence_transformer(folder, [("Router", "")], settings)
 
 
-def _normalize(settings: EncoderSettings) -> Modules:
-    return [("Normalize", normalize_path(settings))] if settings.normalize else []
+def write_projection(folder: Path, layer: nn.Linear, activation: type[nn.Module] = nn.Identity) -> None:
+    """Write `layer` and its activation as a `Dense` module into `folder`, which is created if necessary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(
+        folder / "config.json",
+        {
+            "in_features": layer.in_features,
+            "out_features": layer.out_features,
+            "bias": layer.bias is not None,
+            "activation_function": f"{activation.__module__}.{activation.__qualname__}",
+        },
+    )
+    state = {f"{PREFIX}{name}": value.detach().cpu().contiguous() for name, value in layer.state_dict().items()}
+    save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def read_projection(folder: Path, inputs: int, outputs: int | None = None) -> nn.Linear:
+    """Read the layer that `write_projection` wrote into `folder`, from width `inputs` to width `outputs`.
+
+    Raises `InputError` if it is missing, damaged, or of another width.
+    """
+    path = folder / WEIGHTS
+    weight, bias = f"{PREFIX}weight", f"{PREFIX}bias"
+    biased = path.is_file() and bias in shapes_of(path)
+    shapes: dict[str, tuple[int | None, ...]] = {weight: (outputs, inputs)}
+    state = read_tensors(path, shapes | ({bias: (outputs,)} if biased else {}))
+    width = len(state[weight])
+    if biased and len(state[bias]) != width:
+        raise InputError(f"{path}: {bias} is {len(state[bias])} wide and {weight} {width}; {REMEDY}")
+    layer = nn.Linear(inputs, width, bias=biased)
+    layer.load_state_dict({name.removeprefix(PREFIX): value for name, value in state.items()})
+    return layer
+
+
+def write_modules(folder: Path, width: int, settings: EncoderSettings, projection: nn.Linear | None = None) -> None:
+    """Make a Hugging Face model folder loadable by `SentenceTransformer(folder)` with the same vectors.
+
+    `width` is the width of the hidden states; `projection` is the layer that `settings.projection` announces. The files
+    have the form that sentence-transformers reads since version 2. Raises `InputError` if the layer is missing.
+    """
+    if settings.projection and projection is None:
+        raise InputError(
+            f"the encoder ends in a linear layer of width {settings.projection}, which would be lost here; "
+            "give its folder to the step directly, as the model to start from"
+        )
+    assert settings.projection == (projection.out_features if projection else 0), settings
+    (folder / POOLING).mkdir(exist_ok=True)
+    write_json(
+        folder / POOLING / "config.json",
+        {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": settings.pooling == "cls",
+            "pooling_mode_mean_tokens": settings.pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
+    if projection is not None:
+        write_projection(folder / PROJECTION, projection)
+    _write_sentence_transformer(folder, _of_transformer(projection is not None), settings)
+
+
+def _module_type(kind: str) -> str:
+    """The class name of a kind of module that every version of sentence-transformers knows."""
+    return f"sentence_transformers.models.{kind}"
+
+
+def _write_sentence_transformer(folder: Path, modules: Modules, settings: EncoderSettings) -> None:
+    """Write the files about the whole folder: its modules, lengths, similarity, prompts and settings."""
+    if settings.normalize:
+        place = f"{3 if settings.projection else 2}_{NORMALIZE}"
+        # Tools that track files would lose an empty folder.
+        (folder / place).mkdir(exist_ok=True)
+        write_json(folder / place / "config.json", {})
+        modules = [*modules, (NORMALIZE, place)]
+    rows = [
+        {"idx": i, "name": str(i), "path": path, "type": _module_type(kind)} for i, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / MODULES, rows)
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
+    )
+    similarity = "cosine" if settings.normalize else "dot"
+    about: dict[str, object] = {"__version__": {}, "similarity_fn_name": similarity}
+    if settings.query_prompt or settings.passage_prompt:
+        about["prompts"] = {"query": settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}
+    if settings.truncate_dim:
+        about["truncate_dim"] = settings.truncate_dim
+    write_json(folder / MODEL, about)
+    write_json(folder / SETTINGS, asdict(settings))

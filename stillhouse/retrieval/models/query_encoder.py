@@ -193,7 +193,7 @@ class AnyEncoder:
     """A retriever of any other kind."""
 
     def __init__(self, folder: Path, context: Context) -> None:
-        from stillhouse.acceleration.packed_linears import keep_packed
+        from stillhouse.acceleration.linear_layers import keep_packed
         from stillhouse.retrieval.models.encoder import BiEncoder
 
         self.encoder, self.context = BiEncoder.load(folder), context

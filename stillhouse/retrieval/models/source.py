@@ -12,15 +12,19 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.encoder_settings import POOLINGS, EncoderSettings, read_settings
-from stillhouse.retrieval.models.model_folder import keep_layers, load_model, random_model, read_config, refuse_unusable
-from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate
-from stillhouse.retrieval.models.pair_pooling import OWN_POOLING
-from stillhouse.retrieval.models.pooling import write_modules
-from stillhouse.retrieval.models.positions import refuse_long_prompts, refuse_longer
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.models.encoder_folder import write_modules
+from stillhouse.retrieval.models.encoder_settings import OWN_POOLING, POOLINGS, EncoderSettings, read_settings
+from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate, refuse_unsupported
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, refuse_long_prompts, save_tokenizer
 from stillhouse.retrieval.models.towers import TransformerTower
-from stillhouse.retrieval.models.unsupported import refuse_unsupported
+from stillhouse.retrieval.models.transformer import (
+    keep_layers,
+    load_model,
+    random_model,
+    read_config,
+    refuse_longer,
+    refuse_unusable,
+)
 from stillhouse.retrieval.settings import NO_MODEL
 
 

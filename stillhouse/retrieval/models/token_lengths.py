@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.retrieval.models.saved_files import lower_cased, transformer_in
+from stillhouse.retrieval.models.encoder_settings import lower_cased, transformer_in
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

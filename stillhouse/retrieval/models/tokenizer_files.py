@@ -1,4 +1,13 @@
-"""Reads a model folder's tokenizer, and writes it with the same bytes no matter where and how it was loaded."""
+"""Reads and writes a model folder's tokenizer, and tokenizes passages with it.
+
+In a corpus with `titles: sep`, title and text of a passage form a pair. For BERT this is `[CLS] title [SEP] text
+[SEP]`, as in Chang et al. (2020, §4.1) and SimLM's code, with the separator that the tokenizer sets. A passage without
+a title is `[CLS] text [SEP]`, as with every other setting of `titles`. SimLM's code also passes the tokenizer's token
+types, 0 for the title and 1 for the text. Here all types are 0, as in pre-training on pairs and in most starting
+encoders, whose type 1 was not trained for retrieval.
+
+If a title or text spells out a special token (`[SEP]`), it is tokenized like any other word.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +16,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy
 
+from stillhouse.corpus.checks import Truncation
+from stillhouse.corpus.store import Corpus, passage_text_blocks
+from stillhouse.corpus.titles import divided
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import reading
-from stillhouse.retrieval.models.model_folder import read_config
-from stillhouse.retrieval.models.saved_files import CONFIG, json_object, lower_cased, transformer_in
+from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    EncoderSettings,
+    json_object,
+    lower_cased,
+    read_settings,
+    transformer_in,
+)
+from stillhouse.retrieval.models.transformer import read_config, reading
 
 OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "token", "revision")
 """Arguments of `from_pretrained` about where a tokenizer was found, which transformers would write to its files."""
@@ -89,3 +109,80 @@ def copy_tokenizers(source: Path, folder: Path) -> None:
         original = source / path.relative_to(folder)
         if path.name in FILES and original.is_file():
             shutil.copyfile(original, path)
+
+
+def cut_passages(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = ""
+) -> list[list[int]]:
+    """The token ids of each passage, at most `max_length` with special tokens; the longer side of a pair is cut.
+
+    `texts` come from `passage_text`; `prompt` is put before each. Raises `InputError` for a tokenizer that sets no
+    separator between a title and a text.
+    """
+    rows_of: dict[tuple[bool, bool], list[int]] = {}
+    parts = [divided(text) for text in texts]
+    for row, (title, _, separated) in enumerate(parts):
+        rows_of.setdefault((separated, bool(title)), []).append(row)
+    ids: list[list[int]] = [[]] * len(texts)
+    for (separated, titled), rows in rows_of.items():
+        own = [parts[row][1] for row in rows]
+        if titled:
+            separators(tokenizer)
+        given: Sequence[Any] = [prompt + text for text in own]
+        if titled:
+            given = [(prompt + parts[row][0], text) for row, text in zip(rows, own)]
+        for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated)):
+            ids[row] = cut
+    return ids
+
+
+def separators(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The number of separator tokens between the two texts of a pair: 1 for BERT, 2 for RoBERTa.
+
+    Raises `InputError` for a tokenizer that sets none.
+    """
+    between: int = tokenizer.num_special_tokens_to_add(pair=True) - tokenizer.num_special_tokens_to_add(pair=False)
+    if tokenizer.sep_token_id is None or between < 1:
+        raise InputError(
+            "the tokenizer sets no separator between a title and a text, which `titles: sep` of ingest needs; "
+            "set titles to space, colon or line, or start from an encoder like BERT"
+        )
+    return between
+
+
+def refuse_long_prompts(tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a prompt that leaves no room for a text."""
+    for role in ("query", "passage"):
+        prompt, length = getattr(settings, f"{role}_prompt"), getattr(settings, f"{role}_length")
+        # Calling the tokenizer itself would change its truncation and padding, which are saved with it.
+        tokens = sum(tokenizer.backend_tokenizer.encode(prompt).attention_mask)
+        if tokens >= length:
+            raise InputError(
+                f"{role}_prompt takes {tokens} tokens, including special tokens, but {role}_length is {length}; raise "
+                "the length or shorten the prompt"
+            )
+
+
+COUNTED = 10_000
+"""The passages that are tokenized; of a larger corpus, a sample, whose share is within 0.01 of that of all."""
+SEED = 0
+
+
+@doing("counting the passages that the model truncates")
+def count_truncated(corpus: Corpus, folder: Path) -> Truncation:
+    """The share of passages longer than the `passage_length` of the model in `folder`, by its own tokenizer.
+
+    Raises `InputError` for a folder without a tokenizer.
+    """
+    settings, tokenizer = read_settings(folder), load_tokenizer(folder)
+    rows = None
+    if corpus.passage_count > COUNTED:
+        rows = np.sort(np.random.default_rng(SEED).choice(corpus.passage_count, COUNTED, replace=False))
+    longest = settings.passage_length
+    counted = longer = 0
+    for texts in passage_text_blocks(corpus, rows):
+        # One token more than the model reads is enough to know.
+        ids = cut_passages(tokenizer, texts, longest + 1, settings.passage_prompt)
+        counted += len(ids)
+        longer += sum(len(own) > longest for own in ids)
+    return Truncation(longest, longer / max(counted, 1), counted)

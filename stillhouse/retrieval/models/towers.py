@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from stillhouse.acceleration.first_token import can_end_in_first_token
+from stillhouse.acceleration.unpadded import can_end_in_first_token
 from stillhouse.retrieval.models.pooling import pool
 
 Role = Literal["query", "passage"]

@@ -1,6 +1,7 @@
-"""Loads a Transformer from any Hugging Face model folder; every model loader uses this file.
+"""Opens the Transformer of a Hugging Face model folder; every model loader uses this file.
 
-Faults of the folder are bad input. These are checked, the first two before memory is taken for the model:
+Any fault of the folder is bad input, reported with the file's name. Errors about a lack of memory or disk space are
+not. These are checked, the first two before memory is taken for the model:
 
 1. `config.json` names a model type of transformers and builds a model, without memory for its weights;
 2. that model has about as many numbers as the weight files hold;
@@ -11,13 +12,16 @@ Faults of the folder are bad input. These are checked, the first two before memo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors import safe_open
+from torch import Tensor, nn
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -27,16 +31,108 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from stillhouse.errors import InputError
-from stillhouse.retrieval.models.model_files import (
-    reading,
-    refuse_not_finite,
-    shapes_of,
-    shown,
-    weight_files,
+from stillhouse.errors import RUST_OS_ERROR, InputError
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    INDEX,
+    REMEDY,
+    WEIGHTS,
+    json_object,
+    refuse_pickle,
+    transformer_in,
 )
-from stillhouse.retrieval.models.saved_files import CONFIG, INDEX, REMEDY, WEIGHTS, json_object, transformer_in
-from stillhouse.retrieval.models.unsupported import INSTEAD
+from stillhouse.retrieval.models.model_place import INSTEAD
+
+OUT_OF_MEMORY = "DefaultCPUAllocator"
+"""The start of PyTorch's message when a CPU runs out of memory, which is a plain RuntimeError."""
+LONGEST_REASON = 200
+
+
+@contextmanager
+def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
+    """Turn whatever a library raises while it reads `file` into `InputError`.
+
+    Libraries raise nearly anything over a damaged file: KeyError, TypeError, AssertionError, plain Exception. Errors
+    with a system error number and a lack of memory are not the file's fault and pass through.
+    """
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        message = str(error)
+        of_the_system = isinstance(error, OSError) and error.errno is not None
+        if of_the_system or OUT_OF_MEMORY in message or RUST_OS_ERROR.search(message):
+            raise
+        reason = " ".join([type(error).__name__ + ":", *message.split()])
+        raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a Hugging Face model folder.
+
+    Raises `InputError` if there are none, for example because the weights are a pickle, which could run code.
+    """
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / INDEX).is_file():
+        files = json_object(folder / INDEX).get("weight_map")
+        names = set(files.values()) if isinstance(files, dict) and all(map(_is_name, files.values())) else set()
+        if not names:
+            raise InputError(f"{folder / INDEX} names no weight files; {REMEDY}")
+        for name in sorted(names):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder / name} is missing, but {INDEX} names it; {REMEDY}")
+        return [folder / name for name in sorted(names)]
+    refuse_pickle(folder)
+    raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value names a file in the folder itself."""
+    return isinstance(value, str) and value not in ("", ".", "..") and Path(value).name == value
+
+
+def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a safetensors file's tensors, from its header alone. Raises `InputError` for a damaged file."""
+    with reading(path), safe_open(path, "pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Tensor]:
+    """The tensors named in `shapes` from a safetensors file, in float32. None in a shape matches any size.
+
+    Raises `InputError` for a file that is missing or damaged, for a tensor that is missing or has another shape, and
+    for numbers that are not finite.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is missing; {REMEDY}")
+    found = shapes_of(path)
+    for name, wanted in shapes.items():
+        own = found.get(name)
+        if own is None or len(own) != len(wanted) or any(w not in (None, size) for size, w in zip(own, wanted)):
+            asked = "x".join("any" if size is None else str(size) for size in wanted)
+            has = "lacks it" if own is None else f"has {shown(own)}"
+            raise InputError(f"{path}: {name} must have the shape {asked}, but the file {has}; {REMEDY}")
+    with reading(path), safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name).float() for name in shapes}
+    refuse_not_finite(tensors, path)
+    return tensors
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raises `InputError` for weights that are NaN or infinite; `path` is their file."""
+    for name, tensor in tensors.items():
+        # A sum is a tenth of the work. It is not finite if any number is not, and rarely otherwise.
+        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            wrong = "NaN" if tensor.isnan().any() else "infinite"
+            raise InputError(f"{path}: weights of {name} are {wrong}; train the model again, or {REMEDY}")
+
+
+def shown(shape: tuple[int, ...] | torch.Size) -> str:
+    """A shape in readable form: 30522x384."""
+    return "x".join(map(str, shape)) or "a single number"
+
 
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 """Sizes that cannot exceed the number of weights."""
@@ -225,3 +321,28 @@ def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, r
             f"{folder}: the tokenizer has the id {largest:,}, but the model has embeddings of {rows:,} tokens; give "
             "the model its own tokenizer"
         )
+
+
+TABLE = "position_embeddings"
+"""The Hugging Face name of the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and similar models."""
+
+
+def longest_text(model: PreTrainedModel) -> int | None:
+    """The most tokens of a text, including special tokens, or None if there is no limit.
+
+    Models like RoBERTa count from the position after the padding token's, so 514 rows give 512 positions. A model
+    without a table, for example with rotary positions, reads as many as its configuration says.
+    """
+    for name, module in model.named_modules():
+        if name.rsplit(".", 1)[-1] == TABLE and isinstance(module, nn.Embedding):
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    longest = getattr(model.config, "max_position_embeddings", None)
+    return longest if isinstance(longest, int) and longest > 0 else None
+
+
+def refuse_longer(model: PreTrainedModel, what: str, **lengths: int) -> None:
+    """Raises `InputError` for a length, given by its setting's name, that exceeds what the model reads."""
+    longest = longest_text(model)
+    for name, length in lengths.items():
+        if longest is not None and length > longest:
+            raise InputError(f"{what} reads at most {longest} tokens; lower {name} from {length}")

@@ -53,8 +53,9 @@ endpoints:
   /             a search page                /search         ranked passages for queries
   /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
   /info         release, digests, limits     /v1/rerank /v2/rerank  for clients of Cohere and Jina
-  /metrics      for Prometheus               /embed          vectors, as text-embeddings-inference
-  /health /ready for probes                  /v2/...         KServe's Open Inference Protocol V2
+  /metrics      for Prometheus               /embed /embed_all /similarity /rerank
+  /health /ready for probes                                  same as text-embeddings-inference
+                                             /v2/...         KServe's Open Inference Protocol V2
   /feedback     clicks and judgements, with --log-queries FOLDER
 
 See docs/serve.md for details.

@@ -42,6 +42,7 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
+    # The page comes first: it answers only browsers, and the others answer the same addresses for programs.
     for api in (page, search_api, embeddings_api, rerank_api, inference_api, status_api):
         app.include_router(api.router)
     app.add_exception_handler(Problem, on_problem)

@@ -41,6 +41,9 @@ class BatchEncoder(Protocol):
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
 
+    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """What is pooled: float32 [L, D] of a text."""
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -87,6 +90,10 @@ class PackedBert:
             vectors_QD[rows] = (normalized(vector_BD) if plain.normalize else vector_BD).cpu().numpy()
             first += count
         return vectors_QD
+
+    @torch.inference_mode()
+    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        return self._states(list(ids), [(0, 1, len(ids))])[: len(ids)].float().cpu().numpy()
 
     def _states(self, tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> Tensor:
         """Hidden states [T, D]; `groups` holds the first token, the count and the length of the texts of each
@@ -174,3 +181,17 @@ class TowerEncoder:
         texts = EncoderTexts([list(each) for each in ids], empty.padding_id, empty.role, empty.max_length)
         made: NDArray[np.float32] = encode(model, texts, self._encoder.context, "texts", EXACT)
         return made
+
+    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        from stillhouse.retrieval.models.encoder import inference
+        from stillhouse.retrieval.models.query_encoder import EXACT
+        from stillhouse.retrieval.models.towers import TransformerTower
+
+        model = self._encoder.encoder
+        tower = model.tower("query" if self._role == "query" else "passage")
+        with inference(model, self._encoder.context, EXACT) as device:
+            ids_1L = torch.tensor([list(ids)], device=device)
+            if not isinstance(tower, TransformerTower):
+                return tower.embedding(ids_1L)[0].float().cpu().numpy()
+            states_1LD = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state
+            return states_1LD[0].float().cpu().numpy()

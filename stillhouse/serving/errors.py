@@ -29,8 +29,8 @@ CODES = {
 }
 RERANK = ("/v1/rerank", "/v2/rerank")
 """Paths of Cohere, whose clients read `message`, and of Jina, whose clients read `detail`."""
-PLAIN = ("/embed", "/v2")
-"""Paths of protocols whose errors are a sentence, not an object."""
+PLAIN = ("/embed", "/rerank", "/similarity", "/v2")
+"""Paths of protocols whose errors are a sentence, not an object. So is "/" for programs."""
 
 
 class _AtTheFirst(FailFast):
@@ -55,7 +55,7 @@ def error_body(path: str, status: int, message: str) -> dict[str, Any]:
     code, message = CODES.get(status, "error"), visible(message)
     if path in RERANK:
         return {"message": message, "detail": message}
-    if path.startswith(PLAIN):
+    if path == "/" or path.startswith(PLAIN):
         return {"error": message, "error_type": code}
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}

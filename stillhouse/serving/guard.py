@@ -15,8 +15,8 @@ from stillhouse.serving.errors import error_response
 from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.settings import Limits
 
-OPEN = ("/", "/health", "/ready", "/v2/health/live", "/v2/health/ready")
-"""Endpoints that need no token in the header: the search page, which asks for it, and whether the service is alive."""
+OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")
+"""Endpoints that need no token: whether the service is alive."""
 GONE = 499
 """The status counted if the client left before there was an answer, as in nginx."""
 
@@ -65,7 +65,9 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, size = scope["path"], 0
-        if self._token and path not in OPEN and not same_token(bearer(Headers(scope=scope)), self._token):
+        asks_itself = path == "/" and for_browser(scope)  # the page has a field for the token
+        may = not self._token or path in OPEN or asks_itself or same_token(bearer(Headers(scope=scope)), self._token)
+        if not may:
             message = "give the service's token in the header `Authorization: Bearer TOKEN`"
             await error_response(path, 401, message, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
@@ -80,6 +82,12 @@ class Guard:
             return message
 
         await self._app(scope, limited, send)
+
+
+def for_browser(scope: Scope) -> bool:
+    """Whether a request may be answered with a page. Browsers ask for HTML by name, and their forms send no JSON."""
+    headers = Headers(scope=scope)
+    return "text/html" in headers.get("accept", "") and "json" not in headers.get("content-type", "")
 
 
 def bearer(headers: Headers) -> str:

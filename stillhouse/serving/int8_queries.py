@@ -53,6 +53,11 @@ class Int8Bert:
             vectors_QD[number] = (normalized(vector_1D) if plain.normalize else vector_1D)[0].numpy()
         return vectors_QD
 
+    @torch.inference_mode()
+    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """What is pooled: float32 [L, D] of a text."""
+        return self._hidden(ids)[0].numpy()
+
     def _hidden(self, ids: Sequence[int]) -> Tensor:
         """The hidden states [1, L, D] of a text."""
         states_1LD = self._plain.embedded(torch.tensor([list(ids)]), torch.arange(len(ids)))

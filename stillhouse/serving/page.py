@@ -10,16 +10,27 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
+from starlette.routing import Match
+from starlette.types import Scope
 
 from stillhouse.corpus.words import WORD, is_unspaced, terms_in
 from stillhouse.serving.errors import Problem
-from stillhouse.serving.guard import bearer, same_token
+from stillhouse.serving.guard import bearer, for_browser, same_token
 from stillhouse.serving.release import Ranked
 from stillhouse.serving.search_api import RELEASE, hits
 from stillhouse.serving.service import Service, service_of
 
-router = APIRouter(include_in_schema=False)
+
+class PageRoute(APIRoute):
+    """Answers browsers only; for a program, it does not exist."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return super().matches(scope) if for_browser(scope) else (Match.NONE, {})
+
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",

@@ -1,4 +1,4 @@
-"""A cross-encoder's scores, through the APIs of Cohere and Jina."""
+"""A cross-encoder's scores, through the APIs of Cohere, Jina and text-embeddings-inference."""
 
 from __future__ import annotations
 
@@ -14,6 +14,28 @@ from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import service_of
 
 router = APIRouter()
+
+
+class RerankRequest(BaseModel):
+    """The request of text-embeddings-inference clients."""
+
+    model_config = ConfigDict(extra="ignore")
+    query: str
+    texts: Items[str]
+    raw_scores: bool = Field(False, description="true: the model's own scores; default: scores between 0 and 1")
+    return_text: bool = False
+
+
+@router.post("/rerank", summary="Scores, as text-embeddings-inference gives them")
+async def rerank(body: RerankRequest, request: Request) -> Response:
+    service = service_of(request)
+    release = service.release()
+    scores, _ = await service.rerank(release, body.query, body.texts, "texts")
+    ranked = [
+        {"index": number, "score": score, **({"text": body.texts[number]} if body.return_text else {})}
+        for number, score in best_first(scores, body.raw_scores)
+    ]
+    return answer_json(ranked, release)
 
 
 class Document(BaseModel):
@@ -63,7 +85,7 @@ async def rank(body: RankRequest, request: Request) -> Response:
     return answer_json(content, release)
 
 
-def best_first(scores: Sequence[float]) -> list[tuple[int, float]]:
-    """Numbers of texts with their scores between 0 and 1, best first."""
+def best_first(scores: Sequence[float], raw: bool = False) -> list[tuple[int, float]]:
+    """Numbers of texts with their scores, best first. Scores are between 0 and 1 unless `raw`."""
     order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
-    return [(number, 1 / (1 + math.exp(-max(-700.0, scores[number])))) for number in order]
+    return [(number, scores[number] if raw else 1 / (1 + math.exp(-max(-700.0, scores[number])))) for number in order]

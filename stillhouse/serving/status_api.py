@@ -15,6 +15,20 @@ from stillhouse.serving.service import service_of
 router = APIRouter()
 
 
+@router.get("/", summary="What answers here; browsers get the search page")
+async def root(request: Request) -> Response:
+    service = service_of(request)
+    release = service.release()
+    about = {"service": f"stillhouse {__version__}", "model": service.model, "release": release.name}
+    return answer_json(about | {"addresses": "/openapi.json"}, release)
+
+
+@router.get("/docs", summary="The same as `/openapi.json`; browsers get a page")
+async def addresses(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = request.app.openapi()
+    return found
+
+
 @router.get("/health", summary="Whether the process is alive")
 async def health() -> dict[str, str]:
     return {"status": "alive"}

@@ -27,6 +27,8 @@ from stillhouse.serving.shelf import Shelf
 from stillhouse.serving.source import FolderSource, Source
 
 TRAP = "<script>document.title='caught'</script> & \"red\" <b>birds</b>"
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+"""What a browser says about itself when it opens a page."""
 PARTS = ("corpus", "retriever", "index", "hybrid")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_releases import Running, running
+from serving_releases import BROWSER, Running, running
 
 from stillhouse.serving.release import Release
 from stillhouse.serving.settings import Limits
@@ -39,7 +39,10 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
     "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
     "not of length 1": ("/embed", {"inputs": "a", "normalize": False}, 422),
-    "no cross-encoder": ("/v1/rerank", {"query": "a", "documents": ["b"]}, 404),
+    "no sentences": ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 422),
+    "not an embedding request": ("/", {"query": "a"}, 422),
+    "no cross-encoder": ("/rerank", {"query": "a", "texts": ["b"]}, 404),
+    "no cross-encoder for Jina": ("/v1/rerank", {"query": "a", "documents": ["b"]}, 404),
     "no text": ("/v2/rerank", {"query": "a", "documents": [{"title": "b"}]}, 422),
     "no results": ("/v2/rerank", {"query": "a", "documents": ["b"], "top_n": 0}, 422),
     "other fields": ("/v1/rerank", {"query": "a", "documents": [{"text": "b"}], "rank_fields": ["title"]}, 422),
@@ -67,7 +70,7 @@ def sentence(answer: Any, path: str) -> tuple[str, str]:
     if path in ("/v1/rerank", "/v2/rerank"):
         assert found["message"] == found["detail"]
         return "(none)", found["message"]
-    if path.startswith(("/embed", "/v2")):
+    if path == "/" or path.startswith(("/embed", "/rerank", "/similarity", "/v2")):
         return found["error_type"], found["error"]
     return found["error"]["code"], found["error"]["message"]
 
@@ -189,18 +192,18 @@ def test_a_token_is_required_if_one_is_set(two_releases: list[Path]) -> None:
             answer = service.client.post("/search", json=body, headers=header)
             assert answer.status_code == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
         assert service.client.post("/search", json=body, headers={"Authorization": "Bearer sesame"}).status_code == 200
-        assert service.client.post("/", data={"query": "tree"}).status_code == 401
-        assert service.client.post("/", data={"query": "tree", "token": "other"}).status_code == 401
-        answer = service.client.post("/", data={"query": "tree", "token": "sesame"})
+        assert service.client.post("/", data={"query": "tree"}, headers=BROWSER).status_code == 401
+        assert service.client.post("/", data={"query": "tree", "token": "other"}, headers=BROWSER).status_code == 401
+        answer = service.client.post("/", data={"query": "tree", "token": "sesame"}, headers=BROWSER)
         assert answer.status_code == 200 and "HttpOnly" in answer.headers["Set-Cookie"]
-        assert service.client.post("/", data={"query": "tree"}).status_code == 200  # by the cookie
+        assert service.client.post("/", data={"query": "tree"}, headers=BROWSER).status_code == 200  # by the cookie
 
 
 def test_the_log_of_requests_holds_no_question(two_releases: list[Path]) -> None:
     lines: list[str] = []
     with running(two_releases[0], lines=lines, log_requests=True) as service:
         service.search(query="secretword")
-        service.client.post("/", data={"query": "secretword"})
+        service.client.post("/", data={"query": "secretword"}, headers=BROWSER)
         service.client.get("/search?q=secretword")
         service.client.get("/secretword")
         service.client.post("/search", json={"query": "secretword", "secretword": 1})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,9 +14,12 @@ import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
 
+from stillhouse.context import Context
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.query_encoder import PlainBert
-from stillhouse.serving.batch_encoder import PackedBert
+from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert
+from stillhouse.retrieval.models.towers import BagOfWordsTower
+from stillhouse.serving.batch_encoder import PackedBert, TowerEncoder
 
 LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 
@@ -69,6 +76,24 @@ def test_vectors_are_those_of_the_plain_model(plain: PlainBert, dtype: torch.dty
     cosines_Q = (found_QD.astype(np.float64) * expected_QD).sum(axis=1)
     assert cosines_Q.min() > least
     assert (cosines_Q.min() > 0.999999) == (dtype == torch.float32)
+
+
+def test_states_of_tokens_of_any_retriever_are_what_it_pools(tiny_model: Path) -> None:
+    """With separate towers, those of the role; of a bag of words, the embeddings of its words."""
+    torch.manual_seed(0)
+    bert = BiEncoder.load(tiny_model, pooling="mean", normalize=False, towers="separate")
+    for parameter in bert.tower("query").parameters():
+        parameter.data.add_(0.01 * torch.randn_like(parameter))
+    bow = BagOfWordsTower(len(bert.tokenizer), (), 16)
+    bag = BiEncoder({"passage": bow}, bert.tokenizer, EncoderSettings(normalize=False))
+    for model, role in itertools.product((bert, bag), ("query", "passage")):
+        given = SimpleNamespace(encoder=model, context=Context(tiny_model, "cpu", quiet=True))
+        encoder = TowerEncoder(cast(AnyEncoder, given), role)
+        ids = encoder.tokenize(["the red bird", "one fish sings in the tree"])
+        pooled_QD = torch.stack([torch.tensor(encoder.token_states(each)).mean(0) for each in ids])
+        if model is bag:
+            pooled_QD = bow.output(torch.tanh(bow.hidden(pooled_QD))).detach()
+        np.testing.assert_allclose(pooled_QD, encoder.vectors(ids), atol=1e-5)
 
 
 class GivenTokens:

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pyarrow.parquet as pq
 import pytest
-from serving_releases import Running, running
+from serving_releases import BROWSER, Running, running
 from test_swapped_releases import start, until
 
 from stillhouse import cli
@@ -63,7 +63,7 @@ def test_a_log_holds_what_was_asked_and_found(two_releases: list[Path], tmp_path
     with logging(two_releases[0], log) as service:
         answer = ask(service)
         both = service.search(queries=["green fish", "which tree"], texts=False)
-        assert service.client.post("/", data={"query": "by hand"}).status_code == 200
+        assert service.client.post("/", data={"query": "by hand"}, headers=BROWSER).status_code == 200
         assert rows_of(log) == [] and service.client.get("/info").json()["queries"]["waiting"] == 4
     rows = {row["query"]: row for row in rows_of(log)}
     assert set(rows) == {QUERY, "green fish", "which tree", "by hand"}

@@ -72,6 +72,14 @@ def test_a_text_s_vector_is_the_same_among_others(minilm: PlainBert) -> None:
     assert np.array_equal(encoder.vectors(ids), alone_QD) and np.array_equal(alone_QD[0], alone_QD[3])
 
 
+def test_the_pooled_states_of_tokens_are_the_vector(minilm: PlainBert) -> None:
+    encoder = Int8Bert(minilm)
+    ids = encoder.tokenize(["birds", "why do ships carry clocks"])
+    means_QD = np.stack([encoder.token_states(each).mean(axis=0) for each in ids])
+    means_QD /= np.linalg.norm(means_QD, axis=1, keepdims=True)
+    np.testing.assert_allclose(means_QD, encoder.vectors(ids), atol=1e-5)
+
+
 def test_a_weight_is_rounded_to_the_nearest_step_of_its_row() -> None:
     weight_ED = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32) * [[1], [9], [0.01], [3], [0]]
     quantized_ED, scales_E = quantized(weight_ED.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Re-ranking in the shapes that the clients of Cohere and Jina send and read."""
+"""Re-ranking in the shapes that the clients of Cohere, Jina and text-embeddings-inference send and read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ def rank(service: Running, path: str, **body: Any) -> Any:
     return answer.json()
 
 
+def raw_scores(service: Running) -> np.ndarray:
+    """The model's own scores of each text alone."""
+    model = service.service.shelf.current._reranker._model
+    with torch.inference_mode():
+        return np.array([float(model(*model.pairs([QUERY], [text]).batch([0], torch.device("cpu")))) for text in TEXTS])
+
+
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_the_ranking_is_that_of_the_cross_encoder(reranking: Running, version: str) -> None:
-    """Also for more texts than are scored at once, against the model's own scores of each text alone."""
+    """Also for more texts than are scored at once."""
     found = rank(reranking, f"/v{version}/rerank", model="retriever")
-    model = reranking.service.shelf.current._reranker._model
-    with torch.inference_mode():
-        raw = [float(model(*model.pairs([QUERY], [text]).batch([0], torch.device("cpu")))) for text in TEXTS]
-    scores = 1 / (1 + np.exp(-np.array(raw)))
+    scores = 1 / (1 + np.exp(-raw_scores(reranking)))
     assert [each["index"] for each in found["results"]] == np.argsort(-scores, kind="stable").tolist()
     np.testing.assert_allclose([each["relevance_score"] for each in found["results"]], -np.sort(-scores), atol=1e-6)
     assert found["id"] and found["id"] != rank(reranking, f"/v{version}/rerank")["id"]
     assert found["meta"]["api_version"]["version"] == version
+    model = reranking.service.shelf.current._reranker._model
     tokens = sum(map(len, model.pairs([QUERY] * len(TEXTS), TEXTS).ids.ids))
     assert found["usage"]["total_tokens"] == found["meta"]["tokens"]["input_tokens"] == tokens
 
@@ -60,6 +65,16 @@ def test_top_n_cuts_the_ranking(reranking: Running) -> None:
     every = rank(reranking, "/v1/rerank")["results"]
     for top in (1, 3, 99):
         assert rank(reranking, "/v1/rerank", top_n=top)["results"] == every[:top]
+
+
+def test_clients_of_text_embeddings_inference_get_scores_and_texts(reranking: Running) -> None:
+    raw = raw_scores(reranking)
+    for asked, scores in (({}, 1 / (1 + np.exp(-raw))), ({"raw_scores": True, "return_text": True}, raw)):
+        answer = reranking.client.post("/rerank", json={"query": QUERY, "texts": TEXTS} | asked)
+        order = np.argsort(-scores, kind="stable")
+        assert [each["index"] for each in answer.json()] == order.tolist()
+        np.testing.assert_allclose([each["score"] for each in answer.json()], scores[order], atol=1e-6)
+        assert [each.get("text") for each in answer.json()] == [TEXTS[row] if asked else None for row in order]
 
 
 def test_too_many_documents_are_refused(reranking: Running) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_releases import TRAP, Running, running
+from serving_releases import BROWSER, TRAP, Running, running
 
 from stillhouse.serving.page import matches
 
@@ -38,20 +38,20 @@ class Elements(HTMLParser):
 
 
 def test_text_of_passages_and_clients_is_never_executed(served: Running) -> None:
-    answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""})
+    answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""}, headers=BROWSER)
     page = Elements(answer.text)
     assert page.runs == [] and "b" not in page.tags
     shown = re.sub(r"\s+", " ", page.shown)
     assert TRAP.split(" &")[0] in shown
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    about = served.client.get("/docs")
+    about = served.client.get("/docs", headers=BROWSER)
     assert about.status_code == 200 and Elements(about.text).runs == []
-    bad = served.client.post("/", data={"query": "tree", "release": "<script>alert(1)</script>"})
+    bad = served.client.post("/", data={"query": "tree", "release": "<script>alert(1)</script>"}, headers=BROWSER)
     assert bad.status_code == 404 and Elements(bad.text).runs == []
 
 
 def test_the_page_shows_what_search_finds(served: Running) -> None:
-    page = served.client.post("/", data={"query": "red bird", "top": "5"}).text
+    page = served.client.post("/", data={"query": "red bird", "top": "5"}, headers=BROWSER).text
     [answer] = served.search(query="red bird", top=5)["answers"]
     places = [page.index(f"{hit['rank']}. {hit['title']}") for hit in answer["hits"]]
     assert places == sorted(places) and f"release {served.service.shelf.current.name}" in page
@@ -63,12 +63,14 @@ def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Pat
     link.symlink_to(two_releases[0])
     with running(link) as service:
         first = service.service.shelf.current.name
-        assert "Compare with" not in service.client.get("/").text
+        assert "Compare with" not in service.client.get("/", headers=BROWSER).text
         link.unlink()
         link.symlink_to(two_releases[1])
         assert service.service.shelf.look()
         second = service.service.shelf.current.name
-        page = service.client.post("/", data={"query": "red", "release": second, "beside": first, "top": "3"}).text
+        page = service.client.post(
+            "/", data={"query": "red", "release": second, "beside": first, "top": "3"}, headers=BROWSER
+        ).text
         assert re.findall("<h2>release ([0-9a-f]+)</h2>", page) == [second, first]
         assert "there: " in page or "not there" in page
 

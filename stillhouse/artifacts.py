@@ -230,7 +230,7 @@ def write_manifest(
 
     `version` is the step's; a manifest without one is of version 1.
     """
-    content = {"step": step, "config": dict(config), "inputs": dict(inputs), "facts": dict(facts)}
+    content: dict[str, Any] = {"step": step, "config": dict(config), "inputs": dict(inputs), "facts": dict(facts)}
     content |= {"version": version} if version > 1 else {}
     (folder / MANIFEST).write_bytes(_sealed(content | {"files": digest_files(folder)}))
 

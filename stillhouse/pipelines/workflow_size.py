@@ -109,7 +109,7 @@ def _largest(spec: Plain, platforms: Plain, graph: Plain, metadata: int) -> tupl
                 + PARAMETERS * sum(_value(name, of) for name, of in given.get("parameters", {}).items())
                 + POD * (_size(container) + _size(pods.get(component["executorLabel"], {})))
             )
-    chosen = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
+    chosen: tuple[list[float], float] = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
     return answers + chosen[0], graphs + chosen[1] + SKIPPED * max(0, len(conditional) - 1)
 
 

@@ -107,12 +107,12 @@ def _execute(
             context.log(f"[{step.name}] removed unfinished work that is more than {DAYS} days old: {', '.join(old)}")
         names = [port.name for port in step.outputs]
         with doing("computing the digests of what it reads"):
-            read = read_outside(step, config)
+            outside = read_outside(step, config)
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
-            facts = report.facts | ({ORDER: order} if order else {}) | ({READ: read} if read else {})
+            facts = report.facts | ({ORDER: order} if order else {}) | ({READ: outside} if outside else {})
             with doing("computing the digests of what it wrote"):
                 for port, folder in zip(step.outputs, folders):
                     beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}

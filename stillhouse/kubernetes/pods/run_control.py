@@ -159,7 +159,7 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
     from stillhouse.kubernetes.pods.stage import RECIPE, plan_digest, write_recipe
     from stillhouse.workflow.graph import graph_of
     from stillhouse.workflow.recipes import configs
-    from stillhouse.workflow.uses import stages_of
+    from stillhouse.workflow.uses import Stage, stages_of
 
     with watched_task("check"):
         known = {name: value for name, value in values.items() if name in (*TABLES[pipeline], SETTINGS)}
@@ -168,7 +168,9 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
         write_recipe(recipe, folder)
         if pipeline == "train":
             settings = configs(recipe, "the recipe")
-            planned = [(stage, settings) for stage in stages_of(graph_of(recipe))]
+            planned: list[tuple[Stage, Mapping[str, Any]]] = [
+                (stage, settings) for stage in stages_of(graph_of(recipe))
+            ]
         else:
             planned = shared_stages(write_comparison_plan(values["sweep"], recipe, folder))
         for stage, of in planned:

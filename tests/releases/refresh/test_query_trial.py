@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from release_repositories import LIGHT, Source, first_release, weights
+from stillhouse.kubernetes.pods.query_trial import run_trial
+from stillhouse.kubernetes.pods.task import METRICS, PAGE, RUN, port_name
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.kubernetes.pods.query_trial import run_trial
 from stillhouse.kubernetes.pods.refresh import MADE, NOT_MADE, TAKEN, run_check, run_plan, run_release
-from stillhouse.kubernetes.pods.task import METRICS, PAGE, RUN, port_name
 from stillhouse.pipelines.refresh import TRIAL, trial_task
 from stillhouse.releases.git import Git
 from stillhouse.releases.refresh.graph import Ladder, before

@@ -28,13 +28,10 @@ from benchmarks.quality_cells import rows, write
 from benchmarks.quality_run import MEASURE, ranks_of
 from benchmarks.run_steps import step, step_once
 from stillhouse.corpus.store import Corpus
-from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 SETTINGS = "gpu_quality.yaml"
 RECIPE, NONE = "simlm", "none"
-PRETRAINING = ("tokenize", "lm_head", "pretraining")
-LEFT_OUT = ("validate", "importance", "retriever_1_unpretrained")
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD", "scifact": "SciFact"}
 SYSTEMS = {
     "bm25": "bm25",
@@ -164,19 +161,17 @@ def run_chains(
 
 
 def recipe_of(name: str, arm: str, start: Path, source: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe `simlm` with the settings of this benchmark; the arm `none` leaves the pre-training out."""
+    """The recipe `simlm` with the settings of this benchmark; the arm `none` passes the start on."""
     recipe: dict[str, Any] = load_recipe(find_recipe(RECIPE))
     for section, values in settings["recipe"].items():
         recipe[section] = (recipe.get(section) or {}) | values
     recipe["fetch_model"]["model"], recipe["ingest"]["source"] = str(start), str(source.resolve())
-    stages = dict(recipe.get("stages") or {}) | dict.fromkeys(LEFT_OUT, NONE)
-    if settings["arms"][arm] is None:
-        stages |= dict.fromkeys((*PRETRAINING, "fetch_generator"), NONE)
-    else:
-        recipe["pretraining"]["objective"] = settings["arms"][arm]
-    recipe["stages"] = stages
-    used = {use.section for use in graph_of(recipe)}
-    return {section: values for section, values in recipe.items() if section in used or section == "stages"}
+    objective = settings["arms"][arm]
+    recipe["pretraining"]["objective"] = objective or NONE
+    if objective is None:
+        recipe["lm_head"]["objective"] = NONE
+    recipe["retriever_1_unpretrained"] = recipe.get("retriever_1_unpretrained", {}) | {"max_steps": 1}  # not shown
+    return recipe
 
 
 def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str, Any]) -> Iterator[str]:

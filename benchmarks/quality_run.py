@@ -21,6 +21,7 @@ from stillhouse.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
+from stillhouse.workflow.graph import graph_of
 
 MEASURE = "RR@10"
 PEER = "sentence-transformers"
@@ -45,8 +46,9 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
     set_work(folder)
     runs = runs_of(artifacts)
-    if "bm25" in (given.get("stages", {}).get("teacher") or {}):
-        runs[TEACHER] = teacher_run(artifacts, given["stages"]["teacher"], folder / "teacher")
+    teacher = next((use.inputs for use in graph_of(given) if use.name == "teacher"), {})
+    if "bm25" in teacher:
+        runs[TEACHER] = teacher_run(artifacts, teacher, folder / "teacher")
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {

@@ -136,16 +136,6 @@ def form_type(hint: Any) -> type:
     return kind.base if kind.plain else str
 
 
-def from_component(value: Any, hint: Any, where: str) -> Any:
-    """A value of a Kubeflow component, where nullable numbers are text and every number in a list is a float."""
-    kind = kind_of(hint)
-    if isinstance(value, list) and kind.base is int:
-        return [int(part) if isinstance(part, float) and part.is_integer() else part for part in value]
-    if isinstance(value, str) and kind.optional and kind.shape == "one" and kind.base is not str:
-        return from_text(value, hint, where)
-    return value
-
-
 def as_text(value: Any) -> str:
     """The value of a command-line flag; `from_text` reads it back."""
     if isinstance(value, str):

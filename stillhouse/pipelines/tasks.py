@@ -43,11 +43,6 @@ class Pods:
     asked: dict[str, Placement] = field(default_factory=dict)
     """The placements of tasks and of the nodes that they start, which that task checks."""
 
-    @property
-    def unsharded(self) -> Pods:
-        """The same, for tasks whose corpus is too small to divide."""
-        return replace(self, shards=1)
-
     def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
 

@@ -46,11 +46,6 @@ def steps() -> dict[str, Step]:
     return {step.name: step for step in found}
 
 
-def versions() -> dict[str, int]:
-    """The version of every step: what DVC watches besides settings and data."""
-    return {name: step.version for name, step in steps().items()}
-
-
 def find_step(name: str) -> Step:
     if name not in steps():
         raise InputError(f"there is no step {name!r}; {nearest(name, steps())}")

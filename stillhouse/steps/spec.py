@@ -69,11 +69,6 @@ class Port:
         """What the command line takes, as help shows it."""
         return f"{'NAME=' * self.many}FOLDER{'|FILE' * self.file}"
 
-    @property
-    def component_input(self) -> str:
-        """The name of a component's input; for a port that takes many, the folder that holds them all."""
-        return self.name if not self.many or self.name.endswith("s") else f"{self.name}s"
-
     def keys(self, folders: Iterable[str]) -> list[str]:
         """The keys of this port among those of folders, in order."""
         return [key for key in folders if (key.startswith(f"{self.name}/") if self.many else key == self.name)]

@@ -13,9 +13,9 @@ from typing import Any
 
 from stillhouse.artifacts import Manifest, read_manifest, refuse_foreign
 from stillhouse.config import recorded
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.steps.execute import ORDER, READ, execute, open_inputs, write_report
+from stillhouse.steps.execute import ORDER, READ, execute, open_inputs
 from stillhouse.steps.places import location_fields, read_outside
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.first_run_times import Seen
@@ -47,8 +47,7 @@ def run_uses(
 
     `log` gets a line before each use with its position in the run, which has the uses `whole` if given, and the
     estimated time left, which `first_look` helps to estimate before corpus and base model exist. Each use is executed
-    within the context that `around` gives, by `run`. Its report is kept in `root`/<use>/report.json, also if the corpus
-    fails its validation.
+    within the context that `around` gives, by `run`.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same version
     of the step, the same settings, the same inputs and the same content of what it reads outside the run.
@@ -68,19 +67,8 @@ def run_uses(
             left = [use, *(other for other in still_to_do(whole, configs, root) if other not in whole[:number])]
             log(position(number, len(whole), left, configs, root, first_look))
         with around(use):
-            try:
-                reports[use.name] = report = run(use, config, root)
-            except ValidationFailed as failure:
-                if failure.report:
-                    write_report(report_path(use, root), failure.report)
-                raise
-            write_report(report_path(use, root), report)
+            reports[use.name] = run(use, config, root)
     return reports
-
-
-def report_path(use: Use, root: Path) -> Path:
-    """Where `run_uses` keeps a step's report."""
-    return root / use.name / "report.json"
 
 
 def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:

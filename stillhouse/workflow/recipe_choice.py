@@ -96,6 +96,8 @@ def _in_parts(settings: Recipe, bytes_a_passage: float, most: float) -> dict[str
     """Settings with which trainings that keep more than `most` bytes compute their batches in parts."""
     found: dict[str, dict[str, Any]] = {}
     for name, section in settings.items():
+        if not isinstance(section, Mapping):  # the name of the graph
+            continue
         if "negatives_per_query" in section and "batch_size" in section:
             if section["batch_size"] * (1 + section["negatives_per_query"]) * bytes_a_passage > most:
                 found[name] = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}

@@ -1,7 +1,7 @@
 """A recipe's section `stages`: which steps of its graph read something else, and which are new.
 
 stages:
-  retriever_2: {encoder: retriever_1/retriever}  # other inputs
+  retriever_2: {encoder: retriever_1/retriever}  # other inputs; null removes an optional one
   distilled_2:                                   # a new step: its name, its step, its inputs, its settings
     step: train-retriever
     settings_of: distilled
@@ -175,10 +175,12 @@ class _Graph:
                 known = [f"{port.name}/NAME" if port.many else port.name for port in step.inputs]
                 raise self.refuse(name, f"{step.name} has no input {shown(key)}; {nearest(str(key), known)}")
             self.given.add((name, str(key)))
-            if isinstance(source, str):
+            if source is None:
+                found.pop(str(key), None)
+            elif isinstance(source, str):
                 found[str(key)] = source
             else:
-                raise self.refuse(name, f"{key} must be `step/output`, not {shown(source)}")
+                raise self.refuse(name, f"{key} must be `step/output` or null, not {shown(source)}")
         return found
 
     def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:

@@ -19,6 +19,7 @@ from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.cli import compare as compare_command
 from stillhouse.errors import InputError
+from stillhouse.experiments.comparison import results as comparison_results
 from stillhouse.experiments.comparison import run as compare_run
 from stillhouse.steps import execute, registry
 from stillhouse.steps.spec import Report
@@ -133,7 +134,7 @@ def step_case(name: str) -> Case:
 
 def compare_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     def timed(use: Any, config: Any, root: Path) -> Timing:
-        compare_run.execute(use.step, config, use.input_paths(root), use.output_paths(root))
+        execute.execute(use.step, config, use.input_paths(root), use.output_paths(root))
         return Timing(1, 1.0, 1.0, 1.0, 0.0, "CPU")
 
     def write(plan: object, failures: object, folder: Path, target: Path) -> Path:
@@ -143,7 +144,7 @@ def compare_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
     stand_ins(patch, inputs)
     patch.setattr(compare_command, "Runner", functools.partial(compare_run.Runner, timed=timed))
-    patch.setattr(compare_command, "write_comparison", write)
+    patch.setattr(comparison_results, "write_comparison", write)
 
 
 def beir(patch: pytest.MonkeyPatch, inputs: Path) -> None:

@@ -14,17 +14,16 @@ from stillhouse.workflow.graph import Use
 
 
 def repro(folder: Path, uses: Sequence[Use]) -> list[str]:
-    """Run `dvc repro` and return the stages that ran, except `environment`, which runs every time.
+    """Run `dvc repro` and return the steps that ran.
 
-    Each stage must log its number among the steps of the run. Progress bars leave no trace in the log.
+    Each step must log its number among the steps of the run. Progress bars leave no trace in the log.
     """
     said = call(folder, "dvc", "repro", STILLHOUSE_QUIET="")
-    ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
     places = re.findall(r"^step (\d+) of (\d+): (\w+) ", said, re.MULTILINE)
-    first = len(uses) - len(ran) + 1
-    assert places == [(str(number), str(len(uses)), name) for number, name in enumerate(ran, start=first)]
+    names = [use.name for use in uses]
+    assert all((int(number), int(of)) == (names.index(name) + 1, len(uses)) for number, of, name in places)
     assert "\r" not in said and "\x1b" not in said
-    return ran
+    return [name for _, _, name in places]
 
 
 def change(folder: Path, section: str, values: Mapping[str, Any]) -> None:

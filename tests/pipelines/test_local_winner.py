@@ -13,15 +13,16 @@ from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
-LEFT_OUT = ("pretraining", "retriever_1", "retriever_1_unpretrained", "retriever_2", "reranker", "teacher", "distilled")
-"""Without them, `micro` chooses between its model without training and BM25."""
+TRAINING = {"max_steps": 1, "batch_size": 4}
 
 
 @pytest.mark.slow
 def test_search_answers_from_the_folder_of_a_local_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = load_recipe(find_recipe("micro")) | {"stages": dict.fromkeys(LEFT_OUT, "none")}
+    recipe, micro = load_recipe(find_recipe("unlabelled")), load_recipe(find_recipe("micro"))
+    recipe |= {section: micro[section] for section in ("fetch_model", "ingest", "validate", "evaluate")}
+    recipe["distilled"] = recipe["distilled"] | TRAINING
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     folder = tmp_path / "trial"
     command = ["pipeline", "run-local", "train", "--recipe", str(tmp_path / "recipe.yaml"), "--folder", str(folder)]

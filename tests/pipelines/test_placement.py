@@ -1,6 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Placements: what is refused, what tables contain, and the result in the compiled pipeline."""
 
+import dataclasses
 import inspect
 import json
 from pathlib import Path
@@ -153,12 +154,18 @@ def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], d
     return spec["deploymentSpec"]["executors"]["exec-work"]["container"], kubernetes | {"spec": spec}
 
 
+def with_a_secret() -> Placement:
+    """The placement of a training, and a secret with variables."""
+    gpu = find_table("gpu")
+    return dataclasses.replace(gpu.of("pretrain"), secrets=gpu.of("ingest").secrets[:1])
+
+
 def channel(name: str) -> str:
     return f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
 
 
 def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
-    container, pod = compiled(find_table("gpu").of("pretrain"), folder=tmp_path)
+    container, pod = compiled(with_a_secret(), folder=tmp_path)
     assert container["image"] == channel("image")
     assert container["resources"]["accelerator"] == {
         "resourceType": channel("accelerator_type"),
@@ -189,7 +196,7 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
 
 def test_parameters_reach_a_task_inside_a_loop(tmp_path: Path) -> None:
     """Every group between the pipeline and the task declares what it passes on."""
-    _, pod = compiled(find_table("gpu").of("pretrain"), folder=tmp_path)
+    _, pod = compiled(with_a_secret(), folder=tmp_path)
     for name, component in pod["spec"]["components"].items():
         if "dag" in component:
             declared = component["inputDefinitions"]["parameters"]

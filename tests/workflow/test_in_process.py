@@ -13,7 +13,6 @@ import pytest
 
 from stillhouse.errors import InputError
 from stillhouse.steps import registry
-from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.graph import ARTIFACTS, USES
 from stillhouse.workflow.in_process import run_uses
@@ -118,8 +117,3 @@ def test_another_version_of_a_step_runs_it_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(registry.steps(), "mine", dataclasses.replace(step, version=step.version + 1))
     assert executed(tmp_path, {}) >= {"mine_1", "mine_2"}
     assert executed(tmp_path, {}) == UNKNOWN
-
-
-def test_reports_stay_beside_the_outputs(tmp_path: Path) -> None:
-    executed(tmp_path, {})
-    assert read_report(tmp_path / "artifacts/mine_1/report.json", {}).summary == "done"

@@ -32,7 +32,7 @@ def test_the_settings_field_overrides_recipe_and_form() -> None:
 
 def test_an_empty_field_changes_nothing() -> None:
     for empty in ("", "{}"):
-        assert of_run(empty, learning_rate=5e-5) == of_run('{"bm25": {"depth": 1000}}', learning_rate=5e-5)
+        assert of_run(empty, learning_rate=5e-5) == of_run('{"bm25": {"depth": 200}}', learning_rate=5e-5)
 
 
 BAD = {

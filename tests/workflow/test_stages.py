@@ -57,6 +57,7 @@ def test_inputs_can_be_replaced_and_uses_are_reordered() -> None:
     )
     assert found["retriever_1"].inputs["encoder"] == "retriever_1_unpretrained/retriever"
     assert found["retriever_1_unpretrained"].section == "retriever_2"
+    assert "others" not in graph(mine_1={"others": None})["mine_1"].inputs
     found = graph(retriever_1_unpretrained={"encoder": "distilled/retriever"})
     assert list(found).index("retriever_1_unpretrained") > list(found).index("distilled")
     well_formed(tuple(found.values()))
@@ -120,7 +121,8 @@ WRONG = [
     ({"retriever_2": {"encodr": "fetch_model/encoder"}}, "no input 'encodr'; did you mean 'encoder'?"),
     ({"retriever_2": {"encoder": "retriever_1/retrever"}}, "did you mean 'retriever_1/retriever'?"),
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
-    ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output`, not 3"),
+    ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output` or null, not 3"),
+    ({"retriever_2": {"negatives": None}}, "stages.retriever_2: it needs `negatives`"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for new stages"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
@@ -176,7 +178,7 @@ def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() 
     found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(graph_of({"stages": stages}))}
     assert found["round_2"] == ["round_2", "round_2_index", "round_2_run"]
     assert "own_hybrid" in found["retriever_1"] and "more" in found["corpus"]
-    assert list(found).index("distillation") < list(found).index("round_2") < list(found).index("index")
+    assert list(found).index("distillation") < list(found).index("round_2") < list(found).index("evaluation")
 
 
 def test_two_stages_never_wait_for_each_other() -> None:

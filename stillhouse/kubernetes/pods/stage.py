@@ -28,13 +28,13 @@ from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import doing
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.own_files import link_or_copy
-from stillhouse.steps.execute import read_report, write_metrics
+from stillhouse.steps.execute import read_report, write_metrics, write_report
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.places import is_fixed
 from stillhouse.steps.spec import Report
 from stillhouse.terminal import warn
 from stillhouse.workflow.graph import GATE, graph_of
-from stillhouse.workflow.in_process import report_path, run_uses
+from stillhouse.workflow.in_process import run_uses
 from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.plan_files import planned
 from stillhouse.workflow.recipes import Recipe, configs, load_recipe
@@ -76,11 +76,25 @@ def run_stage(name: str, values: Mapping[str, Any]) -> str:
 
 
 def step_in_pod(use: Use, config: Any, root: Path) -> Report:
-    """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus."""
-    with watch_task(use.step_name, say) as watched:
-        report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+    """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus.
+
+    Its report is kept beside its outputs, also if the corpus fails its validation.
+    """
+    try:
+        with watch_task(use.step_name, say) as watched:
+            report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+    except ValidationFailed as failure:
+        assert failure.report
+        write_report(report_path(use, root), failure.report)
+        raise
+    write_report(report_path(use, root), report)
     free_memory()
     return report
+
+
+def report_path(use: Use, root: Path) -> Path:
+    """Where a task keeps a step's report."""
+    return root / use.name / "report.json"
 
 
 class StageInPod:

@@ -18,6 +18,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
 from stillhouse.workflow.dvc_file import stage
 from stillhouse.workflow.graph import known_uses
+from stillhouse.workflow.uses import Stage
 
 ARTICLES = {
     f"{name}.md": f"# {name}\n\nThe {name} is an animal that lives in many places.\n" for name in ("bat", "owl")
@@ -129,7 +130,7 @@ def test_a_revision_without_a_repository_is_refused() -> None:
 def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:
     """`source` is a path in the repository; a local folder of that name is something else."""
     (tmp_path / "articles").mkdir()
-    ingest = known_uses({})["ingest"]
-    assert stage(ingest, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
+    corpus = Stage("corpus", (known_uses({})["ingest"],))
+    assert stage(corpus, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
     elsewhere = {"ingest": {"source": "articles", "repo": str(tmp_path)}}
-    assert stage(ingest, elsewhere, tmp_path)["deps"] == ["artifacts/environment.json"]
+    assert stage(corpus, elsewhere, tmp_path)["deps"] == ["artifacts/plan/corpus.json"]

@@ -55,7 +55,7 @@ PARAMS = "params.yaml"
 """The file in the artifact `recipe`."""
 CORPUS_STAGE = "corpus"
 VERDICT = GATE["validation"]
-OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "released", "comparison", "summary")
+OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
 """The arguments with a folder that is not an earlier stage's."""
 FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
 FIGURES = 6

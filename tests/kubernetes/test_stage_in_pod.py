@@ -165,3 +165,5 @@ def test_kubeflow_takes_a_stage_from_its_cache_only_if_the_same_is_read_and_comp
     assert differ(digests("r1", **folder), digests("r2", **folder)) == {"corpus"}, "it may hold something else now"
     pinned = {"ingest": {"repo": "https://git.example/corpora.git", "revision": "0" * 40, "source": "mine"}}
     assert digests("r1", **pinned) == digests("r2", **pinned)
+    other = {"ingest": pinned["ingest"] | {"revision": "1" * 40}}
+    assert differ(digests("r1", **pinned), digests("r1", **other)) == {"corpus"}, "another commit is another corpus"

@@ -16,6 +16,7 @@ from stillhouse.releases.lineage import dvc_digest
 from stillhouse.remote.dvc_source import fetch, look_up
 from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
+from stillhouse.steps.places import read_outside
 from stillhouse.workflow.dvc_file import stage
 from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.uses import Stage
@@ -125,6 +126,17 @@ def test_data_that_were_never_pushed_are_refused_with_the_remedy(
 def test_a_revision_without_a_repository_is_refused() -> None:
     with pytest.raises(InputError, match="set `repo`"):
         Config(revision="main")
+
+
+def test_what_was_read_is_known_of_a_whole_commit_alone() -> None:
+    """Another commit, or another path in it, is read again; a branch may hold something else each time."""
+
+    def read(revision: str, path: str = "corpus") -> dict[str, str] | None:
+        return read_outside(STEP, Config(repo="https://git.example/corpora.git", revision=revision, source=path))
+
+    assert read("0" * 40) == read("0" * 40) is not None
+    assert read("0" * 40) not in (read("1" * 40), read("0" * 40, "other"))
+    assert read("main") is None
 
 
 def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class StageInPod:
         """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
         refuse_failed_corpus(self.given.values())
         check_pod(any(use.step.parallel for use in self.stage.uses))
-        with only_process(self.root, wait=say):
+        with activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")

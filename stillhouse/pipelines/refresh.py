@@ -12,7 +12,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.config import field_types
-from stillhouse.kubernetes.pods.refresh import PLANNED, REFRESHED, SUMMARY
+from stillhouse.kubernetes.pods.refresh import PLANNED, REFRESHED, RELEASED, SUMMARY
 from stillhouse.kubernetes.pods.run_control import TEXT
 from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PLAN, RECIPE, digest_argument
 from stillhouse.pipelines.interface import config_inputs, make_pipeline
@@ -29,8 +29,6 @@ from stillhouse.workflow.uses import Stage, stages_of, used
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
 MODULE = "stillhouse.kubernetes.pods.refresh"
-RELEASED = "released"
-"""The output of the plan with the champion's artifacts that the rung starts from."""
 
 
 def build_refresh(

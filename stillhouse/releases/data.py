@@ -53,7 +53,7 @@ def record(folder: Path) -> None:
 
 @doing("pushing the artifacts")
 def push(folder: Path) -> None:
-    """Pushes the workspace's data and the run cache to its default remote. Skips what is already there.
+    """Pushes the workspace's data to its default remote. Skips what is already there.
 
     Files that DVC's cache has lost or damaged are restored from the workspace, whose artifacts the caller has checked.
     Raises `InputError` with the remedy if there is no remote, if it accepts nothing, or if it loses what it accepted.
@@ -68,7 +68,7 @@ def push(folder: Path) -> None:
             send(repo, lacking)
         # DVC itself sends to a remote that keeps versions; it must rebuild its list of files to send (objects.py).
         repo.drop_data_index()
-        repo.push(run_cache=True)
+        repo.push()
         lacking = lacking_on_remote(repo)
     if lacking:
         raise InputError(

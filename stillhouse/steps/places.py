@@ -38,14 +38,16 @@ def is_fixed(step: Step, config: Any) -> bool:
 def read_outside(step: Step, config: Any) -> dict[str, str] | None:
     """The digest of what each location in the settings holds now; None where that cannot be known.
 
-    A path in a DVC repository at a whole commit never changes, so its settings say all.
+    A path in a DVC repository at a whole commit never changes, so the commit and the path stand for what it holds.
     """
     named = {name: str(value) for name in location_fields(step) if (value := getattr(config, name))}
+    found: dict[str, str | None] = {}
     if "repo" in named:
-        if not COMMIT.fullmatch(named.get("revision", "")):
+        if not COMMIT.fullmatch(revision := named.get("revision", "")):
             return None
+        found["source"] = digest_json([revision, named.get("source", "")])
         named = {name: value for name, value in named.items() if name not in ("repo", "revision", "source")}
-    found = {name: _content(step, config, name, value) for name, value in named.items()}
+    found |= {name: _content(step, config, name, value) for name, value in named.items()}
     return None if None in found.values() else {name: str(digest) for name, digest in found.items()}
 
 

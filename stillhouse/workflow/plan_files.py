@@ -12,6 +12,7 @@ from typing import Any
 
 from stillhouse.artifacts import write_whole_json
 from stillhouse.config import recorded
+from stillhouse.steps.places import location_fields
 from stillhouse.workflow.uses import ARTIFACTS, Stage, Use, stages_of
 
 PLAN = ARTIFACTS / "plan"
@@ -23,13 +24,14 @@ def plan_file(stage: str) -> Path:
 
 
 def planned(stage: Stage, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a stage computes, by step: version, settings and the sources of its inputs."""
+    """What a stage computes, by step: version, settings, the sources of its inputs and the places that it reads."""
     return {
         use.name: {
             "step": use.step_name,
             "version": use.step.version,
             "inputs": dict(use.inputs),
             "settings": recorded(settings[use.name]),
+            "places": {name: getattr(settings[use.name], name) for name in location_fields(use.step)},
         }
         for use in stage.uses
     }

@@ -1,4 +1,4 @@
-"""The commands of docs/releases.md in their order: a first release, the next, a rollback, a registry, the run cache."""
+"""The commands of docs/releases.md in their order: a first release, the next, a rollback, a registry, another checkout."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def test_releases_are_made_listed_rolled_back_fetched_and_registered(
 
     call(tmp_path, "git", "clone", "--quiet", "releases.git", "checkout")
     os.chdir(tmp_path / "checkout")
-    terminal.type_all(section(PAGE, "The shared run cache", without="submit"))
+    terminal.type_all(section(PAGE, "What is not done twice"))
     assert Path("artifacts/best/retriever").is_dir()

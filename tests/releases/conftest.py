@@ -1,4 +1,4 @@
-"""Fixtures of the release tests: a name for commits, a laptop that ran the first stages, S3 and SSH servers."""
+"""Fixtures of the release tests: a name for commits, a repository to release from, S3 and SSH servers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from git_identity import set_git_identity
 from ports import free_port, wait_for
-from repositories import call, dvc, make_repository, repro, write_stages
+from repositories import call, make_repository, write_stages
 from s3_server import BUCKET, s3_server
 
 from stillhouse.releases import data
-from stillhouse.workflow.workspace import make_workspace
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -25,22 +24,6 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a name for commits, and ignore the git configuration of the user who runs the tests."""
     set_git_identity(monkeypatch)
-
-
-@pytest.fixture(scope="session")
-def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a workspace that ran `validate` and its inputs, and pushed them with the run cache to the folder `shelf`.
-
-    Tests change neither the workspace nor `shelf`.
-    """
-    place = tmp_path_factory.mktemp("run-cache")
-    make_workspace(place / "laptop", None, "micro")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DVC_NO_ANALYTICS", "1")
-        dvc(place / "laptop", "remote", "add", "--default", "shelf", str(place / "shelf"))
-    assert repro(place / "laptop", "validate") == (["ingest", "validate"], [])
-    call(place / "laptop", "dvc", "push", "--run-cache", "--quiet")
-    return place / "laptop"
 
 
 @pytest.fixture(scope="session")

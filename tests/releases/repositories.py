@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,13 +43,6 @@ def dvc(folder: Path, *words: str) -> None:
         assert main([words[0], "--quiet", *words[1:]]) == 0, f"dvc {' '.join(words)}"
     finally:
         os.chdir(here)
-
-
-def repro(folder: Path, target: str, **environment: str) -> tuple[list[str], list[str]]:
-    """Return the stages that `dvc repro --pull` of `target` ran, except `environment`, and those that it restored."""
-    said = call(folder, "dvc", "repro", "--pull", target, STILLHOUSE_QUIET="1", **environment)
-    ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
-    return ran, re.findall("^Stage '(.*)' is cached", said, re.MULTILINE)
 
 
 def make_repository(folder: Path, remote: str | Path) -> Path:

@@ -16,8 +16,10 @@ from stillhouse.releases.lineage import dvc_digest
 from stillhouse.remote.dvc_source import fetch, look_up
 from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
+from stillhouse.steps.places import read_outside
 from stillhouse.workflow.dvc_file import stage
 from stillhouse.workflow.graph import known_uses
+from stillhouse.workflow.uses import Stage
 
 ARTICLES = {
     f"{name}.md": f"# {name}\n\nThe {name} is an animal that lives in many places.\n" for name in ("bat", "owl")
@@ -126,10 +128,21 @@ def test_a_revision_without_a_repository_is_refused() -> None:
         Config(revision="main")
 
 
+def test_what_was_read_is_known_of_a_whole_commit_alone() -> None:
+    """Another commit, or another path in it, is read again; a branch may hold something else each time."""
+
+    def read(revision: str, path: str = "corpus") -> dict[str, str] | None:
+        return read_outside(STEP, Config(repo="https://git.example/corpora.git", revision=revision, source=path))
+
+    assert read("0" * 40) == read("0" * 40) is not None
+    assert read("0" * 40) not in (read("1" * 40), read("0" * 40, "other"))
+    assert read("main") is None
+
+
 def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:
     """`source` is a path in the repository; a local folder of that name is something else."""
     (tmp_path / "articles").mkdir()
-    ingest = known_uses({})["ingest"]
-    assert stage(ingest, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
+    corpus = Stage("corpus", (known_uses({})["ingest"],))
+    assert stage(corpus, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
     elsewhere = {"ingest": {"source": "articles", "repo": str(tmp_path)}}
-    assert stage(ingest, elsewhere, tmp_path)["deps"] == ["artifacts/environment.json"]
+    assert stage(corpus, elsewhere, tmp_path)["deps"] == ["artifacts/plan/corpus.json"]

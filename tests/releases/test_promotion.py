@@ -15,10 +15,12 @@ import yaml
 from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
 
 from stillhouse import cli
+from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError
 from stillhouse.releases import data, promotion
 from stillhouse.releases.git import Git
 from stillhouse.releases.lineage import REVISION
+from stillhouse.releases.model_registry.entry import storage_uri
 from stillhouse.releases.promotion import promote
 from stillhouse.releases.tags import Overtaken, read_history, roll_back
 
@@ -49,6 +51,28 @@ def test_the_first_release_can_be_pulled_into_another_clone(place: Path, tmp_pat
         assert entry["dvc"] == lock[name]["outs"][0]["md5"], "the digest is DVC's own"
     found = data.fetch_release(Git.of(laptop), read_history(Git.of(laptop)).champion, tmp_path / "had", ("retriever",))
     assert (found["retriever"] / "weights.txt").read_text() == "one" and not (tmp_path / "had" / "corpus").exists()
+
+
+def test_artifacts_in_the_folder_of_their_step_are_released(place: Path, tmp_path: Path) -> None:
+    """DVC's outputs are whole folders of steps, whose reports and other artifacts are not part of the release."""
+    work, shelf = place / "work", str(place / "shelf")
+    dvc(work, "remote", "modify", "shelf", "url", shelf)
+    (work / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "echo", "outs": ["artifacts"]}}}))
+    call(work, "git", "commit", "--quiet", "--all", "--message", "Whole folders")
+    call(work, "git", "push", "--quiet", "origin", "main")
+    made = candidate(work)
+    (work / "artifacts" / "report.json").write_text("{}")
+    outcome = promote(made, lambda against: {}, recorded=False)
+    assert outcome.release
+    laptop = Git.of(clone(place, "laptop"))
+    champion = read_history(laptop).champion
+    assert champion
+    found = data.fetch_release(laptop, champion, tmp_path / "had")
+    had = {name: read_manifest(path).digest for name, path in found.items()}
+    assert had == {name: entry["digest"] for name, entry in champion.record["artifacts"].items()}
+    assert sorted(path.name for path in (tmp_path / "had").iterdir()) == ["corpus", "retriever"]
+    address = storage_uri(laptop, champion)
+    assert address.startswith(f"file://{shelf}/files/md5/") and Path(address.removeprefix("file://")).is_file()
 
 
 def test_a_fetch_replaces_only_what_a_step_wrote(

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ASKED = "asked.json"
 """The file beside the recipe with the parameters of the run."""
 PLANNED, REFRESHED, SUMMARY = "planned", "refreshed", "summary"
+RELEASED = "released"
+"""The output of the plan with the champion's artifacts that the rung starts from."""
 
 
 def run_check(values: Mapping[str, Any]) -> None:
@@ -97,7 +99,7 @@ def run_plan(values: Mapping[str, Any]) -> str:
         check_pod()
         parameters, recipe = read_asked(Path(values[RECIPE].path))
         [corpus] = (folder / "ingest" / "corpus" for folder in given.values() if (folder / "ingest").is_dir())
-        planned = plan_refresh(parameters, recipe, corpus, Path(values["released"].path) / CHAMPION)
+        planned = plan_refresh(parameters, recipe, corpus, Path(values[RELEASED].path) / CHAMPION)
         _show(write_summary(Path(values[REFRESHED].path), planned), values)
         if planned.rung == Rung.NOTHING:
             show(f"{SENTENCE}{REFUSED if planned.refused else planned.rung}: {planned.reason}")

@@ -55,7 +55,7 @@ PARAMS = "params.yaml"
 """The file in the artifact `recipe`."""
 CORPUS_STAGE = "corpus"
 VERDICT = GATE["validation"]
-OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "released", "comparison", "summary")
+OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
 """The arguments with a folder that is not an earlier stage's."""
 FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
 FIGURES = 6
@@ -111,7 +111,7 @@ class StageInPod:
         """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
         refuse_failed_corpus(self.given.values())
         check_pod(any(use.step.parallel for use in self.stage.uses))
-        with only_process(self.root, wait=say):
+        with activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")

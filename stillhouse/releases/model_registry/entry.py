@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
+from stillhouse.errors import InputError
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import Release
 from stillhouse.remote.address import redact
+from stillhouse.yaml_file import parse_yaml
 
 MODEL_ARTIFACT = "retriever"
 COMMIT = "commit"
@@ -93,8 +96,8 @@ def _interval(low: float, high: float) -> str:
 def storage_uri(git: Git, release: Release) -> str:
     """The location of the release's retriever in the DVC remote that its commit names; "" if that names no location.
 
-    Remotes store files by their digests, and a folder as a list (`….dir`). A remote with `version_aware` stores them by
-    their names, as KServe reads them.
+    Remotes store files by their digests, and an output as a list (`….dir`): that of the step's folder, which contains
+    the retriever. A remote with `version_aware` stores them by their names, as KServe reads them.
     """
     from configobj import ConfigObj
 
@@ -105,13 +108,23 @@ def storage_uri(git: Git, release: Release) -> str:
     except (GitFailed, KeyError):
         return ""
     artifact = release.record["artifacts"][MODEL_ARTIFACT]
-    digest = artifact["dvc"]
+    digest = _output_with(git, release, artifact["path"]) or artifact["dvc"]
     by_name = str(remote.get("version_aware", "")).lower() == "true"
     place = artifact["path"] if by_name else f"files/md5/{digest[:2]}/{digest[2:]}"
     if url.startswith("/"):
         url = f"file://{url}"
     scheme, colon, rest = url.partition("://")
     return f"{WHAT_DVC_CALLS_S3.get(scheme, scheme)}://{redact(rest)}/{place}" if colon else ""
+
+
+def _output_with(git: Git, release: Release, path: str) -> str:
+    """DVC's digest of the output that contains a path, by the dvc.lock of the release; "" if there is none."""
+    try:
+        stages = parse_yaml(git.read(release.commit, "dvc.lock"), "dvc.lock")["stages"]
+    except (GitFailed, InputError, KeyError, TypeError):
+        return ""
+    outs = [out for stage in stages.values() for out in stage.get("outs", ())]
+    return next((str(out["md5"]) for out in outs if PurePosixPath(path).is_relative_to(out["path"])), "")
 
 
 def repository_of(git: Git) -> str:

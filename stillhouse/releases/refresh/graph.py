@@ -1,9 +1,9 @@
 """What a release holds, and the uses of steps on every rung of a refresh.
 
 The champion's released artifacts lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses that
-a whole run does not have take the settings of the use that they replace. If the recipe's run ends in a choice among its
-systems (`select-best`), so does a refresh: a newly trained retriever replaces the champion's only if the dev queries
-show it to be better, and BM25 is fused with the winner again.
+a whole run does not have take the settings of the use that they replace. Like a run, a refresh ends in a choice
+(`select-best`): a newly trained retriever replaces the champion's only if the dev queries show it to be better, and
+BM25 is fused with the winner again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from stillhouse.workflow.uses import Stage, needed, used
 CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"
 CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
-DISTILLED = {"retriever": "distilled/retriever", "index": "distilled_index/index", "run": "distilled_run/run"}
 STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
 """What later refreshes start from, if the recipe's run makes it."""
 NEEDED = {
@@ -61,15 +60,34 @@ def _tied(training: Use) -> dict[str, str]:
     return {"old_index": f"{CHAMPION}_index/index"} if "old_index" in training.inputs else {}
 
 
-def _chooses(whole: Collection[Use]) -> bool:
-    return any(use.name == "best" for use in whole)
-
-
 def released_of(whole: Collection[Use]) -> dict[str, str]:
     """What a release of a whole run holds: name -> `use/output`."""
     made = {use.name for use in whole}
-    system = CHOSEN if _chooses(whole) else DISTILLED
-    return {"corpus": "ingest/corpus"} | system | {name: of for name, of in STARTS.items() if used(of) in made}
+    return {"corpus": "ingest/corpus"} | CHOSEN | {name: of for name, of in STARTS.items() if used(of) in made}
+
+
+def _run(system: str, retrievers: Mapping[str, str]) -> tuple[Use, Use]:
+    """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 if that is better."""
+    compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
+    indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
+    compared |= {f"indexes/{name}": index for name, index in indexes.items()}
+    chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
+    return (
+        Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best"),
+        Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run"),
+    )
+
+
+def _query_only(lexical: Use) -> tuple[Use, ...]:
+    """Indexes the corpus with the champion, and trains its query tower against that index."""
+    tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
+    return (
+        lexical,
+        _index(CHAMPION, OWN),
+        *_run(CHAMPION, {CHAMPION: OWN}),
+        Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
+        *_run("challenger", {CHAMPION: OWN, QUERY_TOWER: f"{QUERY_TOWER}/retriever"}),
+    )
 
 
 @dataclass(frozen=True)
@@ -84,31 +102,24 @@ class Ladder:
         """The ladder for a release of the recipe's whole run."""
         return cls(whole, tuple(released_of(whole)))
 
-    @property
-    def chooses(self) -> bool:
-        """Whether the dev queries choose the system that is released."""
-        return _chooses(self.whole)
-
     def uses_of(self, rung: Rung) -> tuple[Use, ...]:
         """The uses of a rung that follow those of `before`, inputs first."""
         if rung == Rung.NOTHING:
             return ()
         lexical = Use("bm25", "bm25", CORPUS | GATE)
         if rung == Rung.INDEX:
-            first = [lexical] if self.chooses else []
-            return (*first, _index("challenger", OWN), *self._run("challenger", {"challenger": OWN}))
+            return (lexical, _index("challenger", OWN), *_run("challenger", {"challenger": OWN}))
         if rung == Rung.QUERY_ONLY:
-            return self._query_only(lexical)
+            return _query_only(lexical)
         pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
-        retrievers = {CHAMPION: OWN, "challenger": "challenger/retriever"}
         return (
             lexical,
             _index(CHAMPION, OWN),
-            *self._run(CHAMPION, {CHAMPION: OWN}),
+            *_run(CHAMPION, {CHAMPION: OWN}),
             *pretraining,
             *self._training("refreshed_pretraining/encoder" if pretraining else OWN),
             _index("challenger", "challenger/retriever"),
-            *self._run("challenger", retrievers if self.chooses else {"challenger": "challenger/retriever"}),
+            *_run("challenger", {CHAMPION: OWN, "challenger": "challenger/retriever"}),
         )
 
     def climbed_from(self, rung: Rung) -> tuple[Use, ...]:
@@ -127,35 +138,6 @@ class Ladder:
     def every_stage(self) -> Stage:
         """The same for every rung together, of which a run does one."""
         return Stage(CHALLENGER, tuple(use for rung in Rung for use in self.climbed_from(rung)))
-
-    def _query_only(self, lexical: Use) -> tuple[Use, ...]:
-        """Indexes the corpus with the champion, and trains its query tower against that index."""
-        tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
-        trained = {QUERY_TOWER: f"{QUERY_TOWER}/retriever"}
-        return (
-            *([lexical] if self.chooses else []),
-            _index(CHAMPION, OWN),
-            *self._run(CHAMPION, {CHAMPION: OWN}),
-            Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
-            *self._run("challenger", ({CHAMPION: OWN} if self.chooses else {}) | trained),
-        )
-
-    def _run(self, system: str, retrievers: Mapping[str, str]) -> Iterator[Use]:
-        """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 if that is better.
-
-        Without a choice, there is exactly one retriever.
-        """
-        indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
-        if not self.chooses:
-            [(name, retriever)] = retrievers.items()
-            inputs = {"retriever": retriever, "index": indexes[name]}
-            yield Use(f"{system}_run", "retrieve", CORPUS | inputs, "distilled_run")
-            return
-        compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
-        compared |= {f"indexes/{name}": index for name, index in indexes.items()}
-        yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best")
-        chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
-        yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
 
     def _pretraining(self) -> tuple[Use, ...]:
         """Pre-training that continues from the champion's encoder."""
@@ -205,13 +187,8 @@ class Ladder:
     def released_by(self, rung: Rung) -> dict[str, str]:
         """Where a rung leaves what it releases, name -> `use/output`. What it does not make stays the champion's."""
         places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
-        places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
-        if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
-            places["retriever"] = "challenger/retriever"
-        if rung == Rung.QUERY_ONLY:
-            places |= {name: f"{QUERY_TOWER}/{name}" for name in ("retriever", "index")}
-        if self.chooses:
-            places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
+        places |= {"corpus": "ingest/corpus", "run": "challenger_run/run"}
+        places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
         if rung == Rung.PRETRAIN:
             places["encoder"] = "refreshed_pretraining/encoder"
         return places

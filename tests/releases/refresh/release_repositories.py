@@ -20,10 +20,12 @@ from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.releases import data
 from stillhouse.releases.promotion import Candidate, promote
 from stillhouse.releases.refresh.graph import released_of
-from stillhouse.workflow.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
-from stillhouse.workflow.graph import ARTIFACTS, graph_of, needed
+from stillhouse.workflow.dvc_file import HEADER, PLAN_STAGE, stage
+from stillhouse.workflow.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_uses, needed
 from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.plan_files import write_plan
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.uses import stages_of
 
 ARTICLES = 11
 LIGHT = {
@@ -95,11 +97,8 @@ def weights(model: Path) -> dict[str, str]:
     return {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
 
 
-LABELLED = {
-    "stages": load_recipe(find_recipe("labelled"))["stages"],
-    "teacher": {"kind": "best", "depth": 4},
-}
-"""Sections that the recipe `micro` takes from `labelled`: the stages, and a teacher of BM25 and a retriever."""
+LABELLED = {"graph": "labelled", "teacher": {"kind": "best", "depth": 4}}
+"""What makes the recipe `micro` one for labelled corpora: its graph, and a teacher of BM25 and a retriever."""
 
 
 def first_release(
@@ -107,23 +106,25 @@ def first_release(
 ) -> Path:
     """Return a workspace with a promoted run: the whole run, or the uses that a release of `places` needs.
 
-    `changes` are sections that replace those of the recipe `micro`.
+    `changes` are sections that replace those of the recipe `micro`. Its dvc.yaml has the stages of these uses, whose
+    outputs are whole folders `artifacts/<use>`.
     """
     make_repository(folder, shelf)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
-    whole = graph_of(recipe)
+    whole = graph_of({name: recipe[name] for name in (GRAPH, STAGES) if name in recipe})
+    recipe = {name: of for name, of in recipe.items() if name in (GRAPH, STAGES, *known_uses(recipe))}
     recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
     uses = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
-    recipe = {use.section: {} for use in uses} | recipe
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
     recipe = load_recipe(folder / "params.yaml")
-    stages = ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in uses}
+    stages = PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(uses)}
     (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
     call(folder, "git", "add", "--all")
     call(folder, "git", "commit", "--quiet", "--message", "A recipe")
     call(folder, "git", "push", "--quiet", "origin", "main")
-    run_uses(uses, configs(recipe, "recipe"), folder / ARTIFACTS)
-    assert cli.main(["environment", str(folder / ENVIRONMENT)]) == 0
+    settings = configs(recipe, "recipe")
+    run_uses(uses, settings, folder / ARTIFACTS)
+    write_plan(uses, settings, folder)
     data.record(folder)
     if places is None:
         assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,10 @@ from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_rep
 
 from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.refresh import ASKED, TAKEN, run_check, run_plan
+from stillhouse.kubernetes.pods.refresh import ASKED, RELEASED, run_check, run_plan
+from stillhouse.kubernetes.pods.run_control import TEXT
+from stillhouse.kubernetes.pods.stage import RECIPE
+from stillhouse.kubernetes.pods.stage import write_recipe as write_for_tasks
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
@@ -51,9 +55,10 @@ def asked(place: Path, **changes: Any) -> dict[str, Any]:
 
 
 def checked(folder: Path, values: dict[str, Any]) -> SimpleNamespace:
-    """Return the output of the check component for these parameters."""
-    write_whole_json(folder / "asked" / ASKED, {"parameters": values})
-    return SimpleNamespace(path=str(folder / "asked"))
+    """Return what the first task hands on for these parameters and a recipe without settings."""
+    write_for_tasks({}, folder / RECIPE)
+    write_whole_json(folder / RECIPE / ASKED, values)
+    return SimpleNamespace(path=str(folder / RECIPE))
 
 
 def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any], code: int = 2) -> str:
@@ -76,36 +81,36 @@ ABSENT: dict[str, tuple[dict[str, str], str, str]] = {
 
 @pytest.mark.parametrize("case", ABSENT)
 def test_the_first_task_reports_what_is_missing_and_the_remedy(
-    case: str, place: Path, capsys: pytest.CaptureFixture[str]
+    case: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes, what, remedy = ABSENT[case]
-    said = refused(
-        capsys, run_check, asked(place, **{name: value.format(place=place) for name, value in changes.items()})
-    )
+    values = asked(place, **{name: value.format(place=place) for name, value in changes.items()})
+    said = refused(capsys, run_check, values | {TEXT: "{}", RECIPE: SimpleNamespace(path=str(tmp_path))})
     assert what in said and remedy in said
 
 
 def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
     """Return the arguments of the plan component, with the released corpus as the current corpus."""
-    names = ("refreshed", "summary", *TAKEN)
+    names = ("refreshed", "summary", RELEASED)
     outputs = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in names}
-    corpus = SimpleNamespace(path=str(place / "work" / PATHS["corpus"]))
-    inputs = {"corpus": corpus, "validation": verdict(folder), "asked": checked(folder, asked(place, **changes))}
-    return outputs | inputs | {"recipe": write_recipe({})}
+    recipe = checked(folder, asked(place, **changes))
+    return outputs | {RECIPE: recipe, "corpus": ingested(folder, place / "work" / PATHS["corpus"])}
 
 
-def verdict(folder: Path, **facts: Any) -> SimpleNamespace:
-    """Return a validation of the corpus, which passes by default."""
-    with whole_folder(folder / "validation") as staging:
+def ingested(folder: Path, corpus: Path, **facts: Any) -> SimpleNamespace:
+    """Return the folder of the first stage with this corpus and its validation, which passes by default."""
+    shutil.copytree(corpus, folder / "first" / "ingest" / "corpus")
+    with whole_folder(folder / "first" / "validate" / "validation") as staging:
         write_manifest(staging, "validate", {}, {}, {"passed": True} | facts)
-    return SimpleNamespace(path=str(folder / "validation"))
+    return SimpleNamespace(path=str(folder / "first"))
 
 
 def test_a_corpus_that_did_not_pass_is_not_compared(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = arguments(place, tmp_path)
-    values["validation"] = verdict(tmp_path / "bad", passed=False, failed=["passages"])
+    corpus = place / "work" / PATHS["corpus"]
+    values["corpus"] = ingested(tmp_path / "bad", corpus, passed=False, failed=["passages"])
     said = refused(capsys, run_plan, values, code=3)
     assert "did not pass validation (passages)" in said and not (tmp_path / "refreshed").exists()
 
@@ -113,8 +118,9 @@ def test_a_corpus_that_did_not_pass_is_not_compared(
 def test_a_release_that_lacks_what_a_rung_starts_from_is_named(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus = candidate(tmp_path / "other", passages=300)  # all but three are new
-    values = arguments(place, tmp_path) | {"corpus": SimpleNamespace(path=str(corpus.folder / PATHS["corpus"]))}
+    other = candidate(tmp_path / "other", passages=300)  # all but three are new
+    corpus = ingested(tmp_path / "new", other.folder / PATHS["corpus"])
+    values = arguments(place, tmp_path) | {"corpus": corpus}
     said = refused(capsys, run_plan, values)
     assert "v1.0.0 holds no encoder, which the rung pretrain starts from" in said
 
@@ -148,7 +154,7 @@ def test_the_plan_reports_pushed_changes_that_would_be_overwritten(
     more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
     values = arguments(place, tmp_path, releases=str(edited), **ALL)
     assert run_plan(values) == "nothing", "where nothing is promoted nothing is overwritten"
-    said = refused(capsys, run_plan, values | {"corpus": SimpleNamespace(path=str(more))})
+    said = refused(capsys, run_plan, values | {"corpus": ingested(tmp_path / "new", more)})
     assert ".yaml changed on origin/main since" in said and "pipeline upload refresh --recipe params.yaml" in said
 
 

@@ -19,7 +19,11 @@ from stillhouse.kubernetes.pods.task import port_name
 
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
+<<<<<<< HEAD
 from stillhouse.kubernetes.pods.refresh import MADE, run_release
+=======
+from stillhouse.kubernetes.pods.refresh import run_release
+>>>>>>> house-rel
 from stillhouse.pipelines.catalog import RESULTS
 from stillhouse.pipelines.local import find_result, run_pipeline
 from stillhouse.pipelines.refresh import build_refresh
@@ -27,15 +31,13 @@ from stillhouse.releases.data import fetch_release
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, read_history
 from stillhouse.workflow.recipes import find_recipe, load_recipe
-from stillhouse.workflow.uses import used
 
 LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """Rules that accept any result, because the result of two training steps is chance."""
-BEFORE = {"check-refresh", "prepare"}
-INDEXED = {"challenger"}
-"""Tasks of the rung `index`: one task does everything, including the fusion with BM25."""
-ENCODER = "refreshed_pretraining__encoder"
+BEFORE = {"check-refresh", "corpus"}
+EVERY = BEFORE | {"plan-refresh", "challenger", "release-refresh", "report-end"}
+"""The tasks of a run on any rung: one of them does all the steps of the rung."""
 
 
 @dataclass
@@ -86,9 +88,16 @@ class Run:
     def end(self) -> str:
         return (self.folder / "report-end" / "summary").read_text()
 
-    def output(self, task: str, output: str) -> list[Path]:
-        """Return an output of every task with this name, because the runner numbers tasks across all rungs."""
-        return sorted(self.folder.glob(f"{task}*/{output}"))
+    def made(self, source: str) -> Path:
+        """Return the folder of `use/output`, which the rung's task need not have made."""
+        return self.folder / "challenger" / "folder" / source
+
+    def of_champion(self, name: str) -> Path:
+        """Return what the plan took from the champion for the rung."""
+        return self.folder / "plan-refresh" / "released" / "champion" / name
+
+    def metrics(self, task: str) -> dict[str, float]:
+        return dict(json.loads((self.folder / task / "metrics").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -130,24 +139,22 @@ def test_an_unchanged_corpus_does_nothing_and_a_small_change_indexes(
     assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
     assert run.logged == {"rung": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
     assert "nothing to do" in run.logged["reason"] and light.champion.name == "v1.0.0"
-    assert not [path for name in ("retriever", "encoder") for path in run.output("plan-refresh", name)]
+    assert not run.of_champion("").exists()
 
     little = light.source.rewrite(1, "as was found later")
     run = light.refresh(little)
-    assert run.done == BEFORE | INDEXED | {"plan-refresh", "release-refresh", "report-end"}
+    assert run.done == EVERY
     assert (run.logged["rung"], run.logged["outcome"], run.logged["release"]) == ("index", "released", "v1.0.1")
     assert "refresh: succeeded" in run.end
     champion = light.champion
     changed = champion.record["difference"]
-    [metrics] = run.output("challenger", "metrics")
-    passages = read_manifest(run.output("challenger", "challenger_index__index")[0]).facts["passages"]
-    assert json.loads(metrics.read_text())["challenger_index/encoded"] == changed["new_texts"]
+    passages = read_manifest(run.made("challenger_index/index")).facts["passages"]
+    assert run.metrics("challenger")["challenger_index/encoded"] == changed["new_texts"]
     assert 0 < changed["new_texts"] < passages / 4
     assert champion.name == "v1.0.1" and champion.record["source"]["commit"] == little
-    [retriever] = run.output("challenger", "challenger_best__retriever")
+    retriever = run.made("challenger_best/retriever")
     assert read_manifest(retriever).digest == champion.record["artifacts"]["retriever"]["digest"]
-    [was] = run.output("plan-refresh", "retriever")
-    assert weights(retriever) == weights(was), "the retriever stays the champion's"
+    assert weights(retriever) == weights(run.of_champion("retriever")), "the retriever stays the champion's"
 
     # The release is a workspace that records the source of its corpus, and everybody can fetch its data.
     git = Git.of(light.work)
@@ -157,7 +164,9 @@ def test_an_unchanged_corpus_does_nothing_and_a_small_change_indexes(
     assert read_manifest(found).digest == champion.record["artifacts"]["index"]["digest"]
 
     # A pod that was killed after its push, and is started again, finds its own release.
-    artifacts = {port: SimpleNamespace(path=str(run.folder / place)) for port, place in handed(run).items()}
+    handed = {"corpus": "corpus/folder", "challenger": "challenger/folder", "recipe": "check-refresh/recipe"}
+    handed |= {"planned": "challenger/refreshed"}
+    artifacts = {name: SimpleNamespace(path=str(run.folder / place)) for name, place in handed.items()}
     logged: dict[str, float] = {}
     own = {name: SimpleNamespace(path=str(tmp_path / name)) for name in ("refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(tmp_path / "metrics"), log_metric=logged.__setitem__)
@@ -167,48 +176,35 @@ def test_an_unchanged_corpus_does_nothing_and_a_small_change_indexes(
     assert not git.tags("retriever#refused#*")
 
 
-def handed(run: Run) -> dict[str, str]:
-    """Return the inputs of the promotion on the rung `index`, as folders of a run."""
-    tasks = {"ingest": "prepare", "validate": "prepare", "bm25": "challenger"}
-    tasks |= {f"challenger_{part}": "challenger" for part in ("index", "run", "best")}
-    found = {"planned": "plan-refresh/refreshed"}
-    for port, place in MADE.items():
-        if used(place) in tasks:
-            found[port] = f"{tasks[used(place)]}/{port_name(place)}"
-    return found
-
-
 def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories) -> None:
     before = light.champion
     for path in light.source.articles()[6:]:  # their queries remain
         path.unlink()
     run = light.refresh(light.source.commit("Broken"))
     assert run.done == BEFORE | {"report-end"} and "refresh: failed" in run.end
-    [verdict] = run.output("prepare", "validate__validation")
-    assert read_manifest(verdict).facts["passed"] is False and run.output("prepare", "validate__html")
+    verdict = run.folder / "corpus" / "folder" / "validate" / "validation"
+    assert read_manifest(verdict).facts["passed"] is False and (run.folder / "corpus" / "page").is_file()
     assert not run.logged and light.champion == before
 
 
 @pytest.mark.long
-def test_a_worse_retriever_is_not_released(whole: Repositories) -> None:
-    """A retriever whose training went wrong finds less on the test queries than the release, and is not released."""
+def test_a_refused_challenger_is_not_trained_again(whole: Repositories) -> None:
+    """The rules ask for more test queries than there are."""
     before = whole.champion
     more = whole.source.rewrite(5, "which surprised many")
-    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}, "stages": {"best": "none"}}
-    run = whole.refresh(more, wrong)
+    strict = {"least_queries": 1000}
+    run = whole.refresh(more, **strict)
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "refused"), run.logged
     assert f"{before.name} stays" in run.logged["why"] and whole.champion == before
     assert "refresh: succeeded" in run.end, "a refusal is no failure"
-    [metrics] = run.output("release-refresh", "metrics")
-    assert json.loads(metrics.read_text()) == {"released": 0.0}
+    assert run.metrics("release-refresh") == {"released": 0.0}
 
     # It was trained from the released retriever, with new negatives and the re-ranker's scores of them.
-    [retriever] = run.output("challenger", "challenger__retriever")
-    made_from = read_manifest(retriever).inputs
+    made_from = read_manifest(run.made("challenger/retriever")).inputs
     assert made_from["encoder"] == before.record["artifacts"]["retriever"]["digest"]
-    assert {"negatives", "teacher"} <= set(made_from) and not run.output("pretraining", ENCODER)
+    assert {"negatives", "teacher"} <= set(made_from) and not run.made("refreshed_pretraining").exists()
 
-    run = whole.refresh(more, wrong)
+    run = whole.refresh(more, **strict)
     assert run.logged["rung"] == "nothing" and "was refused before" in run.logged["reason"]
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
 
@@ -220,34 +216,32 @@ def test_a_failed_training_does_not_replace_the_champion_s_retriever(whole: Repo
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
     run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
-    [was] = run.output("plan-refresh", "retriever")
-    [trained] = run.output("challenger", "challenger__retriever")
     chosen = whole.champion.record["artifacts"]["retriever"]
-    [kept] = run.output("challenger", "challenger_best__retriever")
+    kept = run.made("challenger_best/retriever")
     assert read_manifest(kept).digest == chosen["digest"]
     assert chosen["path"] == "artifacts/challenger_best/retriever"
-    assert weights(kept) == weights(was) != weights(trained)
+    assert weights(kept) == weights(run.of_champion("retriever")) != weights(run.made("challenger/retriever"))
     assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
     assert whole.champion.name == before.name
 
 
 @pytest.mark.long
 def test_a_larger_change_fine_tunes_and_releases(whole: Repositories) -> None:
-    """This is the rung of `test_a_worse_retriever_is_not_released`, but with rules that release the result."""
+    """This is the rung of `test_a_refused_challenger_is_not_trained_again`, but with rules that release the result."""
     run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
-    assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
+    assert run.made("challenger/retriever").is_dir() and not run.made("refreshed_pretraining").exists()
 
 
 @pytest.mark.long
 def test_changed_labels_train_the_query_tower_first(whole: Repositories) -> None:
     """Two steps of a tiny model show no gain, so the same task trains the retriever, which is then released."""
     run = whole.refresh(whole.source.drop_query(), {"query_tower": {"max_steps": 2}}, **LENIENT)
-    assert run.done == BEFORE | {"plan-refresh", "query-trial", "release-refresh-2", "report-end"}
+    assert run.done == EVERY
     assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     assert "the query tower alone gains" in run.logged["reason"]
-    for place in ("query_tower__retriever", "challenger__retriever", "challenger_best__retriever"):
-        assert run.output("query-trial", place), place
+    for use in ("query_tower", "challenger", "challenger_best"):
+        assert run.made(f"{use}/retriever").is_dir(), use
 
 
 @pytest.mark.long
@@ -259,10 +253,9 @@ def test_a_large_change_pretrains_and_a_rollback_restarts_earlier(whole: Reposit
     before = whole.champion
     run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
     assert (run.logged["rung"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged
-    [encoder] = run.output("pretraining", ENCODER)
-    assert read_manifest(encoder).inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
-    [retriever] = run.output("challenger", "challenger__retriever")
-    assert read_manifest(retriever).inputs["encoder"] == read_manifest(encoder).digest
+    encoder = read_manifest(run.made("refreshed_pretraining/encoder"))
+    assert encoder.inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
+    assert read_manifest(run.made("challenger/retriever")).inputs["encoder"] == encoder.digest
     assert whole.champion.name == "v2.0.0"
 
     assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from stillhouse.corpus.difference import Difference
 from stillhouse.errors import InputError
-from stillhouse.releases.refresh.graph import NEEDED, Ladder, before, released_of, runs_of
+from stillhouse.releases.refresh.graph import NEEDED, Ladder, before, runs_of
 from stillhouse.releases.refresh.plan import BUMPS, Rung, Thresholds, after_queries, plan
 from stillhouse.releases.refresh.whole_run import promote_whole_run
 from stillhouse.steps.spec import named
@@ -21,8 +21,6 @@ PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
 LADDERS = {
     "the papers' run": Ladder.of(USES),
     "a champion without a re-ranker": Ladder(USES, PRETRAINED),
-    "no choice": Ladder.of(graph_of({"stages": {"best": "none"}})),
-    "no choice after one": Ladder(graph_of({"stages": {"best": "none"}}), tuple(released_of(USES))),
     **{
         name: Ladder.of(graph_of(load_recipe(find_recipe(name))))
         for name in ("labelled", "unlabelled", "language-model")
@@ -77,18 +75,15 @@ def test_the_query_tower_alone_is_a_trial() -> None:
 
 
 def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
-    """The new query tower uses the champion's index, and competes with the champion if dev queries choose."""
+    """The new query tower uses the champion's index, and competes with the champion on dev."""
     for name, ladder in LADDERS.items():
         uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
         assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
         assert uses["query_tower"].inputs["old_index"] == "champion_index/index"
         places = ladder.released_by(Rung.QUERY_ONLY)
-        if ladder.chooses:
-            indexes = named(uses["challenger_best"].inputs, "indexes")
-            assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
-            assert places["retriever"] == "challenger_best/retriever"
-        else:
-            assert (places["retriever"], places["index"]) == ("query_tower/retriever", "query_tower/index")
+        indexes = named(uses["challenger_best"].inputs, "indexes")
+        assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
+        assert places["retriever"] == "challenger_best/retriever"
 
 
 def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
@@ -96,11 +91,8 @@ def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
     assert planned.rung == Rung.FINE_TUNE and "above fine_tune_above" in planned.reason
 
 
-def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("stages: {best: none, distilled: none}\n")
-    with pytest.raises(InputError, match="leaves out distilled, but a release needs its retriever"):
-        promote_whole_run(tmp_path)
-    (tmp_path / "params.yaml").write_text("stages: {pretraining: none}\n")
+def test_a_release_of_a_whole_run_needs_what_it_made(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("graph: labelled\n")
     with pytest.raises(InputError, match="ingest/corpus does not exist"):
         promote_whole_run(tmp_path)
 
@@ -129,7 +121,7 @@ def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: s
     assert set(places.values()) <= known
     assert set(runs_of(rung).values()) <= known
     assert set(places) - {"hybrid"} == set(ladder.released) - {"hybrid"} and set(NEEDED[rung]) <= set(ladder.released)
-    assert ("hybrid" in places) == ladder.chooses, "BM25 of the corpus as it was is never released"
+    assert places["hybrid"] == "challenger_best/hybrid", "BM25 of the corpus as it was is never released"
 
 
 def test_a_refresh_has_the_teacher_of_the_recipe() -> None:
@@ -174,7 +166,6 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
 def test_only_the_top_rung_pretrains_and_only_training_compares_two_runs() -> None:
     steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
     assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["bm25", "index", "select-best", "retrieve"]
-    assert [use.step_name for use in LADDERS["no choice"].uses_of(Rung.INDEX)] == ["index", "retrieve"]
     assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
     assert "pretrain" in steps[Rung.PRETRAIN]
     assert len(set(runs_of(Rung.INDEX).values())) == 1 and len(set(runs_of(Rung.FINE_TUNE).values())) == 2

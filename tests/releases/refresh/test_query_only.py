@@ -24,8 +24,7 @@ TOWER = {"max_steps": 2, "batch_size": 8, "learning_rate": 0.001}
 def test_labels_that_changed_train_the_query_tower_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
     source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    recipe = {"stages": {"best": "none"}, "query_tower": TOWER}
-    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT, **recipe)
+    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT, query_tower=TOWER)
     made = tmp_path / "refreshed" / "artifacts"
 
     def again(revision: str, gain: float) -> tuple[Rung, str]:
@@ -56,6 +55,6 @@ def test_labels_that_changed_train_the_query_tower_first(tmp_path: Path, monkeyp
     release = read_history(Git.of(work)).champion
     assert release.name == "v1.2.0" and release.record["rung"] == "query_only"
     held = {name: release.record["artifacts"][name]["digest"] for name in ("retriever", "index")}
-    assert held == {name: read_manifest(made / "query_tower" / name).digest for name in held}
+    assert held == {name: read_manifest(made / "challenger_best" / name).digest for name in held}
     was, now = weights(made / "champion" / "retriever"), weights(made / "query_tower" / "retriever")
     assert was["model.safetensors"] == now["model.safetensors"] and now.keys() > was.keys()

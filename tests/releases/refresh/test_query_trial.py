@@ -11,24 +11,30 @@ from typing import Any
 import pytest
 import yaml
 from release_repositories import LIGHT, Source, first_release, weights
-from stillhouse.kubernetes.pods.query_trial import run_trial
-from stillhouse.kubernetes.pods.task import METRICS, PAGE, RUN, port_name
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.kubernetes.pods.refresh import MADE, NOT_MADE, TAKEN, run_check, run_plan, run_release
-from stillhouse.pipelines.refresh import TRIAL, trial_task
+from stillhouse.kubernetes.pods.refresh import (
+    PLANNED,
+    REFRESHED,
+    RELEASED,
+    SUMMARY,
+    run_check,
+    run_first_stage,
+    run_plan,
+    run_refresh_stage,
+    run_release,
+)
+from stillhouse.kubernetes.pods.run_control import TEXT
+from stillhouse.kubernetes.pods.stage import CORPUS_STAGE, FOLDER, METRICS, PAGE, RECIPE
 from stillhouse.releases.git import Git
-from stillhouse.releases.refresh.graph import Ladder, before
-from stillhouse.releases.refresh.parameters import read_parameters, write_recipe
+from stillhouse.releases.refresh.graph import CHALLENGER
+from stillhouse.releases.refresh.parameters import carried_recipe, read_parameters
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.releases.tags import Release, read_history
 from stillhouse.retrieval.fine_tuning import query_training
 from stillhouse.training import loop
-from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs, load_recipe
+from stillhouse.workflow.recipes import load_recipe
 
-STAGES = {"pretraining": "none", "reranker": "none", "teacher": "none", "best": "none"}
 TOWER = {"max_steps": 2, "batch_size": 8, "learning_rate": 0.001}
 
 
@@ -38,7 +44,7 @@ class Cluster:
     def __init__(self, place: Path) -> None:
         self.place, self.runs = place, 0
         self.source = Source(place / "source", place / "source-shelf")
-        recipe = {"stages": STAGES, "query_tower": TOWER}
+        recipe = {"graph": "unlabelled", "query_tower": TOWER}
         self.work = first_release(place / "work", self.source, place / "shelf", LIGHT, **recipe)
         self.recipe = load_recipe(self.work / "params.yaml")
 
@@ -54,27 +60,16 @@ class Cluster:
         run = Run(self.place / f"run-{self.runs}")
         values = {"releases": f"{self.work}.git", "repo": str(self.source.folder), "source": "corpus"}
         parameters = read_parameters(values | {"revision": revision, "most_loss": 1.0, "alpha": 0.0} | asked)
-        run_check(vars(parameters) | {"asked": run.at("asked")})
-
-        whole = graph_of(self.recipe)
-        sections = self.recipe | {"ingest": self.recipe["ingest"] | {"revision": revision}}
-        settings = configs(sections, "recipe")
-        run_uses(before(whole), settings, run.folder)
-        given = {name: run.at(name) for name in ("asked", *TAKEN, "refreshed", "summary")}
-        given |= {"corpus": run.at("ingest/corpus"), "validation": run.at("validate/validation")}
-        assert run_plan(given | {"recipe": write_recipe(self.recipe)}) == Rung.QUERY_ONLY
-
-        task = trial_task(Ladder.of(whole).climbed_from(Rung.QUERY_ONLY))
-        of_champion = {source: run.at(source.removeprefix("champion/")) for source in task.inputs}
-        of_champion["ingest/corpus"] = run.at("ingest/corpus")
-        ports = {port_name(source): of for source, of in of_champion.items()}
-        ports |= {port_name(source): run.at(source) for source in task.outputs}
-        own = {METRICS: run.at("metrics"), PAGE: run.at("page"), "refreshed": run.at("tried")}
-        run_trial(TRIAL, ports | own | {RUN: "1", "planned": run.at("refreshed")})
-
-        handed = {name: run.at(place) for name, place in MADE.items() if run.path(place).exists()}
-        ends = {name: run.at(f"end-{name}") for name in ("refreshed", "summary", "metrics")}
-        run_release(handed | ends | {"planned": run.at("tried")})
+        given = {RECIPE: run.at(RECIPE)}
+        run_check(vars(parameters) | {TEXT: carried_recipe(self.recipe)} | given)
+        run_first_stage(CORPUS_STAGE, given | run.outputs(CORPUS_STAGE))
+        given[CORPUS_STAGE] = run.at(CORPUS_STAGE)
+        released = {RELEASED: run.at(RELEASED)}
+        assert run_plan(given | released | {REFRESHED: run.at("plan"), SUMMARY: run.at("summary")}) == Rung.QUERY_ONLY
+        known = released | {PLANNED: run.at("plan"), REFRESHED: run.at("tried")}
+        run_refresh_stage(CHALLENGER, given | known | run.outputs(CHALLENGER))
+        ends = {name: run.at(f"end-{name}") for name in (REFRESHED, SUMMARY, METRICS)}
+        run_release(given | ends | {PLANNED: run.at("tried"), CHALLENGER: run.at(CHALLENGER)})
         return run
 
 
@@ -90,12 +85,12 @@ class Run:
     def at(self, name: str) -> SimpleNamespace:
         return SimpleNamespace(path=str(self.path(name)), metadata={}, log_metric=lambda name, value: None)
 
+    def outputs(self, stage: str) -> dict[str, SimpleNamespace]:
+        return {FOLDER: self.at(stage)} | {name: self.at(f"{stage}-{name}") for name in (METRICS, PAGE)}
+
     def made(self, use: str) -> bool:
-        """Whether the run needed this use; otherwise each of its outputs says so."""
-        folders = list(self.path(use).iterdir())
-        left_out = {(folder / NOT_MADE).is_file() for folder in folders}
-        assert len(left_out) == 1, use
-        return left_out == {False}
+        """Whether the run needed this use."""
+        return self.path(f"{CHALLENGER}/{use}").is_dir()
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -123,8 +118,8 @@ def test_a_trial_that_fails_trains_the_retriever(cluster: Cluster) -> None:
     assert release.record["rung"] == "fine_tune" and release.record["summary"].startswith(
         f"fine_tune on {champion.name}"
     )
-    trained = read_manifest(run.path("challenger/retriever"))
-    assert release.record["artifacts"]["retriever"]["digest"] == trained.digest
+    chosen = read_manifest(run.path("challenger/challenger_best/retriever"))
+    assert release.record["artifacts"]["retriever"]["digest"] == chosen.digest
     stages = yaml.safe_load(Git.of(cluster.work).read(release.commit, "dvc.yaml"))["stages"]
     assert "challenger" in stages and "query_tower" not in stages
 
@@ -140,6 +135,6 @@ def test_a_sufficient_trial_trains_nothing_else(cluster: Cluster, monkeypatch: p
     assert not any(run.made(use) for use in ("refreshed_negatives", "challenger", "challenger_index"))
     release = cluster.champion
     held = {name: release.record["artifacts"][name]["digest"] for name in ("retriever", "index")}
-    assert held == {name: read_manifest(run.path(f"query_tower/{name}")).digest for name in held}
-    was, now = weights(run.path("retriever")), weights(run.path("query_tower/retriever"))
+    assert held == {name: read_manifest(run.path(f"challenger/challenger_best/{name}")).digest for name in held}
+    was, now = weights(run.path("released/champion/retriever")), weights(run.path("challenger/query_tower/retriever"))
     assert was["model.safetensors"] == now["model.safetensors"] and now.keys() > was.keys()

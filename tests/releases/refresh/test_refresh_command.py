@@ -43,15 +43,13 @@ def test_a_refresh_is_not_silent_between_its_steps(
     first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT)
     talk_soon(monkeypatch)
     slow(Git, "fetch", monkeypatch)
-    for name in ("describe_environment", "fetch_release"):
-        slow(workspace, name, monkeypatch)
+    slow(workspace, "fetch_release", monkeypatch)
     slow(difference, "difference", monkeypatch)
     words = ["refresh", str(tmp_path / "work.git"), "--folder", str(tmp_path / "refreshed"), "--plan-only"]
     assert cli.main(words) == 0
     said = capsys.readouterr().err
     for work in (
         "reading the releases",
-        "looking for outdated artifacts",
         "bringing the artifacts of the champion",
         "comparing the corpora",
     ):

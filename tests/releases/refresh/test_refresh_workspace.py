@@ -17,8 +17,7 @@ from repositories import call
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
 from stillhouse.releases.refresh.run import Request, refresh
-from stillhouse.releases.refresh.workspace import PARAMS, drop_stale, open_clone
-from stillhouse.workflow.dvc_file import ENVIRONMENT
+from stillhouse.releases.refresh.workspace import PARAMS, open_clone
 
 
 @pytest.fixture
@@ -73,17 +72,6 @@ def test_locks_of_a_killed_git_are_removed(lock: str, releases: Path, tmp_path: 
     (folder / ".git" / lock).touch()
     open_clone(str(releases), "", folder)
     assert (folder / PARAMS).read_text() == "ingest: {}\n"
-
-
-def test_a_truncated_environment_file_counts_as_another_environment(tmp_path: Path) -> None:
-    drop_stale(tmp_path)
-    whole, kept = (tmp_path / ENVIRONMENT).read_text(), tmp_path / "artifacts" / "kept"
-    kept.mkdir()
-    drop_stale(tmp_path)
-    assert kept.is_dir()
-    (tmp_path / ENVIRONMENT).write_text(whole[:-10])
-    drop_stale(tmp_path)
-    assert not kept.exists() and (tmp_path / ENVIRONMENT).read_text() == whole
 
 
 def test_a_second_refresh_of_one_folder_is_refused(releases: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.steps.execute import write_metrics, write_report
 from stillhouse.steps.spec import Report

@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
 from stillhouse.kubernetes.pods import zero_shot as zero_shot_run

@@ -1,4 +1,4 @@
-"""Runs the first task of a compiled pipeline and one after it, as Kubeflow's launcher does: the containers' own commands.
+"""Runs the first task of a compiled pipeline and one after it, with their containers' own commands, as Kubeflow does.
 
 python task.py PIPELINE.yaml TASK FOLDER
 """

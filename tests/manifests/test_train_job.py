@@ -50,7 +50,7 @@ CASES: dict[str, NodeSettings] = {
     "many": settings("gpu", nodes=16),
     "chosen nodes": settings("gpu", node_selector={"gpu": "h100"}, priority="stillhouse-refresh"),
     "no shared memory": settings("cpu", shared_memory=""),
-    "keys": replace(settings("gpu"), paths=("/volume", "/keys", "/absent")),
+    "keys": replace(settings("gpu", secrets=find_table("gpu").of("ingest").secrets), paths=("/volume", "/keys", "/absent")),
 }
 
 

@@ -16,6 +16,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "python tests/": ("takes hours", "tests/test_mutants.py, tests/serving/test_chaos.py: with fewer changes"),
     "pytest ": ("is a test itself", "every run of the tests"),
     "STILLHOUSE_TEST_DEVICE=cpu pytest ": ("is a test itself", "every run of the tests"),
+    "STILLHOUSE_RECORD=yes pytest ": ("changes what a test compares with", "tests/survival/test_versions.py"),
     "KUBECONFIG=": ("tests of a person's own cluster", "tests/pipelines/test_real_kubeflow.py"),
     "STILLHOUSE_ENGINE=ray://": (f"{CLUSTER} with KubeRay", "tests/manifests/test_ray_cluster.py: the address"),
     "kubectl apply --server-side --dry-run=server -k": ("begins a command", "tests/manifests/test_overlays.py"),

@@ -36,7 +36,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
     "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),
     "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
-    "rm -r /volume/run-cache": ("deletes a folder of a pod", "nothing: it is the shell's own"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),
     "stillhouse evaluate --corpus artifacts/ingest/corpus --run best=artifacts/best_run/run --run solr=": (
@@ -45,6 +44,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     ),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
+    "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: `dvc repro` runs each"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
 EXACTLY = [start for start, (reason, _) in NOT_RUN.items() if reason == "begins a command"]

@@ -44,7 +44,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     ),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
-    "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: `dvc repro` runs each"),
+    "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: by DVC"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
 EXACTLY = [start for start, (reason, _) in NOT_RUN.items() if reason == "begins a command"]

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
+from stillhouse.environment import BUILDS, LIBRARIES
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("stillhouse/cli",),
     ("stillhouse/pipelines",),
-    ("stillhouse/components",),
     ("stillhouse/kubernetes",),
     ("stillhouse/tuning", "stillhouse/serving"),
     ("stillhouse/experiments", "stillhouse/releases", "stillhouse/api"),
@@ -61,23 +60,6 @@ CHEAP = (
     "stillhouse/experiments/zero_shot/arguments.py",
     "stillhouse/experiments/zero_shot/plan.py",
 )
-
-SHOWN_NOWHERE = {
-    "remote/deadline.py": "how long is waited for an answer",
-    "engine/": "which processes do the work, whose outputs are the same",
-    "errors.py": "what it says ends a step",
-    "open_folders.py": "where verified files are read, which says nothing of its own",
-    "lock.py": "who waits for whom",
-    "own_machine.py": "how many processes and how much memory do the work",
-    "monitoring/": "figures for others to watch",
-    "report.py": "what holds the facts that a step makes",
-    "terminal.py": "how a terminal shows text, which is recorded unchanged",
-    "remote/address.py": "what is refused, and what is shown without passwords",
-    "environment.py": "what is said of the rest",
-    "remote/ssh_command.py": "how a git server is reached",
-    "yaml_file.py": "settings, which are recorded",
-}
-"""Modules that the computing parts import although no output depends on their code, each with the reason."""
 NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
@@ -196,10 +178,9 @@ def test_science_imports_no_platform(package: str) -> None:
 
 
 def test_the_library_imports_kfp_nowhere() -> None:
-    """Only `pipelines`, `components` and the commands above them import it; in pods kfp runs the library."""
-    below = [
-        path for path in modules("stillhouse") if layer(path) > layer(ROOT / "stillhouse" / "components" / "render.py")
-    ]
+    """Only `pipelines` and the commands above it import it; in pods kfp runs the library."""
+    above = layer(ROOT / "stillhouse" / "pipelines" / "train.py")
+    below = [path for path in modules("stillhouse") if layer(path) > above]
     assert len(below) > 100 and not [path for path in below if uses(path, "kfp", top=False)]
 
 
@@ -229,37 +210,11 @@ def test_what_commands_and_pods_import_first_is_cheap(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong} at its top"
 
 
-def test_component_bodies_import_only_the_library() -> None:
-    """A body is shipped as text, so what it uses must come from the image."""
-    for path in (ROOT / "stillhouse" / "components").glob("*/component.py"):
-        lazy = set(imports(path)) - set(imports(path, top=True))
-        assert lazy == {"stillhouse.kubernetes.pods.component.run_component"}, path
-
-
-def computing_imports() -> Iterator[str]:
-    """Yield the imports of all code that affects outputs: the parts in `COMPUTING` and the modules in `ALONE`."""
-    for path in [*(path for part in COMPUTING for path in modules(f"stillhouse/{part}")), *map(beside, ALONE)]:
-        yield from imports(path)
-
-
-def beside(name: str) -> Path:
-    return ROOT / "stillhouse" / name
-
-
-def test_code_that_shows_in_outputs_is_in_the_environment() -> None:
-    """Otherwise a step with changed code would be taken from the run cache."""
-    found = set()
-    for name in computing_imports():
-        words = name.split(".")
-        files = (ROOT.joinpath(*words[:end]).with_suffix(".py") for end in (len(words), len(words) - 1))
-        found |= {path.relative_to(ROOT / "stillhouse").as_posix() for path in files if path.is_file()}
-    known = (*(f"{part}/" for part in COMPUTING), *ALONE, *SHOWN_NOWHERE)
-    assert "arrays.py" in found and not {name for name in found if not name.startswith(known)}
-    assert all(beside(name).exists() for name in (*ALONE, *SHOWN_NOWHERE))
-
-
-def test_libraries_that_show_in_outputs_are_in_the_environment() -> None:
-    packages = {name.split(".")[0] for name in computing_imports()} - sys.stdlib_module_names - {"stillhouse"}
+def test_libraries_that_compute_are_in_the_environment() -> None:
+    """Otherwise vectors and unfinished work of another version would be used."""
+    computing = (path for part in (*SCIENCE, "steps") for path in modules(f"stillhouse/{part}"))
+    imported = {name.split(".")[0] for path in computing for name in imports(path)}
+    packages = imported - sys.stdlib_module_names - {"stillhouse"}
     names = packages_distributions()
     installed = {build: name for name, builds in BUILDS.items() for build in builds}
     # A package that no extra of these tests installs keeps its own name.

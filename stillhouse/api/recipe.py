@@ -102,7 +102,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     """Run the recipe of a folder that `new` made, in this process; outputs that are up to date are skipped.
 
     `settings` overrides settings of `params.yaml` by section, as in `{"retriever_1": {"epochs": 8}}`. `until` names a
-    stage of the recipe; only that stage and what it depends on are run.
+    step of the recipe; only that step and what it depends on are run.
 
         hits = stillhouse.run("work", settings={"retriever_1": {"epochs": 8}}).searcher().search("who hears mice", 5)
 

@@ -180,7 +180,7 @@ def trial_uses(recipe: Recipe, where: str, space: Space) -> list[Use]:
 def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) -> list[float]:
     """RR@10 of each judged dev question, over all passages. Raises `InputError` if there are none."""
     from stillhouse.retrieval.index.vector_index import VectorIndex
-    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.mining.relevance import JudgedQueries
     from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
     from stillhouse.retrieval.settings import InferenceConfig
@@ -198,9 +198,12 @@ def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) ->
 def _made(use: Use, config: Any, outputs: Path, inputs: Path) -> bool:
     """Whether `outputs` has what a use makes from `inputs`. Of a source, what was read counts as current."""
     try:
-        return made_of(use, config, outputs, open_inputs(use.step, use.input_paths(inputs)))
+        given = open_inputs(use.step, use.input_paths(inputs))
+        for path in use.output_paths(outputs).values():
+            read_manifest(path)
     except InputError:
         return False
+    return made_of(use, config, outputs, given, verify=False)
 
 
 def _linked(use: Use, config: Any, source: Path, root: Path) -> bool:

@@ -16,6 +16,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "python tests/": ("takes hours", "tests/test_mutants.py, tests/serving/test_chaos.py: with fewer changes"),
     "pytest ": ("is a test itself", "every run of the tests"),
     "STILLHOUSE_TEST_DEVICE=cpu pytest ": ("is a test itself", "every run of the tests"),
+    "STILLHOUSE_RECORD=yes pytest ": ("changes what a test compares with", "tests/survival/test_versions.py"),
     "KUBECONFIG=": ("tests of a person's own cluster", "tests/pipelines/test_real_kubeflow.py"),
     "STILLHOUSE_ENGINE=ray://": (f"{CLUSTER} with KubeRay", "tests/manifests/test_ray_cluster.py: the address"),
     "kubectl apply --server-side --dry-run=server -k": ("begins a command", "tests/manifests/test_overlays.py"),
@@ -35,7 +36,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
     "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),
     "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
-    "rm -r /volume/run-cache": ("deletes a folder of a pod", "nothing: it is the shell's own"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),
     "stillhouse evaluate --corpus artifacts/ingest/corpus --run best=artifacts/best_run/run --run solr=": (
@@ -44,6 +44,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     ),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
+    "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: by DVC"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
 EXACTLY = [start for start, (reason, _) in NOT_RUN.items() if reason == "begins a command"]

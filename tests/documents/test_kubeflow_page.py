@@ -70,11 +70,6 @@ def test_runs_on_several_nodes_and_versions_of_one_s_own(type_here: Type, kubefl
     assert len(kubeflow.runs) == 1 and kubeflow.uploaded
 
 
-def test_the_run_cache_is_chosen_for_one_run(type_here: Type, kubeflow: Api) -> None:
-    type_here(section("docs/releases.md", "The shared run cache", having="submit"))
-    assert [parameters(run)["run_cache"] for run in kubeflow.runs] == ["s3://bucket/search", ""]
-
-
 def test_a_refresh_is_started_and_followed(type_here: Type, kubeflow: Api) -> None:
     type_here(section("docs/releases.md", "The same on a cluster"))
     [run] = kubeflow.runs

@@ -48,7 +48,7 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path) -> None:
         "null, as manifests record it"
     )
 
-    # The block of stages needs a recipe of the papers, which pre-trains and has a cross-encoder as the teacher.
+    # The block of stages is for a recipe of the papers, with a cross-encoder as the teacher.
     _, stages = blocks("docs/fine-tuning.md", "yaml")
     terminal.patch.chdir(tmp_path)
     terminal.patch.setattr(terminal, "after", lambda words: None)
@@ -58,8 +58,9 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path) -> None:
     terminal.patch.chdir("staged")
     Path("params.yaml").write_text(Path("params.yaml").read_text() + "\n" + stages)
     terminal.type_all(section("docs/fine-tuning.md", "Other stages"))
-    names = set(yaml.safe_load(Path("dvc.yaml").read_text())["stages"])
-    assert "distilled_2_run" in names and not {"lm_head", "pretraining", "tokenize"} & names
+    stages = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]
+    assert "artifacts/retriever_1/retriever" in stages["retriever_2"]["deps"]
+    assert {"artifacts/distilled_2_run": {"persist": True}} in stages["distilled_2"]["outs"]
 
 
 def test_a_workspace_without_questions(terminal: Terminal, tmp_path: Path) -> None:

@@ -31,8 +31,7 @@ def test_the_checks_of_the_operations_image_pass(scratch: Path) -> None:
 
 def test_a_compiled_task_runs_in_the_image_of_the_steps(scratch: Path) -> None:
     compiled = CHECKS.parents[1] / "manifests" / "pipelines" / "cpu" / "train.yaml"
-    uses = "fetch_model,ingest,validate"
-    words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "prepare", uses, str(scratch / "task")]
+    words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "corpus", str(scratch / "task")]
     done = subprocess.run(words, cwd=scratch, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert (scratch / "task" / "ingest__corpus" / "manifest.json").is_file()
+    assert (scratch / "task" / "corpus" / "folder" / "ingest" / "corpus" / "manifest.json").is_file()

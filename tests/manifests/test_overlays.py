@@ -195,5 +195,5 @@ def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) ->
 def test_the_watcher_and_the_pods_mount_the_remote_at_the_same_path(overlay: str) -> None:
     """The watcher sees a changed corpus through its claims. The tasks read it and write the release through theirs."""
     pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
-    for task in ("check-refresh", "prepare", "plan-refresh", "release-refresh"):
+    for task in ("check-refresh", "corpus", "plan-refresh", "release-refresh"):
         assert pods[f"refresh/exec-{task}"] == claims_of_watcher(overlay), task

@@ -44,13 +44,14 @@ def job(of: NodeSettings) -> Resource:
     return train_job("stillhouse-pretrain-0123456789ab", "pretrain", ["python3", "-m", "x"], of, POD, VALUES)
 
 
+SECRETS = find_table("gpu").of("ingest").secrets
 CASES: dict[str, NodeSettings] = {
     "cpu": settings("cpu"),
     "gpu": settings("gpu"),
     "many": settings("gpu", nodes=16),
     "chosen nodes": settings("gpu", node_selector={"gpu": "h100"}, priority="stillhouse-refresh"),
     "no shared memory": settings("cpu", shared_memory=""),
-    "keys": replace(settings("gpu"), paths=("/volume", "/keys", "/absent")),
+    "keys": replace(settings("gpu", secrets=SECRETS), paths=("/volume", "/keys", "/absent")),
 }
 
 

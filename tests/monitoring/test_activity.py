@@ -152,7 +152,7 @@ def test_a_run_is_not_silent_between_its_steps(
     """Neither while it verifies large inputs, nor while it looks for what is done and estimates its time."""
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     settings = configs(load_recipe(find_recipe("micro")), "micro")
-    for module, name in ((in_process, "up_to_date"), (recipe_run, "expected"), (recipe_run, "seen_at_once")):
+    for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (recipe_run, "seen_lately")):
         slow(module, name, monkeypatch)
     slow(ingestion, "ingest_source", monkeypatch)
     recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +15,31 @@ from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods import run_control
-from stillhouse.kubernetes.pods.in_pod import run_component
-from stillhouse.kubernetes.pods.refresh import run_check, run_release
-from stillhouse.kubernetes.pods.run_control import STATES
-from stillhouse.monitoring.watch import watch_step, watch_task
+from stillhouse.kubernetes.pods.refresh import ASKED, run_check, run_release
+from stillhouse.kubernetes.pods.run_control import STATES, TEXT
+from stillhouse.kubernetes.pods.stage import PARAMS, RECIPE, step_in_pod
+from stillhouse.monitoring.watch import watch_task
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.releases.refresh.plan import Plan, Rung
 from stillhouse.releases.refresh.run import Refreshed
 from stillhouse.releases.tags import Overtaken
-from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import USES
+from stillhouse.workflow.uses import stages_of
 
 ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion_released"
+
+
+def check(folder: Path, learning_rate: Any) -> None:
+    """The first task of a run of `train`."""
+    values: dict[str, Any] = {f"plan_{stage.name}": str(folder / stage.name) for stage in stages_of(USES)}
+    values |= {TEXT: "{}", RECIPE: SimpleNamespace(path=str(folder / "recipe")), "run_id": "run-1", "wanted": ""}
+    run_control.check_run("train", values | {"learning_rate": learning_rate})
+
+
 FAILING: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "check": (lambda folder: run_control.refuse_parameters("train", {"learning_rate": "fast"}), "bad_input"),
+    "check": (lambda folder: check(folder, "fast"), "bad_input"),
     "check-refresh": (lambda folder: run_check(vars(Parameters(releases=str(folder / "none.git")))), "bad_input"),
 }
 
@@ -54,19 +63,11 @@ def test_a_small_task_that_fails_pushes_its_reason(
 
 
 def test_a_small_task_that_succeeds_clears_its_failure(gateway: Gateway, tmp_path: Path) -> None:
-    run_control.refuse_parameters("train", {"learning_rate": 1e-5})
+    check(tmp_path, 1e-5)
     [(_, path, samples)] = gateway.pushes
     assert path.endswith("/step/check")
     assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
     assert ("stillhouse_step_failure", "crash") in samples
-
-
-def pretraining(folder: Path) -> dict[str, Any]:
-    """Arguments of the component `pretrain`."""
-    step = find_step("pretrain")
-    ports = [port.name for port in (*step.inputs, *step.outputs)]
-    values: dict[str, Any] = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in ports}
-    return values | {field.name: field.default for field in dataclasses.fields(step.config)}
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,10 @@ def test_a_step_s_pod_pushes_the_failure_of_its_nodes(
     def compute(*_: Any) -> Report:
         raise error
 
-    monkeypatch.setattr("stillhouse.kubernetes.pods.component.through_run_cache", compute)
-    with pytest.raises(BaseException, match=r"\d|broken"):
-        run_component("pretrain", pretraining(tmp_path))
+    monkeypatch.setattr("stillhouse.kubernetes.pods.in_pod.execute", compute)
+    [use] = [use for use in USES if use.name == "pretraining"]
+    with pytest.raises(type(error)):
+        step_in_pod(use, use.step.config(), tmp_path)
     [(method, path, samples)] = gateway.pushes
     assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
     assert samples["stillhouse_step_success", ""] == 0
@@ -97,28 +99,6 @@ def test_the_pod_pushes_nothing_for_a_step_that_succeeded(gateway: Gateway) -> N
     with watch_task("pretrain", print) as watched:
         watched.reported = True
     assert gateway.pushes == []
-
-
-CACHED = Report("was there", facts={"passed": True})
-
-
-def test_a_step_found_in_the_run_cache_clears_its_failure(
-    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It pushes once, like a step that ran, and replaces what was pushed before."""
-
-    def taken(*given: Any) -> Report:
-        with watch_step("pretrain", print) as watched:
-            watched.report = CACHED
-        return CACHED
-
-    monkeypatch.setattr("stillhouse.kubernetes.pods.component.through_run_cache", taken)
-    monkeypatch.setattr("stillhouse.kubernetes.pods.component.publish", lambda *given: None)
-    run_component("pretrain", pretraining(tmp_path))
-    [(method, path, samples)] = gateway.pushes
-    assert (method, path.rpartition("/")[2]) == ("PUT", "pretrain")
-    assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
-    assert samples["stillhouse_validation_passed", ""] == 1
 
 
 def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
@@ -134,10 +114,11 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
     (folder / "planned").mkdir()
     known = {"rung": "index", "champion": "v1.0.0", "reason": "one article"}
     (folder / "planned" / "refresh.json").write_text(json.dumps(known))
-    own = {name: SimpleNamespace(path=str(folder / name)) for name in ("planned", "refreshed", "summary")}
+    own = {name: SimpleNamespace(path=str(folder / name)) for name in (RECIPE, "planned", "refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(folder / "metrics"), log_metric=lambda name, value: None)
-    asked = {"parameters": vars(Parameters(releases="r.git")), "recipe": ""}
-    (folder / "planned" / "asked.json").write_text(json.dumps(asked))
+    (folder / RECIPE).mkdir()
+    (folder / RECIPE / ASKED).write_text(json.dumps(vars(Parameters(releases="r.git"))))
+    (folder / RECIPE / PARAMS).write_text("{}")
     run_release(own)
 
 

@@ -110,7 +110,7 @@ def work_of(tmp_path: Path, settings: Precision | None = None) -> str:
 def test_unfinished_work_is_not_resumed_if_results_would_differ(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the run cache could serve results that two devices or two sets of libraries computed in part."""
+    """Otherwise two devices or two sets of libraries could compute parts of one result."""
     monkeypatch.setattr(precision, "has_bf16", lambda device: False)
     before = work_of(tmp_path)
     assert before == work_of(tmp_path)

@@ -1,4 +1,4 @@
-"""Single files that steps and components write appear completely or not at all, like their folders."""
+"""Single files that steps and tasks write appear completely or not at all, like their folders."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stillhouse.kubernetes.pods.component_views import View, write_view
 
 from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.steps.execute import write_metrics, write_report
@@ -26,9 +24,6 @@ def _end(path: Path, text: str) -> None:
 WRITERS: dict[str, Callable[[Path, str], None]] = {
     "figures": lambda path, text: write_metrics(path, {text: 1.0}),
     "a report": lambda path, text: write_report(path, Report(text)),
-    "a view": lambda path, text: write_view(
-        View("html", "HTML", "", lambda *_: text), {}, Report(""), SimpleNamespace(path=str(path))
-    ),
     "the end of a run": _end,
 }
 """Functions that write each kind of single file with a text in it."""

@@ -1,6 +1,6 @@
 """A corpus that tries to run code when a page made from it is opened: every page shows its texts as text.
 
-Pages are checked twice: as HTML and, if Debian's Chromium is installed, in a real browser. Markdown from components is
+Pages are checked twice: as HTML and, if Debian's Chromium is installed, in a real browser. Markdown of tasks is
 rendered, including HTML in it.
 """
 
@@ -14,17 +14,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from stillhouse.kubernetes.pods.component_views import figures_in_markdown
 
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
 from stillhouse.kubernetes.pods import zero_shot as zero_shot_run
 from stillhouse.kubernetes.pods.run_control import report_end
+from stillhouse.kubernetes.pods.stage import page as stage_page
 from stillhouse.markdown import as_text
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.steps.spec import Report
+from stillhouse.workflow.uses import Stage, Use
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""
@@ -32,7 +33,7 @@ SPACELESS = "<script>document.title='caught'</script>"
 """An id may not hold white space."""
 BROKEN_OUT = f"""']]>--></style></title></svg></td>{TRAP}"""
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree", "stone")
-PAGES = ("validate", "importance", "evaluate", "zero-shot")
+PAGES = ("validate", "importance", "evaluate", "zero-shot", "stage")
 SHOWING = ("evaluate", "zero-shot")
 """Pages that show whole texts; the others count rows or show word pieces."""
 
@@ -78,11 +79,15 @@ def pages(
         words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
         words += ["--title", BROKEN_OUT]
         assert cli.main(words) == 0
+    report = Report(BROKEN_OUT, {BROKEN_OUT: 0.5}, html="report.html")
+    stage = Stage("evaluation", (Use("evaluate", "evaluate"),))
+    (root / "stage.html").write_text(stage_page(stage, {"evaluate": report}, root), encoding="utf-8")
     found = (
         root / "validate" / "validation" / "report.html",
         importance / "masking.html",
         evaluation / "report.html",
         root / "out" / "zero_shot.html",
+        root / "stage.html",
     )
     return dict(zip(PAGES, found, strict=True))
 
@@ -156,12 +161,6 @@ def end_of_a_run(text: str, folder: Path) -> str:
     return (folder / "summary").read_text(encoding="utf-8")
 
 
-def figures(text: str, folder: Path) -> str:
-    (folder / "metrics.json").write_text(json.dumps({text: {text: 0.5}}))
-    (folder / "intervals.json").write_text("{}")
-    return figures_in_markdown({"evaluation": folder}, Report("done", facts={"test_queries": text}), None)
-
-
 def averages(text: str, folder: Path) -> str:
     failure = zero_shot_run.Failure(text, text, bad_input=True)
     return zero_shot_run._summary({text: {text: 0.5}}, 1, {text: failure})
@@ -173,7 +172,6 @@ def refresh(text: str, folder: Path) -> str:
 
 SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
     "report-end": (end_of_a_run, 3, {"h2", "p", "blockquote"}),
-    "evaluate": (figures, 3, {"h2", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}),
     "zero-shot": (averages, 5, {"h2", "p", "table", "thead", "tbody", "tr", "th", "td"}),
     "refresh": (refresh, 3, {"p", "strong"}),
 }

@@ -15,10 +15,6 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.tuning.search import measure_dev
 
 COLOURS, THINGS = ("red", "green", "blue"), ("bird", "fish", "tree")
-LEFT_OUT = (
-    *("fetch_generator", "fetch_reranker", "importance", "lm_head", "pretraining", "retriever_1_unpretrained"),
-    *("validate", "retriever_2", "reranker", "teacher", "distilled", "mine_2"),
-)
 SPLITS = {"train": range(12), "dev": range(12, 18), "test": range(18, 24)}
 
 
@@ -35,11 +31,7 @@ def workspace(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch)
         lines = "".join(f"q{n}\tp{n}\t1\n" for n in numbers)
         (source / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
     recipe = {
-        "stages": {
-            **dict.fromkeys(LEFT_OUT, "none"),
-            "mine_1": {"retriever": "fetch_model/encoder", "index": "zero_shot_index/index", "others": "none"},
-            "retriever_1": {"negatives": "mine_1/negatives"},
-        },
+        "graph": "labelled",
         "fetch_model": {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24},
         "ingest": {"source": str(source)},
         "mine_1": {"negatives_depth": 4},

@@ -15,7 +15,7 @@ from stillhouse.tuning.search import Search
 from stillhouse.tuning.space import read_space
 from stillhouse.workflow.graph import graph_of, needed
 from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs, load_recipe
+from stillhouse.workflow.recipes import Recipe, configs, load_recipe
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Steps:
     return install(monkeypatch)
 
 
-def search_in(folder: str, text: str) -> Search:
+def search_in(folder: str, text: str, recipe: Recipe = RECIPE) -> Search:
     """Open a search in `folder`, as a new process does."""
     Path("space.yaml").write_text(text)
-    space = read_space(Path("space.yaml"), RECIPE)
-    return Search(RECIPE, "params.yaml", space, Path("artifacts"), Path(folder), 1)
+    space = read_space(Path("space.yaml"), recipe)
+    return Search(recipe, "params.yaml", space, Path("artifacts"), Path(folder), 1)
 
 
 def tried(search: Search) -> list[dict[str, object]]:
@@ -56,6 +56,12 @@ def test_what_trials_share_is_the_workspace_s_which_stays_unchanged(steps: Steps
     search.run(4)
     assert set(steps.ran) <= {"train-retriever", "index"} and steps.ran.count("train-retriever") == 4
     assert {path: path.read_bytes() for path in Path("artifacts").rglob("*") if path.is_file()} == before
+
+
+def test_all_trials_share_one_reading_of_a_source_that_may_change(steps: Steps) -> None:
+    search = search_in("tune", RANGES, {**RECIPE, "fetch_model": {"model": "someone/on-the-hub"}})
+    search.run(3)
+    assert steps.ran.count("fetch-model") == 1 and steps.ran.count("train-retriever") == 4
 
 
 def test_a_hopeless_trial_is_stopped_early_and_only_the_best_is_kept(steps: Steps) -> None:

@@ -15,15 +15,10 @@ from typing import Any
 import pytest
 import yaml
 from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
-from stillhouse.kubernetes.pods.task import port_name
 
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
-<<<<<<< HEAD
-from stillhouse.kubernetes.pods.refresh import MADE, run_release
-=======
 from stillhouse.kubernetes.pods.refresh import run_release
->>>>>>> house-rel
 from stillhouse.pipelines.catalog import RESULTS
 from stillhouse.pipelines.local import find_result, run_pipeline
 from stillhouse.pipelines.refresh import build_refresh

@@ -183,9 +183,8 @@ def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    from stillhouse.kubernetes.pods.task import port_name
-
     from stillhouse.artifacts import write_manifest
+    from stillhouse.kubernetes.pods.stage import FOLDER
     from stillhouse.pipelines import local
     from stillhouse.pipelines.catalog import RESULTS, Request
 
@@ -195,7 +194,7 @@ def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
         folder.mkdir(parents=True)
         (folder / result.page).write_text("a page")
         for source in Request(pipeline).kept():
-            folder = workspace / "outputs" / "run" / "task" / port_name(source)
+            folder = workspace / "outputs" / "run" / "task" / FOLDER / source
             folder.mkdir(parents=True)
             write_manifest(folder, "stand-in", {}, {}, {})
 
@@ -207,11 +206,10 @@ def clone_alone(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     """A refresh that ends once it has its clone and its artifacts."""
     from stillhouse.releases.refresh import run
     from stillhouse.releases.refresh.plan import Plan, Rung
-    from stillhouse.releases.refresh.workspace import drop_stale, open_clone
+    from stillhouse.releases.refresh.workspace import open_clone
 
     def begin(request: run.Request, log: object) -> run.Refreshed:
-        git = open_clone(request.repo, request.branch, request.folder)
-        drop_stale(git.folder)
+        open_clone(request.repo, request.branch, request.folder)
         return run.Refreshed(Plan(Rung.NOTHING, "nothing changed"))
 
     own = inputs / "own"

@@ -88,9 +88,11 @@ def test_one_setting_gives_every_length(name: str) -> None:
 def test_a_re_ranker_in_a_fitted_workspace_needs_no_length_of_its_own(here: Path) -> None:
     """A cross-encoder that a user adds to `labelled` follows the length that `new` chose."""
     recipe = made(str(beir(here / "corpus", 100, ("train", "test"))))
-    stages = {name: row for name, row in recipe["stages"].items() if name not in ("fetch_reranker", "reranker")}
-    found = configs(recipe | {"stages": stages, "fetch_reranker": {"model": "none"}, "reranker": {}}, "recipe")
-    uses = {use.name: use for use in graph_of(recipe | {"stages": stages})}
+    inputs = {"corpus": "ingest/corpus", "negatives": "mine_2/negatives", "encoder": "fetch_model/encoder"}
+    row = {"step": "train-reranker", "init": "retriever_2/retriever", **inputs}
+    recipe |= {"stages": {"reranker": row}, "reranker": {}}
+    found = configs(recipe, "recipe")
+    uses = {use.name: use for use in graph_of(recipe)}
     assert found["reranker"].max_length is None and recipe["fetch_model"]["passage_length"] == 128
     assert uses["reranker"].inputs["encoder"] == "fetch_model/encoder", "its lengths are those of this model"
 
@@ -221,7 +223,7 @@ def test_thirty_or_half_of_few_training_questions_choose_among_models(
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
     said = capsys.readouterr().out
-    assert recipe["stages"] == load_recipe(find_recipe("labelled"))["stages"]
+    assert recipe["graph"] == "labelled"
     assert recipe["ingest"].get("dev_fraction") == share and f"{train} training, 1 test questions" in said
     assert ("of the training questions become dev questions" in said) == (share is not None)
     assert (f"training on {train} questions gains little" in said) == (train < 100)
@@ -274,7 +276,7 @@ def test_new_says_why_there_is_no_pretraining(
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, splits)))
     assert "no pre-training: the start is already a retriever" in capsys.readouterr().out
-    assert recipe["stages"]["pretraining"] == "none"
+    assert "pretrain" not in {use.step_name for use in graph_of(recipe)}
     assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
     assert "no pre-training" not in capsys.readouterr().out
 

@@ -167,7 +167,7 @@ def test_new_pre_trains_a_bare_language_model(bare: Path, here: Path, capsys: py
 def test_new_does_not_pre_train_a_retriever(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = new("--source", str(corpus(here / "corpus", "train", "dev", "test")), "--model", MINILM)
     assert f"no pre-training: {MINILM} is already a retriever (it has a modules.json" in capsys.readouterr().out
-    assert recipe["stages"]["pretraining"] == "none" and recipe["fetch_model"]["model"] == MINILM
+    assert recipe["graph"] == "labelled" and recipe["fetch_model"]["model"] == MINILM
 
 
 def test_new_says_what_it_assumes_of_a_model_that_is_not_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,7 @@ def test_new_says_what_it_assumes_of_a_model_that_is_not_here(here: Path, capsys
     said = capsys.readouterr().out
     assert "someone/model is assumed to be a retriever, because it is not on this machine and" in said
     assert "--recipe language-model" in said
-    assert recipe["stages"]["pretraining"] == "none" and recipe["fetch_model"]["model"] == "someone/model"
+    assert recipe["graph"] == "labelled" and recipe["fetch_model"]["model"] == "someone/model"
 
 
 def test_a_bare_language_model_without_training_questions(

@@ -11,7 +11,6 @@ import yaml
 
 from stillhouse import cli
 from stillhouse.workflow.dvc_file import render
-from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import load_recipe, moved
 
 RECIPE = """\
@@ -40,10 +39,10 @@ def test_source_is_usable_from_the_folder(capsys: pytest.CaptureFixture[str]) ->
     recipe = load_recipe(folder / "params.yaml")
     assert recipe["ingest"] == {"source": "../../articles"}
     assert recipe["distilled"] == recipe["retriever_1"] == {"learning_rate": "3e-4"}
-    assert set(recipe) == set(known_uses({}))
+    assert set(recipe) == {"ingest", "distilled", "retriever_1"}, "a new workspace has only what the recipe sets"
     assert "# A recipe with a comment." in (folder / "params.yaml").read_text()
     stages = yaml.safe_load((folder / "dvc.yaml").read_text())["stages"]
-    assert stages["ingest"]["deps"] == ["artifacts/environment.json", "${ingest.source}"]
+    assert stages["corpus"]["deps"] == ["artifacts/plan/corpus.json", "${ingest.source}"]
     config = (folder / ".dvc" / "config").read_text()
     assert "no_scm = True" in config and "analytics = false" in config
     assert {path.name for path in folder.iterdir()} == {".dvc", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml"}
@@ -61,8 +60,8 @@ def test_what_a_teacher_did_is_a_metric_of_a_recipe_that_has_one(recipe: str, ta
 def test_a_source_name_is_not_a_dvc_dependency() -> None:
     assert cli.main(["new", "folder", "--source", "sample", "--recipe", "recipe.yaml"]) == 0
     assert load_recipe(Path("folder/params.yaml"))["ingest"]["source"] == "sample"
-    deps = yaml.safe_load(Path("folder/dvc.yaml").read_text())["stages"]["ingest"]["deps"]
-    assert deps == ["artifacts/environment.json"]
+    deps = yaml.safe_load(Path("folder/dvc.yaml").read_text())["stages"]["corpus"]["deps"]
+    assert deps == ["artifacts/plan/corpus.json"]
 
 
 def test_an_existing_workspace_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +93,7 @@ def test_the_recipe_for_a_corpus_without_labels_takes_a_source_and_labelled_test
     assert recipe["ingest"]["source"] == "../articles" and recipe["ingest"]["queries"] == "pairs"
     Path("few").mkdir()
     recipe["ingest"]["test_queries"] = "../few"
-    deps = yaml.safe_load(render(recipe, path.parent))["stages"]["ingest"]["deps"]
+    deps = yaml.safe_load(render(recipe, path.parent))["stages"]["corpus"]["deps"]
     assert deps[1:] == ["${ingest.source}", "${ingest.test_queries}"]
 
 

@@ -152,7 +152,7 @@ def run_release(values: Mapping[str, Any]) -> None:
         check_pod()
         planned = read_planned(Path(values[PLANNED].path))
         parameters, recipe = read_asked(Path(values[RECIPE].path))
-        made = {}
+        made: dict[str, Path] = {}
         for folder in given_folders(values).values():
             made |= {path.parent.relative_to(folder).as_posix(): path.parent for path in folder.glob(f"*/*/{MANIFEST}")}
         outcome = release_refresh(parameters, recipe, planned, made)

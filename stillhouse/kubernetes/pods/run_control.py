@@ -159,9 +159,8 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
     from stillhouse.kubernetes.pods.stage import RECIPE, plan_digest, write_recipe
     from stillhouse.workflow.graph import graph_of
     from stillhouse.workflow.recipes import configs
-    from stillhouse.workflow.uses import Stage, stages_of
+    from stillhouse.workflow.uses import stages_of
 
-    planned: list[tuple[Stage, Mapping[str, Any]]]
     with watched_task("check"):
         known = {name: value for name, value in values.items() if name in (*TABLES[pipeline], SETTINGS)}
         recipe = recipe_of_run(pipeline, json.loads(values[TEXT]), "the recipe", known)

@@ -183,7 +183,7 @@ def refuse_failed_corpus(given: Iterable[Path]) -> None:
     """Raises `ValidationFailed` if one of these stages validated the corpus and it did not pass."""
     for folder in given:
         verdict = folder / VERDICT
-        facts: Mapping[str, Any] = read_manifest(verdict).facts if verdict.is_dir() else {"passed": True}
+        facts = read_manifest(verdict).facts if verdict.is_dir() else {"passed": True}
         if facts.get("passed") is not True:
             failed = ", ".join(facts.get("failed", [])) or "no verdict"
             raise ValidationFailed(

@@ -159,8 +159,4 @@ def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, 
     """The entries of `release.json` for artifacts: path, Stillhouse's and DVC's digests, the code and its commit."""
     from stillhouse.releases.lineage import lineage
 
-    found = {}
-    for name, path in paths.items():
-        carried = lineage(folder / path)
-        found[name] = {"path": path} | {key: carried[key] for key in ("digest", "dvc", "revision", "parameters")}
-    return found
+    return {name: {"path": path} | lineage(folder / path) for name, path in paths.items()}

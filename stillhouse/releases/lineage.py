@@ -1,4 +1,4 @@
-"""The lineage that every artifact carries, so that it can be traced back to git and DVC.
+"""What a release says about each of its folders, so that they can be traced back to git and DVC.
 
 `digest` is Stillhouse's own (its manifest covers all files), `dvc` is DVC's name for the folder, `revision` is the git
 commit of the code if known, and `parameters` is the digest of the settings.
@@ -22,14 +22,13 @@ NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def lineage(folder: Path) -> dict[str, str]:
-    """The lineage of an artifact folder that a step wrote, as flat text for Kubeflow's metadata."""
+    """The lineage of an artifact folder that a step wrote."""
     manifest = read_manifest(folder, verify=False)
     return {
         "digest": manifest.digest,
         "dvc": dvc_digest(folder),
         "revision": os.environ.get(REVISION, ""),
         "parameters": digest_json([manifest.step, manifest.config]),
-        "made_from": json.dumps(manifest.inputs, sort_keys=True),
     }
 
 
@@ -46,7 +45,7 @@ def kubeflow_run() -> dict[str, str]:
 def dvc_digest(path: Path) -> str:
     """DVC's name for a file or folder: the MD5 of the file, or of the list of the folder's files with `.dir` appended.
 
-    Computed here because step images contain no DVC; tests compare it with DVC's own.
+    Computed here because DVC's outputs are whole folders of steps; tests compare it with DVC's own.
     """
     if path.is_file():
         return _md5(path)

@@ -1,4 +1,4 @@
-"""The commands of docs/releases.md in their order: a first release, the next, a rollback, a registry, another checkout."""
+"""The commands of docs/releases.md in their order: a first release, the next, a rollback, a registry, a checkout."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl label namespace ": (CLUSTER, NAMES),
     "kubectl create clusterrolebinding ": (CLUSTER, "tests/manifests/test_installations.py: the names"),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
-    "dvc gc --cloud": ("deletes what other commits need", "nothing: it is DVC's own"),
     "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),

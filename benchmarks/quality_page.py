@@ -23,7 +23,7 @@ RECIPES = {
 """By whether there is a second round and what chooses the step of a training: what the heading says."""
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
-IN_SHORT = {"bm25": "BM25", "start": "start", "start + bm25": "start with BM25", "winner": "winner"} | {
+IN_SHORT = {"bm25": "BM25", "start": "base model", "start + bm25": "base model with BM25", "winner": "winner"} | {
     PEER: f"{PEER}, equal time"
 }
 """The columns of the table in short, which README and docs/evaluate.md show too."""

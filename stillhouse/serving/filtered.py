@@ -43,8 +43,10 @@ class FilteredIndex:
         places_QK, scores_QK = exact_search(np.ascontiguousarray(queries_QD), self._blocks(), depth)
         return self._rows_F[places_QK], scores_QK
 
-    def vectors(self, rows_P: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self._index.vectors(rows_P)
+    def products(
+        self, vectors_QD: NDArray[np.float32], query_P: NDArray[np.integer], row_P: NDArray[np.integer]
+    ) -> NDArray[np.float32]:
+        return self._index.products(vectors_QD, query_P, row_P)
 
 
 class FilteredBM25:

@@ -260,13 +260,13 @@ def _dpr_question(id: str, cells: list[str]) -> list[Row]:
 HEADS = {"id", "pid", "_id", "docid", "qid", "query_id", "query-id"}
 
 
-def _msmarco_rows(data: bytes, separator: str | None, most: int = -1) -> Iterator[list[str] | None]:
+def _msmarco_rows(data: bytes, most: int = -1) -> Iterator[list[str] | None]:
     is_first = True
     for line in filled_lines(data):
         if line is None:
             yield None
             continue
-        cells = line.split(separator, most)
+        cells = line.split("\t", most)
         if not (is_first and cells and cells[0] in HEADS):
             yield cells
         is_first = False
@@ -274,25 +274,23 @@ def _msmarco_rows(data: bytes, separator: str | None, most: int = -1) -> Iterato
 
 def _msmarco(files: Files) -> Iterator[Row]:
     titles: dict[str, str] = {}
-    for cells in _msmarco_rows(files["titles.tsv"], "\t"):
+    for cells in _msmarco_rows(files["titles.tsv"]):
         if cells is None or len(cells) != 2:
             yield REJECTED
         else:
             titles[cells[0]] = "" if cells[1].strip() == "-" else cells[1]
-    for cells in _msmarco_rows(files["collection.tsv"], "\t"):
+    for cells in _msmarco_rows(files["collection.tsv"]):
         if cells is None or len(cells) not in (2, 3):
             yield REJECTED
         else:
             title = titles.get(cells[0], cells[1] if len(cells) == 3 else "")
             yield "passage", cells[0], title, cells[-1], cells[0], "", 0
     judged = set()
-    for cells in _msmarco_rows(files["qrels.test.tsv"], None):
-        if cells is None or len(cells) != 4:
-            yield REJECTED
-        else:
-            judged.add(cells[0])
-            yield "qrel", cells[0], cells[2], cells[3], "test"
-    for cells in _msmarco_rows(files["queries.test.tsv"], "\t", 1):
+    for row in _qrels(files["qrels.test.tsv"], "test"):
+        if row[0] == "qrel":
+            judged.add(row[1])
+        yield row
+    for cells in _msmarco_rows(files["queries.test.tsv"], 1):
         if cells is None or len(cells) != 2:
             yield REJECTED
         else:

@@ -17,7 +17,7 @@ from kfp import compiler
 from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE
 from stillhouse.pipelines.stage_component import kind_of, stage_component
 from stillhouse.workflow.graph import GRAPHS, graph_of
-from stillhouse.workflow.uses import Stage, stages_of, used
+from stillhouse.workflow.uses import Stage, stages_of
 
 FOLDER_OF_ALL = Path(__file__).resolve().parents[2] / "components"
 MODULE = "stillhouse.kubernetes.pods.stage"
@@ -29,9 +29,7 @@ def stages_of_graphs() -> dict[str, list[tuple[Stage, list[Stage]]]]:
     for name in GRAPHS:
         stages = stages_of(graph_of({"graph": name}))
         for stage in stages:
-            read = {used(source) for source in stage.sources}
-            reads = [other for other in stages if read & {use.name for use in other.uses}]
-            found.setdefault(stage.name, []).append((stage, reads))
+            found.setdefault(stage.name, []).append((stage, stage.reads(stages)))
     return found
 
 

@@ -24,7 +24,7 @@ from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_r
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
-from stillhouse.workflow.uses import Stage, stages_of, used
+from stillhouse.workflow.uses import Stage, stages_of
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
@@ -76,8 +76,7 @@ def _add(
     known: dict[str, Any] | None = None,
 ) -> PipelineTask:
     """Adds the task of a stage, which reads those of `first` that are `made`, and what the plan left as `known`."""
-    read = {used(source) for source in stage.sources}
-    reads = [other for other in first if other.name in made and read & {use.name for use in other.uses}]
+    reads = stage.reads(other for other in first if other.name in made)
     more = [f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]"] if known else []
     task = stage_component(stage, reads, MODULE, call, *more)(
         **{RECIPE: check.outputs[RECIPE], PLAN: ""},

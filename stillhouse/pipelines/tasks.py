@@ -20,7 +20,7 @@ from stillhouse.pipelines.shared_pod import launcher_of
 from stillhouse.pipelines.stage_component import stage_component
 from stillhouse.pipelines.watched import watch
 from stillhouse.steps.sharding import DIVIDED, SHARDS
-from stillhouse.workflow.uses import Stage, Use, used
+from stillhouse.workflow.uses import Stage, Use
 
 SHORT_PAUSE_SECONDS = 10
 """Pause before the retry of a task that should report soon."""
@@ -177,7 +177,7 @@ def add_stages(
     """The tasks of stages, by name. `first` checked the run and wrote its recipe; `call` of `module` runs a stage."""
     made: dict[str, PipelineTask] = {}
     for stage in stages:
-        reads = [other for other in stages if {used(source) for source in stage.sources} & {u.name for u in other.uses}]
+        reads = stage.reads(stages)
         component = stage_component(stage, reads, module, call)
         task = component(
             **{

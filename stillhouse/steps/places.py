@@ -18,6 +18,8 @@ from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.steps.spec import Step
 
 COMMIT = re.compile("[0-9a-f]{40}")
+IN_REPOSITORY = ("repo", "revision", "source")
+"""The settings that name a DVC repository, its revision, and a path in it."""
 PACKAGE = "package:"
 """How the name of a model in an installed package begins."""
 
@@ -29,9 +31,9 @@ def location_fields(step: Step) -> list[str]:
 
 def is_fixed(step: Step, config: Any) -> bool:
     """Whether the settings say all that a step reads outside the run: a place may hold something else tomorrow."""
-    named = {name: str(value) for name in location_fields(step) if (value := getattr(config, name))}
+    named = _named(step, config)
     if COMMIT.fullmatch(named.get("revision", "")) and "repo" in named:
-        named = {name: value for name, value in named.items() if name not in ("repo", "revision", "source")}
+        named = _beside_repository(named)
     return all(value in (SAMPLE, NO_MODEL) or value.startswith(PACKAGE) for value in named.values())
 
 
@@ -40,15 +42,25 @@ def read_outside(step: Step, config: Any) -> dict[str, str] | None:
 
     A path in a DVC repository at a whole commit never changes, so the commit and the path stand for what it holds.
     """
-    named = {name: str(value) for name in location_fields(step) if (value := getattr(config, name))}
+    named = _named(step, config)
     found: dict[str, str | None] = {}
     if "repo" in named:
         if not COMMIT.fullmatch(revision := named.get("revision", "")):
             return None
         found["source"] = digest_json([revision, named.get("source", "")])
-        named = {name: value for name, value in named.items() if name not in ("repo", "revision", "source")}
+        named = _beside_repository(named)
     found |= {name: _content(step, config, name, value) for name, value in named.items()}
     return None if None in found.values() else {name: str(digest) for name, digest in found.items()}
+
+
+def _named(step: Step, config: Any) -> dict[str, str]:
+    """The locations that the settings give."""
+    return {name: str(value) for name in location_fields(step) if (value := getattr(config, name))}
+
+
+def _beside_repository(named: dict[str, str]) -> dict[str, str]:
+    """The locations that are not in the DVC repository."""
+    return {name: value for name, value in named.items() if name not in IN_REPOSITORY}
 
 
 def _content(step: Step, config: Any, name: str, value: str) -> str | None:

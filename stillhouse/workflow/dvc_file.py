@@ -18,7 +18,7 @@ import yaml
 
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.evaluation.systems import about_training
-from stillhouse.steps.places import location_fields
+from stillhouse.steps.places import IN_REPOSITORY, location_fields
 from stillhouse.workflow.graph import ARTIFACTS, graph_of
 from stillhouse.workflow.plan_files import PLAN, plan_file
 from stillhouse.workflow.recipes import Recipe, load_recipe
@@ -57,7 +57,7 @@ def stage(of: Stage, recipe: Recipe, folder: Path) -> dict[str, Any]:
 def _sources(use: Use, recipe: Recipe, folder: Path) -> list[str]:
     """The paths on this machine that a step reads outside the run."""
     settings = recipe.get(use.section, {})
-    elsewhere = {"repo", "revision", "source"} if settings.get("repo") else set()  # `source` is then a path in it
+    elsewhere = IN_REPOSITORY if settings.get("repo") else ()  # `source` is then a path in it
     return [
         f"${{{use.section}.{field}}}"
         for field in location_fields(use.step)

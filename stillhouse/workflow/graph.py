@@ -24,6 +24,7 @@ __all__ = [
     "GATE",
     "GRAPH",
     "GRAPHS",
+    "LEXICAL",
     "PRETRAINED",
     "PRETRAINING",
     "SIMLM",
@@ -80,9 +81,10 @@ def _base_with_bm25() -> tuple[Use, Use]:
     )
 
 
-def _last(candidates: Mapping[str, str], runs: Iterable[str], trainings: Iterable[str]) -> dict[str, tuple[Use, ...]]:
-    """The last stage: the choice among retrievers, by the names of their systems, and the evaluation of all runs, by
-    system name, with the loss curves of the trainings."""
+def _last(systems: Iterable[str], runs: Iterable[str], trainings: Iterable[str]) -> dict[str, tuple[Use, ...]]:
+    """The last stage: the choice among the base model and the retrievers of `systems`, and the evaluation of all runs,
+    by system name, with the loss curves of the trainings."""
+    candidates = {"zero_shot": START} | {system: f"{system}/retriever" for system in systems}
     of_best = {f"candidates/{system}": retriever for system, retriever in candidates.items()}
     of_best |= {f"indexes/{system}": f"{system}_index/index" for system in candidates}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
@@ -162,13 +164,7 @@ SIMLM = {
         ),
     ),
     **_last(
-        {
-            "zero_shot": START,
-            "retriever_1_unpretrained": "retriever_1_unpretrained/retriever",
-            "retriever_1": "retriever_1/retriever",
-            "retriever_2": "retriever_2/retriever",
-            "distilled": "distilled/retriever",
-        },
+        ("retriever_1_unpretrained", "retriever_1", "retriever_2", "distilled"),
         (
             "bm25",
             "zero_shot_run",
@@ -210,13 +206,7 @@ LABELLED = {
         *_averaged(START),
     ),
     **_last(
-        {
-            "zero_shot": START,
-            "retriever_1": "retriever_1/retriever",
-            "retriever_2": "retriever_2/retriever",
-            "distilled": "distilled/retriever",
-            "averaged": "averaged/retriever",
-        },
+        ("retriever_1", "retriever_2", "distilled", "averaged"),
         (
             "bm25",
             "zero_shot_run",
@@ -242,7 +232,7 @@ UNLABELLED = {
         *_averaged(START),
     ),
     **_last(
-        {"zero_shot": START, "distilled": "distilled/retriever", "averaged": "averaged/retriever"},
+        ("distilled", "averaged"),
         ("bm25", "zero_shot_run", "distilled_run", "averaged_run", "zero_shot_hybrid_run", "best_run"),
         ("distilled",),
     ),
@@ -270,13 +260,7 @@ LANGUAGE_MODEL = {
         *_averaged("retriever_1/retriever"),
     ),
     **_last(
-        {
-            "zero_shot": START,
-            "retriever_1": "retriever_1/retriever",
-            "retriever_2": "retriever_2/retriever",
-            "distilled": "distilled/retriever",
-            "averaged": "averaged/retriever",
-        },
+        ("retriever_1", "retriever_2", "distilled", "averaged"),
         (
             "bm25",
             "zero_shot_run",

@@ -93,6 +93,11 @@ class Stage:
         read = (source for use in self.uses for source in use.inputs.values())
         return tuple(dict.fromkeys(source for source in read if used(source) not in own))
 
+    def reads(self, others: Iterable[Stage]) -> list[Stage]:
+        """Those of `others` whose outputs it reads."""
+        read = {used(source) for source in self.sources}
+        return [other for other in others if read & {use.name for use in other.uses}]
+
 
 def stages_of(uses: Sequence[Use]) -> tuple[Stage, ...]:
     """The stages of `uses`, each after those that it reads."""

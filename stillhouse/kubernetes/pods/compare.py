@@ -23,7 +23,7 @@ from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import SHARED, Job, Plan, make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.kubernetes.pods.in_pod import one_line_errors
+from stillhouse.kubernetes.pods.in_pod import hand_over_figures, one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.stage import (
     METRICS,
@@ -40,7 +40,6 @@ from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.lock import only_process
 from stillhouse.own_files import link_or_copy
-from stillhouse.steps.execute import write_metrics
 from stillhouse.workflow.graph import ARTIFACTS
 from stillhouse.workflow.recipes import Recipe, load_recipe
 from stillhouse.workflow.uses import Stage, Use, stages_of
@@ -129,9 +128,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
             shown = Path(values["comparison"].path) / COMPARISON
             write_whole(Path(values[PAGE].path), shown.read_text(encoding="utf-8"))
             figures = {f"{row.variant.name}/{name}": of.mean for row in table.done for name, of in row.figures.items()}
-            for name, value in figures.items():
-                values[METRICS].log_metric(name, value)
-            write_metrics(Path(values[METRICS].path), figures)
+            hand_over_figures(values[METRICS], figures)
             shutil.rmtree(root, ignore_errors=True)
 
 

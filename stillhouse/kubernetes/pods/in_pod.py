@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from stillhouse import interrupt
@@ -19,13 +20,12 @@ from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFaile
 from stillhouse.kubernetes.pods.several_processes import execute_together, processes_for
 from stillhouse.kubernetes.trainjob.settings import read_node_settings
 from stillhouse.monitoring.watch import Watched, watch_task
-from stillhouse.steps.execute import execute
+from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.sharding import DIVIDED, SHARDS
 from stillhouse.steps.spec import Paths, Report, Step
 from stillhouse.terminal import warn
 
-METRICS = "metrics"
 SHARED_BY_HAND = ("vectors", "counts")
 """Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
 
@@ -60,6 +60,16 @@ def watched_task(name: str) -> Iterator[Watched]:
     """`one_line_errors`, and reports how the task ended to Prometheus if the environment asks for it."""
     with one_line_errors(), watch_task(name, say) as watched, access_errors():
         yield watched
+
+
+def hand_over_figures(artifact: Any, figures: Mapping[str, float]) -> None:
+    """Logs figures to a task's metrics artifact, and writes them to its file.
+
+    Kubeflow keeps logged figures as metadata only; its local cache treats an artifact without a file as missing.
+    """
+    for name, value in figures.items():
+        artifact.log_metric(name, value)
+    write_metrics(Path(artifact.path), figures)
 
 
 def _part_of(step: Step, inputs: Paths) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import MANIFEST, write_whole, write_whole_json
 from stillhouse.context import say
 from stillhouse.kubernetes.cluster.waiting import SENTENCE
-from stillhouse.kubernetes.pods.in_pod import one_line_errors, watched_task
+from stillhouse.kubernetes.pods.in_pod import hand_over_figures, one_line_errors, watched_task
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.pods.stage import (
     METRICS,
@@ -29,7 +29,6 @@ from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, Ladder, bef
 from stillhouse.releases.refresh.parameters import Parameters, read_parameters
 from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
 from stillhouse.releases.refresh.plan import Plan, Rung
-from stillhouse.steps.execute import write_metrics
 from stillhouse.steps.spec import Report
 from stillhouse.terminal import show
 from stillhouse.workflow.graph import graph_of
@@ -159,9 +158,7 @@ def run_release(values: Mapping[str, Any]) -> None:
         watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
         _show(write_summary(Path(values[REFRESHED].path), planned, outcome), values)
         show(f"{SENTENCE}{outcome.kind}: {outcome.reason}")
-        accepted = float(outcome.kind != REFUSED)
-        values[METRICS].log_metric("released", accepted)
-        write_metrics(Path(values[METRICS].path), {"released": accepted})
+        hand_over_figures(values[METRICS], {"released": float(outcome.kind != REFUSED)})
 
 
 def _show(page: str, values: Mapping[str, Any]) -> None:

@@ -21,14 +21,14 @@ from stillhouse.context import quiet, say, work_root
 from stillhouse.environment import software
 from stillhouse.errors import ValidationFailed, access_errors
 from stillhouse.kubernetes.pods.around_step import free_memory, labelled
-from stillhouse.kubernetes.pods.in_pod import one_line_errors, run_step
+from stillhouse.kubernetes.pods.in_pod import hand_over_figures, one_line_errors, run_step
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.lock import only_process
 from stillhouse.monitoring import activity
 from stillhouse.monitoring.activity import doing
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.own_files import link_or_copy
-from stillhouse.steps.execute import read_report, write_metrics, write_report
+from stillhouse.steps.execute import read_report, write_report
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.places import is_fixed
 from stillhouse.steps.spec import Report
@@ -149,10 +149,7 @@ class StageInPod:
         digest = stage_digest(Path(artifact.path))
         artifact.metadata |= {"digest": digest}
         figures = {f"{name}/{key}": value for name, of in reports.items() for key, value in of.metrics.items()}
-        for key, value in figures.items():
-            self.values[METRICS].log_metric(key, value)
-        # Kubeflow keeps logged figures as metadata only; its local cache treats an artifact without a file as missing.
-        write_metrics(Path(self.values[METRICS].path), figures)
+        hand_over_figures(self.values[METRICS], figures)
         write_whole(Path(self.values[PAGE].path), page(self.stage, reports, Path(artifact.path)))
         return digest
 

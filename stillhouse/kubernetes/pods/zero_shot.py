@@ -24,7 +24,7 @@ from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
-from stillhouse.kubernetes.pods.in_pod import one_line_errors
+from stillhouse.kubernetes.pods.in_pod import hand_over_figures, one_line_errors
 from stillhouse.kubernetes.pods.pod_preflight import check_pod
 from stillhouse.kubernetes.trainjob.parts import Part
 from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
@@ -32,7 +32,6 @@ from stillhouse.lock import only_process
 from stillhouse.markdown import as_text
 from stillhouse.own_files import link_or_copy
 from stillhouse.remote.address import redact
-from stillhouse.steps.execute import write_metrics
 from stillhouse.terminal import show
 from stillhouse.workflow.step_command import flag_of
 
@@ -153,9 +152,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
                 measure_corpus(source, config, part)
         names = ("zero_shot", "html", "summary")
         figures = gather(config, list(parts.values()), *(values[name].path for name in names))
-        for name, value in figures.items():
-            values["metrics"].log_metric(name, value)
-        write_metrics(Path(values["metrics"].path), figures)
+        hand_over_figures(values["metrics"], figures)
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from stillhouse.corpus.text_lengths import whole_words
 from stillhouse.releases.refresh.plan import Rung
-from stillhouse.workflow.graph import CORPUS, GATE, Use
+from stillhouse.workflow.graph import CORPUS, GATE, LEXICAL, Use
 from stillhouse.workflow.uses import Stage, needed, used
 
 CHAMPION = "champion"
@@ -78,11 +78,11 @@ def _run(system: str, retrievers: Mapping[str, str]) -> tuple[Use, Use]:
     )
 
 
-def _query_only(lexical: Use) -> tuple[Use, ...]:
+def _query_only() -> tuple[Use, ...]:
     """Indexes the corpus with the champion, and trains its query tower against that index."""
     tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
     return (
-        lexical,
+        LEXICAL,
         _index(CHAMPION, OWN),
         *_run(CHAMPION, {CHAMPION: OWN}),
         Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
@@ -106,14 +106,13 @@ class Ladder:
         """The uses of a rung that follow those of `before`, inputs first."""
         if rung == Rung.NOTHING:
             return ()
-        lexical = Use("bm25", "bm25", CORPUS | GATE)
         if rung == Rung.INDEX:
-            return (lexical, _index("challenger", OWN), *_run("challenger", {"challenger": OWN}))
+            return (LEXICAL, _index("challenger", OWN), *_run("challenger", {"challenger": OWN}))
         if rung == Rung.QUERY_ONLY:
-            return _query_only(lexical)
+            return _query_only()
         pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
         return (
-            lexical,
+            LEXICAL,
             _index(CHAMPION, OWN),
             *_run(CHAMPION, {CHAMPION: OWN}),
             *pretraining,

@@ -1,7 +1,7 @@
 """The tasks of the Kubeflow refresh that are not steps: the first look, the plan, and the promotion.
 
-Between plan and promotion, the stages of the chosen rung run as separate tasks. Each task works in its own clone, which
-is removed when it ends, and gets what it needs as artifacts.
+Between plan and promotion, one task runs the steps of the chosen rung. Each task here works in its own clone, which is
+removed when it ends, and gets what it needs as artifacts.
 """
 
 from __future__ import annotations

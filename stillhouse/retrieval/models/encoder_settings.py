@@ -34,6 +34,7 @@ INDEX = "model.safetensors.index.json"
 """For large models with several weight files: the file of each tensor."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
 MODEL = "config_sentence_transformers.json"
+ROUTER = "router_config.json"
 TRANSFORMER = "Transformer"
 READING = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """The file of a Transformer is `sentence_bert_config.json`; versions before 0.4 named it after the architecture."""
@@ -83,9 +84,15 @@ def modules_of(folder: Path) -> list[Module]:
 
 
 def transformer_in(folder: Path) -> Path:
-    """The folder of the Hugging Face files: `0_Transformer` of an early sentence-transformers, else `folder` itself."""
+    """The folder of the Hugging Face files: `0_Transformer` of an early sentence-transformers, that of a `Router` for
+    documents, else `folder` itself."""
     if (folder / CONFIG).is_file():
         return folder
+    if (folder / ROUTER).is_file():
+        structure = json_object(folder / ROUTER).get("structure")
+        route = structure.get("document") if isinstance(structure, dict) else None
+        first = route[0] if isinstance(route, list) and route else None
+        return folder / first if isinstance(first, str) and (folder / first / CONFIG).is_file() else folder
     return next((folder / module.path for module in modules_of(folder) if module.kind == TRANSFORMER), folder)
 
 

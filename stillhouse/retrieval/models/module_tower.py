@@ -33,6 +33,7 @@ from stillhouse.retrieval.models.encoder_settings import (
     MODEL,
     PASSAGE_PROMPTS,
     QUERY_PROMPT,
+    ROUTER,
     SETTINGS,
     EncoderSettings,
     json_object,
@@ -194,7 +195,7 @@ def refuse_unknown(folder: Path) -> None:
     """Raises `InputError` for modules that could run code or make no vector, and for weights that are pickles."""
     named = [(str(folder / MODULES), module.kind, module.path) for module in modules_of(folder)]
     full = _types(folder / MODULES)
-    for path in sorted(folder.rglob("router_config.json")):
+    for path in sorted(folder.rglob(ROUTER)):
         types = json_object(path).get("types")
         inside = types if isinstance(types, dict) else {}
         named += [(str(path), str(kind).rsplit(".", 1)[-1], str(place)) for place, kind in inside.items()]

@@ -185,13 +185,15 @@ class TowerEncoder:
     def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
         from stillhouse.retrieval.models.encoder import inference
         from stillhouse.retrieval.models.query_encoder import EXACT
-        from stillhouse.retrieval.models.towers import TransformerTower
+        from stillhouse.retrieval.models.towers import BagOfWordsTower
 
         model = self._encoder.encoder
         tower = model.tower("query" if self._role == "query" else "passage")
         with inference(model, self._encoder.context, EXACT) as device:
             ids_1L = torch.tensor([list(ids)], device=device)
-            if not isinstance(tower, TransformerTower):
+            if isinstance(tower, BagOfWordsTower):
                 return tower.embedding(ids_1L)[0].float().cpu().numpy()
+            if tower.encoder is None:
+                return tower.first.embedding.weight[ids_1L[0]].float().cpu().numpy()
             states_1LD = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state
             return states_1LD[0].float().cpu().numpy()

@@ -199,8 +199,9 @@ def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     if (folder / SETTINGS).is_file():
         return replace(build(EncoderSettings, json_object(folder / SETTINGS), str(folder / SETTINGS)), **given)
     if not (folder / MODULES).is_file() or is_saved_cross_encoder(folder):
-        decodes = is_decoder(object_if_there(transformer_in(folder) / CONFIG))
-        return EncoderSettings(**given, **({"pooling": OF_MODULES} if decodes else {}))
+        if is_decoder(object_if_there(transformer_in(folder) / CONFIG)):
+            given["pooling"] = OF_MODULES
+        return EncoderSettings(**given)
     by_kind = {module.kind: module.path for module in modules_of(folder)}
     if not by_kind:
         raise InputError(f"{folder / MODULES} lists no module; {REMEDY}")

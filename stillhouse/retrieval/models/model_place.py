@@ -62,19 +62,10 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     found = next(filter(None, said), None) or KINDS.get(str(saved_model(folder).get("model_type"))) or kind_of(config)
     if found:
         raise InputError(unsupported(str(folder), found))
-    if is_saved_cross_encoder(folder):
-        refuse_unsupported_scorer(folder)
-    read_settings(folder, **prompts)
-
-
-def refuse_unsupported_scorer(folder: Path) -> None:
-    """Raises `InputError` for a cross-encoder of sentence-transformers that is more than one Transformer."""
-    modules = [module.kind for module in modules_of(folder)]
-    if modules not in ([], [TRANSFORMER]):
+    if is_saved_cross_encoder(folder) and modules not in ([], [TRANSFORMER]):
         what = MODULES.get(modules[-1], f"a cross-encoder of the modules {', '.join(modules)}")
-        raise InputError(
-            f"{folder} is {what}, which cannot be opened yet; give a cross-encoder that is one Transformer with a score"
-        )
+        raise InputError(f"{folder} is {what}: a teacher for `score-pairs`, but no base model; {INSTEAD}")
+    read_settings(folder, **prompts)
 
 
 def refuse_adapter(folder: Path) -> None:
@@ -101,7 +92,7 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
 
 
 def unsupported(name: str, what: str) -> str:
-    return f"{name} is {what}, which cannot be opened yet; {INSTEAD}"
+    return f"{name} is {what}, which cannot be opened; {INSTEAD}"
 
 
 def adapter(name: str, base: str = "") -> str:

@@ -90,26 +90,31 @@ class ModuleTower(nn.Module):
     @property
     def width(self) -> int:
         """Width of the vectors."""
-        sizes = (getattr(step, "get_embedding_dimension", lambda: None)() for step in reversed(self.steps))
-        return int(next(size for size in sizes if size))
+        steps: list[Any] = [step for step in self.steps if hasattr(step, "get_embedding_dimension")]
+        return int(steps[-1].get_embedding_dimension())
 
     def forward(self, ids_BL: Tensor, attention_BL: Tensor, prompt_tokens: int = 0) -> Tensor:
         """Vectors [B, D] of ids int64 [B, L]; attention [B, L] is true or 1 at tokens."""
         if self.encoder is None:
             lengths_B = attention_BL.sum(1)
-            features = {"input_ids": ids_BL[attention_BL.bool()], "offsets": lengths_B.cumsum(0) - lengths_B}
+            features: dict[str, Any] = {
+                "input_ids": ids_BL[attention_BL.bool()],
+                "offsets": lengths_B.cumsum(0) - lengths_B,
+            }
         else:
             features = {"input_ids": ids_BL, "attention_mask": attention_BL.long()}
         if prompt_tokens and not self.reads_prompt:
             features["prompt_length"] = prompt_tokens
         for step in self.steps:
             features = step(features)
-        return features["sentence_embedding"]
+        vectors_BD: Tensor = features["sentence_embedding"]
+        return vectors_BD
 
     def about(self) -> list[Any]:
         """What the modules are, in JSON, beside their weights: two towers that differ in it make other vectors."""
         found = []
-        for step in self.steps:
+        steps: list[Any] = list(self.steps)
+        for step in steps:
             config = step.get_config_dict() if hasattr(step, "get_config_dict") else {}
             model = getattr(step, "model", None)
             if model is not None:
@@ -191,8 +196,8 @@ def _refuse_unusable(folder: Path, role: Role, tower: ModuleTower) -> None:
         raise InputError(f"{folder}: the model's vector of a short text is not finite; copy the folder again")
 
 
-def refuse_unknown(folder: Path) -> None:
-    """Raises `InputError` for modules that could run code or make no vector, and for weights that are pickles."""
+def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:
+    """Raises `InputError` for modules that could run code or are not of `kinds`, and for weights that are pickles."""
     named = [(str(folder / MODULES), module.kind, module.path) for module in modules_of(folder)]
     full = _types(folder / MODULES)
     for path in sorted(folder.rglob(ROUTER)):
@@ -201,9 +206,9 @@ def refuse_unknown(folder: Path) -> None:
         named += [(str(path), str(kind).rsplit(".", 1)[-1], str(place)) for place, kind in inside.items()]
         full += [str(kind) for kind in inside.values()]
     for where, kind, _ in named:
-        if kind not in KINDS:
+        if kind not in kinds:
             raise InputError(
-                f"{where}: the module {kind} cannot be opened; give a model whose modules are of {', '.join(KINDS)}"
+                f"{where}: the module {kind} cannot be opened; give a model whose modules are of {', '.join(kinds)}"
             )
     for name in full:
         if not name.startswith(PUBLISHER):
@@ -224,12 +229,12 @@ def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], setti
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
-    steps = {role: list(tower.steps) for role, tower in towers.items()}
+    steps: dict[Role, list[Any]] = {role: list(tower.steps) for role, tower in towers.items()}
     for role, (first, *_) in steps.items():
         if kind_of(first) != STATIC:
             first.tokenizer.backend_tokenizer.no_truncation()
             first.max_seq_length = settings.query_length if role == "query" else settings.passage_length
-    modules: Sequence[nn.Module] = steps["passage"]
+    modules = steps["passage"]
     if "query" in steps:
         modules = [Router.for_query_document(steps["query"], steps["passage"])]
     prompts = {QUERY_PROMPT: settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}

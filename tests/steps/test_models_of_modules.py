@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from families import embedding_gemma, leaf, opened, saved, static
+from sentence_transformers import CrossEncoder as Other
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import nn
@@ -19,8 +20,11 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
 from stillhouse.pretraining.masked_lm import load_masked_lm
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.pair_scores import score_pairs
 from stillhouse.retrieval.search.searcher import Searcher
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
@@ -87,6 +91,21 @@ def test_queries_get_a_tower_of_their_own(run_step: Run, small_corpus: Path, kin
     assert encoder.settings.towers == "separate"
     query, passage = encoder.tower("query").state_dict(), encoder.tower("passage").state_dict()
     assert any(not query[name].equal(passage[name]) for name in query)
+
+
+def test_a_re_ranker_starts_from_a_decoder(run_step: Run, small_corpus: Path, tmp_path: Path) -> None:
+    settings = {"query_length": 16, "passage_length": 24}
+    start = run_step("fetch-model", {}, model=str(base_model("decoder", tmp_path)), **settings)["encoder"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": start}
+    folder = run_step("train-reranker", inputs, **TUNING)["reranker"]
+    pairs = [("what sings", "the red bird sings"), ("which", "a blue fish swims in the green tree and grows")]
+    expected = Other(str(folder), device="cpu").predict(pairs)
+    model, context = CrossEncoder.load(folder), Context(tmp_path, "cpu", quiet=True)
+    queries, passages = (np.array(side, dtype=object) for side in zip(*pairs))
+    exact = InferenceConfig(precision="fp32")
+    found = score_pairs(model, queries, passages, np.arange(2), np.arange(2), context, "scoring", exact)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_decoder_is_not_pre_trained(tmp_path: Path) -> None:

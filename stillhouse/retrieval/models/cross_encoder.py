@@ -202,6 +202,8 @@ class CrossEncoder(PairScorer):
         """
         refuse_bag_of_words(folder)
         refuse_unsupported(folder)
+        if not (transformer_in(folder) / CONFIG).is_file():
+            raise InputError(f"{folder / CONFIG} is missing: a re-ranker starts from a Transformer; give another model")
         config = read_config(folder, **({"num_labels": 1} if pooling == CLS else {}))
         if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
@@ -213,6 +215,7 @@ class CrossEncoder(PairScorer):
         write_pooling_entry(model.config, pooling)
         setattr(model.config, OWN_LENGTH, max_length)
         tokenizer = load_tokenizer(folder)
+        model.config.pad_token_id = tokenizer.pad_token_id  # a decoder scores the last token before the padding
         refuse_unusable(folder, model, tokenizer, of_pairs=True)
         return cls(model, tokenizer, max_length, pooling)
 

@@ -19,7 +19,7 @@ from stillhouse.corpus import cleaning_parts
 from stillhouse.engine import ray_engine
 from stillhouse.engine.choice import open_engine
 from stillhouse.engine.ray_engine import RayEngine
-from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.errors import CrashElsewhere
 from stillhouse.steps import ingest, tokenize
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
@@ -99,33 +99,6 @@ def passages(folder: Path, *more: str) -> Path:
     lines = [json.dumps({"_id": f"p{n}", "title": "T", "text": f"text {n} " * 20}) for n in range(300)]
     (folder / "corpus.jsonl").write_text("\n".join([*lines, *more]) + "\n")
     return folder
-
-
-def test_a_bad_record_is_rejected_alike_by_every_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = passages(tmp_path / "source", "oops", json.dumps({"_id": "p3", "text": "again"}), '{"_id": "x"}')
-    for engine in ("local", "ray"):
-        monkeypatch.setenv(context.ENGINE, engine)
-        run("ingest", {}, {"corpus": tmp_path / engine}, source=str(source))
-    assert files(tmp_path / "local") == files(tmp_path / "ray")
-    assert sum(read_manifest(tmp_path / "ray").facts["rejected"].values()) == 3
-
-
-def test_a_damaged_file_gives_the_same_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gzip
-
-    source = passages(tmp_path / "source")
-    packed = gzip.compress((source / "corpus.jsonl").read_bytes())
-    (source / "corpus.jsonl").unlink()
-    (source / "corpus.jsonl.gz").write_bytes(packed[:-20])
-    monkeypatch.chdir(tmp_path)
-    said = []
-    for engine in ("local", "ray"):
-        monkeypatch.setenv(context.ENGINE, engine)
-        with pytest.raises(InputError) as error:
-            run("ingest", {}, {"corpus": tmp_path / engine}, source="source")
-        said.append(str(error.value))
-        assert not (tmp_path / engine).exists()
-    assert said[0] == said[1] and "source/corpus.jsonl.gz is cut off or damaged after line" in said[0]
 
 
 def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:

@@ -212,7 +212,7 @@ class PlainBert:
         """The linear layers of the names side by side, with packed weights if the processor can use them."""
         weight, bias = (torch.cat([weights[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias"))
         if can_pack(self.dtype, self.device):
-            layer = nn.Linear(*reversed(weight.shape), device="meta")
+            layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
             layer.load_state_dict({"weight": weight, "bias": bias}, assign=True)
             return packed_forward(layer, self.dtype)
         weight, bias = (each.to(self.device, self.dtype) for each in (weight, bias))

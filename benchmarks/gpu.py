@@ -48,6 +48,7 @@ class Part:
 
 PARTS = (
     Part("base", "", 10, "gpu_encoding", "--only-model {base}", "--only-model {base} --layers 2 --width 64"),
+    Part("profile", "What a step's time goes to", 60, "gpu_profile", "--page {page}", "--page {page} --tiny"),
     Part(
         "correctness",
         "Correctness",

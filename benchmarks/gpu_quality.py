@@ -2,8 +2,8 @@
 
 The part `quality` of `gpu`. First an encoder with random weights learns masked tokens of all texts at hand for
 `--start-seconds`. From it, every chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after
-one pre-training or none, several chains at once. Chains that do not end within `--seconds` are stopped; a later call
-goes on where they were.
+one pre-training, several chains at once. Chains that do not end within `--seconds` are stopped; a later call goes on
+where they were.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 SETTINGS = "gpu_quality.yaml"
-RECIPE, NONE = "simlm", "none"
+RECIPE = "simlm"
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD", "scifact": "SciFact"}
 SYSTEMS = {
     "bm25": "bm25",
@@ -161,15 +161,12 @@ def run_chains(
 
 
 def recipe_of(name: str, arm: str, start: Path, source: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe `simlm` with the settings of this benchmark; the arm `none` passes the start on."""
+    """The recipe `simlm` with the settings of this benchmark."""
     recipe: dict[str, Any] = load_recipe(find_recipe(RECIPE))
     for section, values in settings["recipe"].items():
         recipe[section] = (recipe.get(section) or {}) | values
     recipe["fetch_model"]["model"], recipe["ingest"]["source"] = str(start), str(source.resolve())
-    objective = settings["arms"][arm]
-    recipe["pretraining"]["objective"] = objective or NONE
-    if objective is None:
-        recipe["lm_head"]["objective"] = NONE
+    recipe["pretraining"]["objective"] = settings["arms"][arm]
     recipe["retriever_1_unpretrained"] = recipe.get("retriever_1_unpretrained", {}) | {"max_steps": 1}  # not shown
     return recipe
 

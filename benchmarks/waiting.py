@@ -74,7 +74,8 @@ def of_reranker() -> list[tuple[type, str]]:
     """What a re-ranker's training waits for before a step's scores, and teacher scoring before a batch's."""
     from stillhouse.corpus.text_file import TextFile
     from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, PairTexts
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.pair_texts import PairTexts
 
     return [(GroupSampler, "draw"), (TextFile, "__getitem__"), (CrossEncoder, "pairs"), (PairTexts, "batch")]
 

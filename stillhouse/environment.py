@@ -24,6 +24,7 @@ LIBRARIES = (
     "regex",
     "safetensors",
     "scipy",
+    "sentence-transformers",
     "sentencex",
     "tokenizers",
     "torch",

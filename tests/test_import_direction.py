@@ -46,7 +46,19 @@ PROGRAM = "stillhouse.cli"
 """The command line. Pods run it by this name in a process of its own, as a person does."""
 SCIENCE = ("pretraining", "training", "acceleration", "retrieval", "evaluation", "corpus")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
-HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "scipy",
+    "faiss",
+    "bm25s",
+    "matplotlib",
+    "ir_measures",
+}
 CHEAP = (
     "stillhouse/steps",
     "stillhouse/workflow",

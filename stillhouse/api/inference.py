@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
     from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.models.pair_texts import PairScorer
 
 
 def encode(
@@ -47,7 +47,7 @@ def encode(
 
 
 def predict(
-    cross_encoder: CrossEncoder, pairs: Sequence[tuple[str, str]], *, progress: bool = False
+    cross_encoder: PairScorer, pairs: Sequence[tuple[str, str]], *, progress: bool = False
 ) -> NDArray[np.float32]:
     """Score (query, passage) pairs: float32 (P,), in their order, unbounded; higher is better.
 

@@ -13,7 +13,14 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
 from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words, write_modules
-from stillhouse.retrieval.models.encoder_settings import CONFIG, REMEDY, EncoderSettings, read_settings, transformer_in
+from stillhouse.retrieval.models.encoder_settings import (
+    CONFIG,
+    OF_MODULES,
+    REMEDY,
+    EncoderSettings,
+    read_settings,
+    transformer_in,
+)
 from stillhouse.retrieval.models.model_place import refuse_unsupported
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.retrieval.models.transformer import load_model, refuse_unusable
@@ -44,6 +51,12 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     """
     refuse_bag_of_words(folder)
     refuse_unsupported(folder)
+    settings = read_settings(folder)
+    if settings.pooling == OF_MODULES:
+        raise InputError(
+            f"{folder} has layers after its pooling, another pooling, or is a decoder, so it cannot be "
+            "pre-trained here; train it on questions, or give the encoder that it was made from"
+        )
     torch.manual_seed(seed)
     if not (transformer_in(folder) / CONFIG).is_file():
         raise InputError(f"{folder / CONFIG} is missing: {folder} holds no masked language model; {REMEDY}")
@@ -55,8 +68,7 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
     trained = not missing and claimed in (None, "trained")
     # The projection and second tower of pair tasks are not part of a masked language model.
-    settings = replace(read_settings(folder), projection=0, towers="shared")
-    return MaskedLanguageModel(model, tokenizer, settings, trained)
+    return MaskedLanguageModel(model, tokenizer, replace(settings, projection=0, towers="shared"), trained)
 
 
 def require_same_vocabulary(what: str, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:

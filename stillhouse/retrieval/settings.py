@@ -231,6 +231,15 @@ class RetrieverConfig(GroupTrainingConfig):
     )
     mini_batch_size: int | None = mini_batch_setting()
     gradient_cache: bool = gradient_cache_setting()
+    gradient_checkpointing: bool = setting(
+        False, "compute the layers' states twice instead of keeping them: a third more time, a fraction of the memory"
+    )
+    lora_rank: int = setting(
+        0,
+        "train a change of this rank to each weight matrix of the Transformer (LoRA), for large models; it is merged "
+        "at the end; 16 is usual, with a learning rate of 1e-4; 0 = train all weights",
+        minimum=0,
+    )
 
     def __post_init__(self) -> None:
         if self.matryoshka_dims is not None and not self.matryoshka_dims:

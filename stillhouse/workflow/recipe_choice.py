@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.workflow.graph import PRETRAINING, graph_of
 from stillhouse.workflow.recipes import Recipe, configs, find_recipe, load_recipe
-from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, Start
+from stillhouse.workflow.start_model import DECODER, LANGUAGE_MODEL, RETRIEVER, Start
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -205,6 +205,8 @@ def describe_start(start: Start | None) -> str:
         return f"pre-training first: {start.name} is a bare language model ({start.why})"
     if start.kind == RETRIEVER:
         return f"no pre-training: {start.name} is already a retriever ({start.why})"
+    if start.kind == DECODER:
+        return f"no pre-training: {start.name} is a decoder ({start.why}), which learns to search from questions alone"
     return (
         f"no pre-training: {start.name} is assumed to be a retriever, because {start.why}; if it is a bare language "
         f"model, use --recipe {PRETRAINED}"

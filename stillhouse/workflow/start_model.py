@@ -20,7 +20,7 @@ from stillhouse.retrieval.settings import MODULES, NO_MODEL
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
-RETRIEVER, LANGUAGE_MODEL, UNKNOWN = "retriever", "language model", "unknown"
+RETRIEVER, LANGUAGE_MODEL, DECODER, UNKNOWN = "retriever", "language model", "decoder", "unknown"
 HUB_SECONDS = 10.0
 """How long to wait for the hub."""
 TEXTS_READ = 100
@@ -117,6 +117,7 @@ def _on_hub(name: str) -> tuple[str, str]:
     """
     from huggingface_hub import HfApi
 
+    from stillhouse.retrieval.models.encoder_settings import is_decoder
     from stillhouse.retrieval.models.model_place import refuse_unsupported_on_hub
 
     try:
@@ -127,11 +128,13 @@ def _on_hub(name: str) -> tuple[str, str]:
     refuse_unsupported_on_hub(name, listed, info.config or {})
     if MODULES in listed:
         return RETRIEVER, f"on the Hugging Face Hub it has a {MODULES} of sentence-transformers"
+    if is_decoder(info.config or {}):
+        return DECODER, "its configuration on the Hugging Face Hub says so"
     return LANGUAGE_MODEL, f"on the Hugging Face Hub it has no {MODULES} of sentence-transformers"
 
 
 def _kind(folder: Path) -> tuple[str, str]:
-    from stillhouse.retrieval.models.encoder_settings import is_saved_cross_encoder
+    from stillhouse.retrieval.models.encoder_settings import CONFIG, is_decoder, is_saved_cross_encoder
     from stillhouse.retrieval.models.model_place import is_bag_of_words
 
     if is_bag_of_words(folder):
@@ -144,6 +147,8 @@ def _kind(folder: Path) -> tuple[str, str]:
         return LANGUAGE_MODEL, "it is a cross-encoder, whose layers have not learned to make vectors"
     if (folder / MODULES).is_file():
         return RETRIEVER, f"it has a {MODULES} of sentence-transformers"
+    if is_decoder(config_of(folder)):
+        return DECODER, f"its {CONFIG} says so"
     return LANGUAGE_MODEL, f"it has no {MODULES} of sentence-transformers"
 
 

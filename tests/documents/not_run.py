@@ -42,6 +42,8 @@ NOT_RUN: dict[str, tuple[str, str]] = {
         "tests/steps/test_foreign_runs.py: such runs",
     ),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
+    "stillhouse new work --source articles/ --model Qwen/": ("fetches a model", "tests/retrieval/test_families.py"),
+    "stillhouse train-retriever ... --lora-rank": ("leaves the folders out", "tests/retrieval/test_low_rank.py"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: by DVC"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),

@@ -131,9 +131,9 @@ TRANSFORMER: dict[str, tuple[Damage, str]] = {
 HUB: dict[str, tuple[Damage, str]] = {
     "modules of no JSON": (overwrite("modules.json", b"not json"), "modules.json"),
     "modules without a type": (overwrite("modules.json", b'[{"path": ""}]'), "modules.json"),
-    "modules without a pooling": (overwrite("modules.json", b"[]"), "modules.json"),
+    "no modules": (overwrite("modules.json", b"[]"), "modules.json"),
     "no pooling folder": (remove("1_Pooling/config.json"), "1_Pooling/config.json"),
-    "a pooling that is unknown": (change("1_Pooling/config.json", pooling_mode="lasttoken"), "1_Pooling/config.json"),
+    "a pooling that is unknown": (change("1_Pooling/config.json", pooling_mode="best"), "modules.json"),
 }
 """Further damages of a folder in the format of sentence-transformers."""
 DENSE = f"2_Dense/{WEIGHTS}"

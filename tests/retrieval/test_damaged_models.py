@@ -55,7 +55,7 @@ LOADERS: dict[str, Load] = {
 }
 CASES = [
     *(("hub", damage, tuple(LOADERS)) for damage in TRANSFORMER.items()),
-    *(("hub", damage, tuple(LOADERS)[:3]) for damage in HUB.items()),  # a re-ranker needs no pooling
+    *(("hub", damage, tuple(LOADERS)[:2]) for damage in HUB.items()),  # a re-ranker and pre-training need no pooling
     *(("own", damage, ("as an encoder",)) for damage in OWN.items()),
     *(("bag", damage, ("as an encoder",)) for damage in BAG.items()),
     *(("reranker", damage, ("as a cross-encoder",)) for damage in TRANSFORMER.items()),

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from families import GROUPED, SMALL, opened, tokenizer
 from sentence_transformers import CrossEncoder as Other
+from sentence_transformers.cross_encoder.modules import LogitScore
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 from torch import nn
+from transformers import AutoConfig, Qwen3ForCausalLM
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
@@ -116,3 +120,42 @@ def test_an_activation_function_from_elsewhere_is_refused(tiny_model: Path, tmp_
     path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_fn": name}))
     with pytest.raises(InputError):
         CrossEncoder.load(folder)
+
+
+def yes_or_no(folder: Path) -> Path:
+    """A decoder whose chat template asks for a judgement, and the difference of the logits of two answers."""
+    torch.manual_seed(2)
+    model = Qwen3ForCausalLM(AutoConfig.for_model("qwen3", **(SMALL | GROUPED)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    tokens = tokenizer(after="</s>")
+    tokens.backend_tokenizer.post_processor = None
+    tokens.chat_template = (
+        "<s> {% for message in messages %}{{ message['role'] }} : {{ message['content'] }} </s> {% endfor %}"
+    )
+    tokens.save_pretrained(folder)
+    first = Transformer(str(folder), transformer_task="text-generation", model_kwargs={"dtype": "float32"})
+    other = Other(modules=[first, LogitScore(8, 9)], device="cpu", activation_fn=nn.Identity())
+    other.save_pretrained(str(folder / "saved"))
+    return folder / "saved"
+
+
+def with_layers(folder: Path) -> Path:
+    first = opened("bert", folder)
+    head = Dense(32, 1, activation_function=nn.Identity(), module_output_name="scores")
+    Other(modules=[first, Pooling(32, "mean"), head], device="cpu").save_pretrained(str(folder / "saved"))
+    return folder / "saved"
+
+
+@pytest.mark.parametrize("make", [yes_or_no, with_layers])
+def test_a_cross_encoder_of_several_modules_gives_its_scores(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    folder = make(tmp_path / "model")
+    wanted = expected(folder)
+    assert np.ptp(wanted) > 0.01
+    np.testing.assert_allclose(scores(CrossEncoder.load(folder), tmp_path), wanted, atol=1e-5)
+    raw = expected(folder, activation_fn=nn.Identity())
+    served, _ = PairScores(folder, Context(tmp_path, "cpu", quiet=True))(QUERIES[0], PASSAGES)
+    np.testing.assert_allclose(served, raw[::3], atol=1e-5)

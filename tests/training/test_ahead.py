@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from transformers import AutoTokenizer
 
-from stillhouse.retrieval.models.encoder import tokenize
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.training.ahead import Ahead, Behind
 
 
@@ -55,11 +55,13 @@ def test_an_error_is_raised_when_its_item_is_requested() -> None:
 
 def test_two_threads_truncate_texts_at_different_lengths(tiny_model: Path) -> None:
     """A tokenizer is not thread-safe: it could fail, or truncate one thread's texts at the other's length."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    encoder = BiEncoder.load(tiny_model)
     texts = ["the red bird sings in the house " * 20] * 64
 
     def lengths(most: int) -> set[int]:
-        return {int(length) for _ in range(30) for length in np.unique(tokenize(tokenizer, texts, most).lengths())}
+        own = copy(encoder)
+        own.settings = replace(encoder.settings, query_length=most)
+        return {len(ids) for _ in range(30) for ids in own.queries(texts).ids}
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lengths, (8, 16, 24, 32))) == [{8}, {16}, {24}, {32}]

@@ -29,8 +29,8 @@ from stillhouse.errors import NotFinite
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.retrieval.models.encoder import BiEncoder, length_batches
+from stillhouse.retrieval.models.pair_texts import PairScorer
 from stillhouse.retrieval.models.towers import Role
 from stillhouse.retrieval.settings import BATCH_TOKENS, RANKINGS
 from stillhouse.training.batches import chunks
@@ -168,7 +168,7 @@ def score_by_retriever(
 
 
 def score_by_reranker(
-    model: CrossEncoder, candidates: DevCandidates, passages: TextFile | Texts, context: Context
+    model: PairScorer, candidates: DevCandidates, passages: TextFile | Texts, context: Context
 ) -> NDArray[np.float32]:
     """Score `candidates.pairs()` with a cross-encoder in evaluation mode, under the training's autocast."""
     device = context.torch_device()

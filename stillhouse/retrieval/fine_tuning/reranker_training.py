@@ -23,7 +23,8 @@ from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.fine_tuning.losses import binary_cross_entropy, listwise_loss
 from stillhouse.retrieval.mining.negatives import Negatives
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, PairTexts
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.pair_texts import PairTexts
 from stillhouse.retrieval.settings import RerankerConfig
 from stillhouse.training.batches import chunks
 from stillhouse.training.measurements import READS_OF_TRAINING

@@ -34,6 +34,7 @@ from stillhouse.retrieval.fine_tuning.fixed_passages import (
 from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.fine_tuning.losses import Loss, LossBatch, retriever_loss
+from stillhouse.retrieval.fine_tuning.low_rank import checkpointed, low_rank
 from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.mining.negatives import Negatives
@@ -218,22 +219,23 @@ def fit_retriever(
             "query), or negatives_per_query (with queries that have negatives)"
         )
     device = context.torch_device()
-    losses = {
-        split: RetrieverLoss(
-            encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device), loss
-        )
-        for split, sampler in samplers.items()
-    }
+    with low_rank(encoder, config.lora_rank), checkpointed(encoder, config.gradient_checkpointing):
+        losses = {
+            split: RetrieverLoss(
+                encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device), loss
+            )
+            for split, sampler in samplers.items()
+        }
 
-    def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
-        return losses[split].draw(examples_B, times_B)
+        def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
+            return losses[split].draw(examples_B, times_B)
 
-    def of_split(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
-        return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
+        def of_split(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
+            return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
 
-    def score(candidates: DevCandidates) -> NDArray[np.float32]:
-        return score_by_retriever(encoder, candidates, texts, context)
+        def score(candidates: DevCandidates) -> NDArray[np.float32]:
+            return score_by_retriever(encoder, candidates, texts, context)
 
-    group = 2 + negatives_per_query
-    reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
-    return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)
+        group = 2 + negatives_per_query
+        reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
+        return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)

@@ -40,7 +40,7 @@ from stillhouse.retrieval.index.embeddings import (
     write_segment,
 )
 from stillhouse.retrieval.models.encoder import BiEncoder, EncoderTexts, encode, inference
-from stillhouse.retrieval.models.towers import TransformerTower
+from stillhouse.retrieval.models.towers import ModuleTower, Tower, TransformerTower
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
 from stillhouse.training.ahead import Ahead, Behind
 from stillhouse.training.processes import join, wait_for_all
@@ -68,7 +68,7 @@ def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> 
     tower, settings = encoder.tower("passage"), encoder.settings
     made_of = {
         "weights": {name: _tensor_digest(tensor) for name, tensor in tower.state_dict().items()},
-        "tower": [type(tower).__name__, _architecture(tower.encoder) if isinstance(tower, TransformerTower) else {}],
+        "tower": [type(tower).__name__, _architecture(tower)],
         "tokenizer": tokenizer_digest(encoder.tokenizer),
         "settings": [settings.pooling, settings.normalize, settings.passage_length, settings.passage_prompt],
         "width": encoder.width,
@@ -110,9 +110,13 @@ def _tensor_digest(tensor: torch.Tensor) -> str:
     return f"{array.dtype} {list(array.shape)} {digest_bytes(array.flatten().view(torch.uint8).numpy().tobytes())}"
 
 
-def _architecture(model: Any) -> dict[str, Any]:
-    """A Transformer's configuration without its origin."""
-    content: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
+def _architecture(tower: Tower) -> Any:
+    """A tower's modules, or its Transformer's configuration without its origin."""
+    if isinstance(tower, ModuleTower):
+        return tower.about()
+    if not isinstance(tower, TransformerTower):
+        return {}
+    content: dict[str, Any] = json.loads(tower.encoder.config.to_json_string(use_diff=False))
     return {name: value for name, value in content.items() if name not in ("_name_or_path", "transformers_version")}
 
 

@@ -15,7 +15,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import (
@@ -38,11 +37,15 @@ from stillhouse.retrieval.models.encoder_settings import (
     MODEL,
     OWN_POOLING,
     REMEDY,
+    TRANSFORMER,
     is_saved_cross_encoder,
+    modules_of,
     saved_model,
     transformer_in,
 )
-from stillhouse.retrieval.models.model_place import refuse_adapter, refuse_unsupported, refuse_unsupported_scorer
+from stillhouse.retrieval.models.model_place import refuse_adapter, refuse_unsupported
+from stillhouse.retrieval.models.module_cross_encoder import ModuleCrossEncoder
+from stillhouse.retrieval.models.pair_texts import PairScorer, PairTexts
 from stillhouse.retrieval.models.pooling import pool
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.retrieval.models.transformer import (
@@ -158,7 +161,7 @@ SHORTEST = 8
 """The smallest length that `train-reranker` accepts."""
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(PairScorer):
     """A Transformer with one score per pair, from a scoring layer on [CLS] or without one (`pooling`).
 
     With `pooling` "cls", `AutoModelForSequenceClassification` loads its folder, and the `CrossEncoder` of
@@ -199,6 +202,8 @@ class CrossEncoder(nn.Module):
         """
         refuse_bag_of_words(folder)
         refuse_unsupported(folder)
+        if not (transformer_in(folder) / CONFIG).is_file():
+            raise InputError(f"{folder / CONFIG} is missing: a re-ranker starts from a Transformer; give another model")
         config = read_config(folder, **({"num_labels": 1} if pooling == CLS else {}))
         if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
@@ -210,12 +215,13 @@ class CrossEncoder(nn.Module):
         write_pooling_entry(model.config, pooling)
         setattr(model.config, OWN_LENGTH, max_length)
         tokenizer = load_tokenizer(folder)
+        model.config.pad_token_id = tokenizer.pad_token_id  # a decoder scores the last token before the padding
         refuse_unusable(folder, model, tokenizer, of_pairs=True)
         return cls(model, tokenizer, max_length, pooling)
 
     @classmethod
     @doing("loading the cross-encoder")
-    def load(cls, folder: str | PathLike[str], *, raw: bool = False) -> CrossEncoder:
+    def load(cls, folder: str | PathLike[str], *, raw: bool = False) -> PairScorer:
         """Raises `InputError` for a folder without a model that gives one score per pair, and for a damaged one.
 
         With `raw`, the scores are those before the folder's activation function, whose sigmoid makes all good pairs
@@ -224,8 +230,8 @@ class CrossEncoder(nn.Module):
         folder = Path(folder)
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
         refuse_adapter(folder)
-        if is_saved_cross_encoder(folder):
-            refuse_unsupported_scorer(folder)
+        if is_saved_cross_encoder(folder) and [module.kind for module in modules_of(folder)] not in ([], [TRANSFORMER]):
+            return ModuleCrossEncoder.open(folder, raw)
         if not (transformer_in(folder) / CONFIG).is_file():
             raise InputError(f"{folder / CONFIG} is missing: {folder} has no model that scores pairs; {remedy}")
         config = read_config(folder)
@@ -293,19 +299,3 @@ class CrossEncoder(nn.Module):
         output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
         scores_P: Tensor = output.logits.float().squeeze(-1)
         return scores_P
-
-
-class PairTexts:
-    """Tokenized pairs with their token types or halves (0 for the query, 1 for the passage)."""
-
-    def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
-        self.ids = ids
-        self._types = types
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def batch(self, rows: Sequence[int] | np.ndarray, device: object) -> tuple[Tensor, Tensor, Tensor]:
-        ids_PL, mask_PL = self.ids.batch(rows, device)  # type: ignore[arg-type]
-        types_PL, _ = self._types.batch(rows, device)  # type: ignore[arg-type]
-        return ids_PL, mask_PL, types_PL

@@ -31,12 +31,13 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.retrieval.models.encoder_settings import (
     CONFIG,
+    OF_MODULES,
     SETTINGS,
     EncoderSettings,
     read_settings,
-    transformer_in,
 )
-from stillhouse.retrieval.models.model_place import is_bag_of_words, refuse_unsupported
+from stillhouse.retrieval.models.model_place import is_model, refuse_unsupported
+from stillhouse.retrieval.models.module_tower import ModuleTower, read_modules, write_modules_folder
 from stillhouse.retrieval.models.pooling import normalized
 from stillhouse.retrieval.models.tokenizer_files import cut_passages, load_tokenizer, token_ids
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
@@ -75,14 +76,6 @@ class TokenizedTexts:
         ids_BL = np.full(mask_BL.shape, self.padding_id, dtype=np.int64)
         ids_BL[mask_BL] = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(lengths_B.sum()))
         return on_device(ids_BL, device), on_device(mask_BL.astype(np.int64), device)
-
-
-def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenizedTexts:
-    """Tokenize texts into at most `max_length` tokens each, including special tokens."""
-    if not len(texts):
-        return TokenizedTexts([], tokenizer.pad_token_id)
-    with TOKENIZING:
-        return TokenizedTexts(token_ids(tokenizer, list(texts), max_length), tokenizer.pad_token_id)
 
 
 @dataclass(frozen=True)
@@ -125,16 +118,22 @@ class BiEncoder(nn.Module):
         folder = Path(folder)
         prompts = {name: changes.get(name) for name in ("query_prompt", "passage_prompt")}
         refuse_unsupported(folder, **prompts)
-        if not (transformer_in(folder) / CONFIG).is_file() and not is_bag_of_words(folder):
+        if not is_model(folder):
             raise InputError(
                 f"{folder / CONFIG} is missing: {folder} has no encoder; `stillhouse fetch-model` or `stillhouse "
                 "pretrain` makes one"
             )
         refuse_cross_encoder(folder)
         own = read_settings(folder, **prompts)
-        settings = replace(own, **changes)
-        tokenizer = load_tokenizer(folder)
-        towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
+        towers: dict[Role, Tower]
+        if own.pooling == OF_MODULES:
+            found, normalize = read_modules(folder)
+            own = replace(own, normalize=normalize, towers="separate" if "query" in found else "shared")
+            towers, tokenizer = dict(found), found["passage"].tokenizer
+            settings = replace(own, **changes)
+        else:
+            settings, tokenizer = replace(own, **changes), load_tokenizer(folder)
+            towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
         settings = _within_reach(folder, towers, settings, changes)
         if settings.towers == "shared":
             towers = {"passage": towers["passage"]}
@@ -163,28 +162,48 @@ class BiEncoder(nn.Module):
                 self.towers[role] = tower.drawn_anew()
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:
-        vectors_BD = self.tower(role)(ids_BL, mask_BL).float()[:, : self.settings.truncate_dim]
+        tower = self.tower(role)
+        more = (self._prompt_tokens(role),) if isinstance(tower, ModuleTower) else ()
+        vectors_BD = tower(ids_BL, mask_BL, *more).float()[:, : self.settings.truncate_dim]
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
     def save(self, folder: Path) -> None:
-        """Write a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
+        """Write a folder for `BiEncoder.load` and `SentenceTransformer`, and for `AutoModel` if that can read it."""
         towers: dict[Role, Tower] = {"passage": self.tower("passage")}
         if self.settings.towers == "separate":
             towers["query"] = self.tower("query")
+        of_modules = {role: tower for role, tower in towers.items() if isinstance(tower, ModuleTower)}
+        if of_modules:
+            write_modules_folder(folder, of_modules, self.settings)
+            return
         write_towers(folder, towers, self.tokenizer, self.settings)
 
     @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
         """Tokenize texts of a role after its prompt, each cut to the role's length in the settings."""
-        settings = self.settings
-        if role == "query":
-            prompt, length = settings.query_prompt, settings.query_length
-            ids = tokenize(self.tokenizer, [prompt + text for text in texts] if prompt else texts, length).ids
-        else:
-            length = settings.passage_length
-            with TOKENIZING:
-                ids = cut_passages(self.tokenizer, texts, length, settings.passage_prompt)
-        return EncoderTexts(ids, self.tokenizer.pad_token_id, role, length)
+        settings, tokenizer, special = self.settings, self.tokenizer, True
+        tower = self.tower(role)
+        if isinstance(tower, ModuleTower):
+            tokenizer, special = tower.tokenizer, tower.adds_special_tokens
+        with TOKENIZING:
+            if role == "query":
+                prompt, length = settings.query_prompt, settings.query_length
+                given = [prompt + text for text in texts] if prompt else texts
+                ids = token_ids(tokenizer, list(given), length, special=special)
+            else:
+                length = settings.passage_length
+                ids = cut_passages(tokenizer, texts, length, settings.passage_prompt, special=special)
+        return EncoderTexts(ids, tokenizer.pad_token_id or 0, role, length)
+
+    def _prompt_tokens(self, role: Role) -> int:
+        """The tokens before a text's own, for a pooling that leaves them out: those of the prompt and before it."""
+        prompt = self.settings.query_prompt if role == "query" else self.settings.passage_prompt
+        tower = self.tower(role)
+        if not prompt or not isinstance(tower, ModuleTower) or tower.reads_prompt:
+            return 0
+        encoding = tower.tokenizer.backend_tokenizer.encode(prompt)
+        ends = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
+        return ends[-1] + 1 if ends else 0
 
     def queries(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "query")
@@ -203,7 +222,7 @@ def _within_reach(
     roles: tuple[Role, ...] = ("query", "passage")
     for role in roles:
         tower, name = towers.get(role, towers["passage"]), f"{role}_length"
-        if isinstance(tower, TransformerTower):
+        if isinstance(tower, TransformerTower | ModuleTower) and tower.encoder is not None:
             if name in changes or (folder / SETTINGS).is_file():
                 refuse_longer(tower.encoder, str(folder), **{name: getattr(settings, name)})
             longest = longest_text(tower.encoder) or getattr(settings, name)

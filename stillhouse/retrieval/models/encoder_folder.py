@@ -34,7 +34,7 @@ from stillhouse.retrieval.models.encoder_settings import (
 )
 from stillhouse.retrieval.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
 from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
-from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.retrieval.models.towers import BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
 from stillhouse.retrieval.models.transformer import (
     WEIGHTS,
     load_model,
@@ -109,6 +109,7 @@ def write_towers(
     """
     assert ("query" in towers) == (settings.towers == "separate"), settings
     for role, tower in towers.items():
+        assert not isinstance(tower, ModuleTower), "sentence-transformers writes these"
         own = settings
         if role == "query":
             own = replace(

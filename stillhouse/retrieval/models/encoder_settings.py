@@ -13,6 +13,7 @@ This file does not import PyTorch: `stillhouse new` reads a base model's setting
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ INDEX = "model.safetensors.index.json"
 """For large models with several weight files: the file of each tensor."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
 MODEL = "config_sentence_transformers.json"
+ROUTER = "router_config.json"
 TRANSFORMER = "Transformer"
 READING = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """The file of a Transformer is `sentence_bert_config.json`; versions before 0.4 named it after the architecture."""
@@ -82,9 +84,15 @@ def modules_of(folder: Path) -> list[Module]:
 
 
 def transformer_in(folder: Path) -> Path:
-    """The folder of the Hugging Face files: `0_Transformer` of an early sentence-transformers, else `folder` itself."""
+    """The folder of the Hugging Face files: `0_Transformer` of an early sentence-transformers, that of a `Router` for
+    documents, else `folder` itself."""
     if (folder / CONFIG).is_file():
         return folder
+    if (folder / ROUTER).is_file():
+        structure = json_object(folder / ROUTER).get("structure")
+        route = structure.get("document") if isinstance(structure, dict) else None
+        first = route[0] if isinstance(route, list) and route else None
+        return folder / first if isinstance(first, str) and (folder / first / CONFIG).is_file() else folder
     return next((folder / module.path for module in modules_of(folder) if module.kind == TRANSFORMER), folder)
 
 
@@ -122,10 +130,32 @@ def lower_cased(tokenizer: Tokenizer, folder: Path) -> None:
         tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])
 
 
+HEADS = ("ForCausalLM", "LMHeadModel")
+"""How the classes of decoders end; XLM and FlauBERT, which are encoders, have a `WithLMHeadModel`."""
+DECODERS = re.compile(
+    r".*gpt|llama|mi(ni)?stral|mixtral|qwen|gemma|phi|opt|bloom|falcon|smollm|olmo|granite|cohere|deepseek|glm"
+    r"|stablelm|starcoder|mpt|codegen|mamba|nemotron|lfm|exaone|internlm|minicpm|hunyuan|ernie4|xglm|xlnet"
+)
+T5 = re.compile(r"(m|um)?t5|t5gemma")
+"""Model types of transformers begin with these. Of a T5, sentence-transformers takes the encoder alone."""
+
+
+def is_decoder(config: Mapping[str, Any]) -> bool:
+    """Whether a Hugging Face configuration is a decoder's, or a T5's, which have no [CLS] token."""
+    kind, classes = str(config.get("model_type", "")), config.get("architectures")
+    heads = [str(name) for name in classes] if isinstance(classes, list) else []
+    generates = any(name.endswith(HEADS) and not name.endswith("WithLMHeadModel") for name in heads)
+    found = generates or config.get("is_decoder") is True or kind.endswith("decoder")
+    return bool(found or DECODERS.match(kind) or T5.match(kind))
+
+
 OWN_POOLING = "stillhouse_pooling"
 """The entry in a cross-encoder's configuration that says `cosine`; a folder without it has a scoring layer."""
 SETTINGS = "stillhouse.json"
 POOLINGS = ("cls", "mean")
+"""The poolings of a `TransformerTower`."""
+OF_MODULES = "modules"
+"""The value of `pooling` for a model that sentence-transformers' own modules compute (`module_tower.py`)."""
 LONGEST = 1_000_000
 """The most tokens of a text for any model; a larger number is a mistake."""
 QUERY_PROMPT = "query"
@@ -142,7 +172,7 @@ class EncoderSettings:
     changes no vector. A prompt is put before every text of its role, with its spaces, and counts towards the length.
     """
 
-    pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
+    pooling: str = setting("cls", "how token states become a vector", choices=(*POOLINGS, OF_MODULES))
     normalize: bool = setting(True, "vectors have length 1")
     query_length: int = setting(QUERY_LENGTH, "tokens of a query", minimum=3, maximum=LONGEST)
     passage_length: int = setting(PASSAGE_LENGTH, "tokens of a passage", minimum=3, maximum=LONGEST)
@@ -161,45 +191,37 @@ class EncoderSettings:
 def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     """An encoder folder's settings: from `stillhouse.json`, else its sentence-transformers modules, else [CLS].
 
-    `prompts` gives `query_prompt` and `passage_prompt`; null = the model's own. Raises `InputError` for modules and a
-    pooling that Stillhouse does not have, for prompts of which it is not said what they are for, and for malformed
-    files.
+    `prompts` gives `query_prompt` and `passage_prompt`; null = the model's own. A model of other modules than a
+    Transformer with [CLS] or mean pooling has the pooling `OF_MODULES`. Raises `InputError` for prompts of which it is
+    not said what they are for, and for malformed files.
     """
     given: dict[str, Any] = {name: text for name, text in prompts.items() if text is not None}
     if (folder / SETTINGS).is_file():
         return replace(build(EncoderSettings, json_object(folder / SETTINGS), str(folder / SETTINGS)), **given)
     if not (folder / MODULES).is_file() or is_saved_cross_encoder(folder):
+        if is_decoder(object_if_there(transformer_in(folder) / CONFIG)):
+            given["pooling"] = OF_MODULES
         return EncoderSettings(**given)
     by_kind = {module.kind: module.path for module in modules_of(folder)}
-    unknown = by_kind.keys() - {TRANSFORMER, "Pooling", "Normalize"}
-    if unknown:
-        raise InputError(
-            f"{folder / MODULES}: modules {', '.join(sorted(unknown))} are not supported; use a plain encoder"
-        )
-    if "Pooling" not in by_kind:
-        raise InputError(f"{folder / MODULES} lists no Pooling, which turns a text into one vector; {REMEDY}")
-    path = folder / by_kind["Pooling"] / "config.json"
-    pooling = json_object(path)
-    modes = {name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-             for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True}  # fmt: skip
-    mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
-    if mode not in POOLINGS:
-        raise InputError(
-            f"{path}: pooling {mode!r} is not supported, only {' and '.join(POOLINGS)} are; use another base model"
-        )
+    if not by_kind:
+        raise InputError(f"{folder / MODULES} lists no module; {REMEDY}")
     said = saved_model(folder)
     settings = EncoderSettings(
-        pooling=mode,
+        pooling=OF_MODULES,
         normalize="Normalize" in by_kind,
         truncate_dim=_truncate_dim(folder / MODEL, said),
         **_prompts(folder / MODEL, said, given),
     )
-    if (settings.query_prompt or settings.passage_prompt) and pooling.get("include_prompt") is False:
-        raise InputError(
-            f"{path}: include_prompt false leaves the prompts' tokens out of the vector, which is not supported; use "
-            "another model"
-        )
-    return settings
+    if by_kind.keys() - {TRANSFORMER, "Pooling", "Normalize"} or "Pooling" not in by_kind:
+        return settings
+    pooling = json_object(folder / by_kind["Pooling"] / "config.json")
+    modes = {name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+             for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True}  # fmt: skip
+    mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
+    prompted = bool(settings.query_prompt or settings.passage_prompt) and pooling.get("include_prompt") is False
+    if mode not in POOLINGS or prompted or is_decoder(object_if_there(transformer_in(folder) / CONFIG)):
+        return settings
+    return replace(settings, pooling=mode)
 
 
 def _truncate_dim(path: Path, said: Mapping[str, Any]) -> int | None:

@@ -19,6 +19,7 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.retrieval.models.encoder_settings import (
     CONFIG,
     SETTINGS,
+    T5,
     TRANSFORMER,
     is_saved_cross_encoder,
     modules_of,
@@ -29,24 +30,14 @@ from stillhouse.retrieval.models.encoder_settings import (
 )
 
 ADAPTER = "adapter_config.json"
-INSTEAD = "give an encoder, such as a BERT, an XLM-RoBERTa or a ModernBERT, or a retriever made from one"
-ENCODER_DECODERS = re.compile(r"(m|um|long)?t5|switch_transformers|bart|mbart|pegasus|marian|m2m_100")
-DECODERS = re.compile(
-    r".*gpt|llama|mi(ni)?stral|mixtral|qwen|gemma|phi|opt|bloom|falcon|smollm|olmo|granite|cohere|deepseek|glm"
-    r"|stablelm|starcoder|mpt|codegen|mamba|nemotron|lfm|exaone|internlm|minicpm|hunyuan|ernie4|xglm|xlnet"
-)
-HEADS = ("ForCausalLM", "LMHeadModel")
-"""How the classes of decoders end; XLM and FlauBERT, which are encoders, have a `WithLMHeadModel`."""
+INSTEAD = "give a model that `SentenceTransformer` opens, or an encoder such as a BERT"
+ENCODER_DECODERS = re.compile(r"longt5|switch_transformers|bart|mbart|pegasus|marian|m2m_100")
 IMAGES = re.compile(r".*clip|.*siglip|align|blip|.*vit|.*bridgetower|colpali|.*_vl")
 """The model types of transformers begin with these."""
-STATIC = "a static embedding model, which has a vector for each token and no Transformer"
 SPARSE, SEVERAL = "a sparse encoder (SPLADE)", "a multi-vector model (ColBERT)"
-ROUTER = "a Router, with modules of its own for queries and for documents"
 MODULES = {
-    "StaticEmbedding": STATIC,
     **dict.fromkeys(("SparseStaticEmbedding", "SpladePooling", "MLMTransformer", "SparseAutoEncoder"), SPARSE),
     **dict.fromkeys(("MultiVectorMask", "ColBERT"), SEVERAL),
-    **dict.fromkeys(("Router", "Asym"), ROUTER),
     "CLIPModel": "a model of images and texts (CLIP)",
     "LogitScore": "a decoder that scores pairs by the next token",
     "WordEmbeddings": "a model of word vectors without a Transformer",
@@ -71,19 +62,10 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     found = next(filter(None, said), None) or KINDS.get(str(saved_model(folder).get("model_type"))) or kind_of(config)
     if found:
         raise InputError(unsupported(str(folder), found))
-    if is_saved_cross_encoder(folder):
-        refuse_unsupported_scorer(folder)
-    read_settings(folder, **prompts)
-
-
-def refuse_unsupported_scorer(folder: Path) -> None:
-    """Raises `InputError` for a cross-encoder of sentence-transformers that is more than one Transformer."""
-    modules = [module.kind for module in modules_of(folder)]
-    if modules not in ([], [TRANSFORMER]):
+    if is_saved_cross_encoder(folder) and modules not in ([], [TRANSFORMER]):
         what = MODULES.get(modules[-1], f"a cross-encoder of the modules {', '.join(modules)}")
-        raise InputError(
-            f"{folder} is {what}, which cannot be opened yet; give a cross-encoder that is one Transformer with a score"
-        )
+        raise InputError(f"{folder} is {what}: a teacher for `score-pairs`, but no base model; {INSTEAD}")
+    read_settings(folder, **prompts)
 
 
 def refuse_adapter(folder: Path) -> None:
@@ -103,22 +85,14 @@ def refuse_unsupported_on_hub(name: str, files: Container[str], config: Mapping[
 
 def kind_of(config: Mapping[str, Any]) -> str | None:
     """What the configuration of a model says that it is, if that is no encoder of texts."""
-    kind, classes = str(config.get("model_type", "")), config.get("architectures")
-    heads = [str(name) for name in classes] if isinstance(classes, list) else []
-    if kind == "model2vec" or "StaticModel" in heads:
-        return STATIC
-    if config.get("is_encoder_decoder") is True or ENCODER_DECODERS.match(kind):
+    kind = str(config.get("model_type", ""))
+    if ENCODER_DECODERS.match(kind) or (config.get("is_encoder_decoder") is True and not T5.match(kind)):
         return f"an encoder-decoder ({kind})"
-    if IMAGES.match(kind):
-        return f"a model of images ({kind})"
-    generates = any(name.endswith(HEADS) and not name.endswith("WithLMHeadModel") for name in heads)
-    if generates or config.get("is_decoder") is True or kind.endswith("decoder") or DECODERS.match(kind):
-        return f"a decoder ({kind})"
-    return None
+    return f"a model of images ({kind})" if IMAGES.match(kind) else None
 
 
 def unsupported(name: str, what: str) -> str:
-    return f"{name} is {what}, which cannot be opened yet; {INSTEAD}"
+    return f"{name} is {what}, which cannot be opened; {INSTEAD}"
 
 
 def adapter(name: str, base: str = "") -> str:
@@ -143,6 +117,11 @@ def is_bag_of_words(folder: Path) -> bool:
     return (folder / DOCUMENT / EMBEDDINGS).is_dir()
 
 
+def is_model(folder: Path) -> bool:
+    """Whether a folder has the files of a model: a Hugging Face configuration, or a list of modules."""
+    return (transformer_in(folder) / CONFIG).is_file() or bool(modules_of(folder)) or is_bag_of_words(folder)
+
+
 def locate(name: str) -> str:
     """The folder of a model given as a folder or as `package:NAME`; a hub name is returned unchanged.
 
@@ -152,7 +131,7 @@ def locate(name: str) -> str:
         return str(_in_package(name.removeprefix(PACKAGE)))
     folder = Path(name)
     if folder.is_dir():
-        if not (transformer_in(folder) / CONFIG).is_file() and not is_bag_of_words(folder):
+        if not is_model(folder):
             refuse_unsupported(folder)
             raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
         return str(folder)

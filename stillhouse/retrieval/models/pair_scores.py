@@ -23,8 +23,8 @@ from stillhouse.context import Context, say
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, PairTexts
 from stillhouse.retrieval.models.encoder import inference, length_batches
+from stillhouse.retrieval.models.pair_texts import PairScorer, PairTexts
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import chunks
@@ -106,7 +106,7 @@ PAIRS_AT_ONCE = 16_384
 
 
 def score_pairs(
-    model: CrossEncoder,
+    model: PairScorer,
     queries: np.ndarray,
     passages: TextFile | np.ndarray,
     query_P: np.ndarray,

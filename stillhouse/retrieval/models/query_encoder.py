@@ -316,15 +316,17 @@ class AnyEncoder:
 
     def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
         from stillhouse.retrieval.models.encoder import inference
-        from stillhouse.retrieval.models.towers import TransformerTower
+        from stillhouse.retrieval.models.towers import BagOfWordsTower
 
         tower = self.encoder.tower(self.role)
         with inference(self.encoder, self.context, EXACT) as device:
             ids_1L = torch.tensor([list(ids)], device=device)
-            if isinstance(tower, TransformerTower):
-                states_1LD = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state
-            else:
+            if isinstance(tower, BagOfWordsTower):
                 states_1LD = tower.embedding(ids_1L)
+            elif tower.encoder is None:
+                states_1LD = tower.first.embedding.weight[ids_1L]
+            else:
+                states_1LD = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state
             return states_1LD[0].float().cpu().numpy()
 
 

@@ -13,10 +13,16 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.encoder_folder import write_modules
-from stillhouse.retrieval.models.encoder_settings import OWN_POOLING, POOLINGS, EncoderSettings, read_settings
+from stillhouse.retrieval.models.encoder_settings import (
+    OF_MODULES,
+    OWN_POOLING,
+    POOLINGS,
+    EncoderSettings,
+    read_settings,
+)
 from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate, refuse_unsupported
 from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, refuse_long_prompts, save_tokenizer
-from stillhouse.retrieval.models.towers import TransformerTower
+from stillhouse.retrieval.models.towers import ModuleTower, TransformerTower
 from stillhouse.retrieval.models.transformer import (
     keep_layers,
     load_model,
@@ -79,9 +85,10 @@ def fetch(
         return _fetch_whole(place, settings, folder, random_from)
     if random_from is not None:
         _refuse_more_than_a_transformer(name, settings)
-    if settings.towers == "separate":
+    if settings.towers == "separate" or settings.pooling == OF_MODULES:
         if layers or pooling:
-            raise InputError(f"{name} has two towers, which are taken whole; leave layers and pooling out")
+            what = "modules of its own" if settings.pooling == OF_MODULES else "two towers"
+            raise InputError(f"{name} has {what}, which are taken whole; leave layers and pooling out")
         return _fetch_whole(place, settings, folder)
     config = read_config(place)
     vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
@@ -117,7 +124,7 @@ def fetch(
 
 def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
     """Raises `InputError` for a model with towers or a projection that a random start would leave out."""
-    if settings.towers == "separate" or settings.projection:
+    if settings.towers == "separate" or settings.projection or settings.pooling == OF_MODULES:
         extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
         raise InputError(
             f"{name} has {extra}, but a random start is one plain Transformer; name the model that it was trained from"
@@ -137,7 +144,7 @@ def _fetch_whole(
     encoder.save(folder)
     passage = encoder.tower("passage")
     facts: dict[str, object] = {"lm_head": "absent"}
-    if isinstance(passage, TransformerTower):
+    if isinstance(passage, TransformerTower | ModuleTower) and passage.encoder is not None:
         config = passage.encoder.config
         facts |= {
             "layers": int(config.num_hidden_layers),

@@ -79,8 +79,11 @@ def token_ids(
     texts: Sequence[str] | Sequence[tuple[str, str]],
     max_length: int,
     split_special_tokens: bool = False,
+    special: bool = True,
 ) -> list[list[int]]:
-    """The ids of texts or of pairs of texts, with special tokens, cut to `max_length`; a pair's longer side is cut.
+    """The ids of texts or of pairs of texts, cut to `max_length`; a pair's longer side is cut.
+
+    `special`: whether special tokens are added around and between them.
 
     Equals `tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]` in two thirds of the time: nothing
     is made that nobody reads, neither the places of tokens in the text nor masks.
@@ -90,7 +93,7 @@ def token_ids(
     )
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = split_special_tokens or tokenizer.split_special_tokens
-    return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=True)]
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=special)]
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
@@ -112,7 +115,7 @@ def copy_tokenizers(source: Path, folder: Path) -> None:
 
 
 def cut_passages(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = ""
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = "", special: bool = True
 ) -> list[list[int]]:
     """The token ids of each passage, at most `max_length` with special tokens; the longer side of a pair is cut.
 
@@ -131,7 +134,7 @@ def cut_passages(
         given: Sequence[Any] = [prompt + text for text in own]
         if titled:
             given = [(prompt + parts[row][0], text) for row, text in zip(rows, own)]
-        for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated)):
+        for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated, special)):
             ids[row] = cut
     return ids
 

@@ -6,17 +6,15 @@ Shape suffixes: B texts, L tokens, D width of the vectors.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.acceleration.unpadded import can_end_in_first_token
+from stillhouse.retrieval.models.module_tower import ModuleTower, Role
 from stillhouse.retrieval.models.pooling import pool
 
-Role = Literal["query", "passage"]
-"""The role of a text in a bi-encoder."""
+__all__ = ["BagOfWordsTower", "ModuleTower", "Role", "Tower", "TransformerTower"]
 
 BAG_WIDTH = 4096
 """Width of the word embeddings of `BagOfWordsTower`. Chang et al. §4.2 gives only the size of the model, 128 M. This
@@ -84,4 +82,4 @@ class BagOfWordsTower(nn.Module):
         return BagOfWordsTower(vocabulary, added, self.width, embedding, self.hidden.out_features)
 
 
-Tower = TransformerTower | BagOfWordsTower
+Tower = TransformerTower | BagOfWordsTower | ModuleTower

@@ -16,8 +16,8 @@ WORKERS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --max-worker-
 
 OVERLAY ?= single-node
 # What tests run for real, beside kubectl; where one is absent, its tests say so and are skipped.
-TEST_PROGRAMS = prometheus promtool prometheus-pushgateway sshd chromium
-TEST_PACKAGES = prometheus prometheus-pushgateway openssh-server chromium
+TEST_PROGRAMS = promtool sshd chromium
+TEST_PACKAGES = prometheus openssh-server chromium
 
 .PHONY: reproduce checked test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
 
@@ -37,7 +37,7 @@ KILLS ?= 20
 test-kill: install  ## every step and a refresh, killed KILLS times at random moments; what they leave must be a calm run's
 	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/releases/refresh/test_killed_refresh.py --timeout=36000
 
-FUZZED ?= article-jsonl article-tree beir dpr folder-flags html-tree model-folder msmarco params parquet reqa run squad tables
+FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
 SECONDS_EACH ?= 60
 fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH each
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"
@@ -80,7 +80,7 @@ audit:  ## known vulnerabilities of the locks; fails on one that a later version
 	$(VENV)/audit/bin/python -m pip install --quiet pip-audit
 	$(PYTHON) images/locks/audit $(VENV)/audit/bin/pip-audit
 
-test-tools:  ## Prometheus, the Pushgateway, sshd and Chromium, from Debian; needs root
+test-tools:  ## promtool, sshd and Chromium, from Debian; needs root
 	@PATH="$$PATH:/usr/sbin"; for program in $(TEST_PROGRAMS); do command -v $$program >/dev/null || missing=yes; done; \
 	if [ -n "$$missing" ]; then apt-get update && apt-get install -y --no-install-recommends $(TEST_PACKAGES); fi
 

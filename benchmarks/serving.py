@@ -4,8 +4,7 @@
 
 Each service and its clients are processes of their own and share the machine's cores. Measured cases are kept in
 serving.measured.json. A later call measures the missing ones, and those from another machine or other versions.
-`--build` only makes the releases, which takes far longer than measuring. The synthetic corpus has no dev queries, so
-`--precision int8` makes ours encode queries in int8.
+`--build` only makes the releases, which takes far longer than measuring.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         arguments.systems = [name for name in arguments.systems if name != "sentence-transformers"]
     kept = kept_beside(arguments.page)
     found = {"cases": {}} | read_kept(kept)
-    here = machine("faiss-cpu", "torch", "fastapi", "uvicorn", "onnxruntime")
+    here = machine("faiss-cpu", "torch", "fastapi", "uvicorn")
     found["cases"] = {name: case for name, case in found["cases"].items() if case.get("machine") == here}
     found["machine"] = here
     for passages in arguments.passages:
@@ -121,7 +120,8 @@ def embedding(system: str, release: Path, arguments: argparse.Namespace) -> dict
     parts = [texts[begin : begin + EMBEDDED_TEXTS] for begin in range(0, len(texts), EMBEDDED_TEXTS)]
     extra = {"prompt_name": "passage"} if system == "stillhouse" else {}
     bodies = [{"inputs": part, **extra} for part in parts]
-    own = open_query_encoder(release / "retriever", Context(release, "cpu", quiet=True)).vectors(parts[0])
+    encoder = open_query_encoder(release / "retriever", Context(release, "cpu", quiet=True))
+    own = encoder.vectors(encoder.tokenize(parts[0]))
     with running(system, release) as (port, found, process):
         made = np.array(post(port, "/embed", bodies[0]), dtype=np.float32)
         found["least_cosine"] = float((made * own).sum(axis=1).min())
@@ -139,7 +139,6 @@ def running(system: str, release: Path) -> Iterator[tuple[int, dict[str, Any], s
         port = free.getsockname()[1]
     if system == "stillhouse":
         words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60"]
-        words += ["--precision", "int8"]
     else:
         words = ["-m", "benchmarks.serving_peer", str(release), str(port)]
     began = time.perf_counter()

@@ -93,7 +93,7 @@ def centres_of(root: Path) -> NDArray[np.float32]:
     file = root / "centres.npy"
     if not file.is_file():
         encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
-        np.save(file, encoder.vectors(texts_of(ENCODED)))
+        np.save(file, encoder.vectors(encoder.tokenize(texts_of(ENCODED))))
     centres: NDArray[np.float32] = np.load(file)
     return centres
 
@@ -139,4 +139,4 @@ def add_recall(index: Path, root: Path, passages: int) -> None:
 
     encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
     vectors = NoisyVectors(centres_of(root), passages)
-    measure(index, vectors, (encoder.vectors(questions(200)), "questions"))  # type: ignore[arg-type]
+    measure(index, vectors, (encoder.vectors(encoder.tokenize(questions(200))), "questions"))  # type: ignore[arg-type]

@@ -24,6 +24,9 @@ from torch.autograd.function import once_differentiable
 from stillhouse.acceleration.precision import AMD, own_vendor
 from stillhouse.acceleration.replaced import replace_forward, replaced
 
+EVEN = 8
+"""Queries are padded to a multiple of this and vectors to at least this: a single one would be rounded differently."""
+
 
 def packed_linears(model: nn.Module, dtype: torch.dtype, device: torch.device) -> AbstractContextManager[None]:
     """Compute the model's linear layers in `dtype` with packed weights until the block ends; on GPUs nothing changes.

@@ -124,10 +124,10 @@ def serve_parser() -> Parser:
     )
     parser.add_argument(
         "--precision",
-        choices=("auto", "fp32", "int8"),
+        choices=("auto", "fp32"),
         default="auto",
-        help="auto (default) = passages as `index` encodes them, queries in int8 if that is faster and ranks the "
-        "release's dev queries as well; fp32 = exactly as `stillhouse search`; int8 = skip the check on dev queries",
+        help="of the vectors of passages: auto (default) = as `index` encodes them, in bf16 where that is faster; "
+        "those of queries are in fp32, as in `stillhouse search`",
     )
     parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
@@ -225,15 +225,9 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     token = os.environ.get(TOKEN, "")
     refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
-        first = True
 
         def opened(source: Source) -> Release:
-            nonlocal first
-            release = open_release(source, arguments.verify, arguments.precision)
-            if not first:  # that of the first release is logged after the address
-                context.say(f"release {release.name}: {release.chosen}")
-            first = False
-            return release
+            return open_release(source, arguments.verify, arguments.precision)
 
         queries: QueryLog | None = None
         key = b""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 COMMON = ("pipeline", "step", "run")
 """Labels of every metric of a step: the pipeline, its task and the run."""
-OF_RUN = ("pipeline", "run")
-"""Labels of the metrics of a whole run; only the pipeline names their group."""
 GROUPED_BY = ("pipeline", "step")
 """The name of a step's group at the Pushgateway. It excludes the run, so that new results replace the last ones."""
 
@@ -81,16 +79,3 @@ SERVICES = (
 
 REASONS = ("bad_input", "validation", "not_finite", "out_of_memory", "interrupted", "crash")
 """Values of `reason`."""
-
-
-def all_metrics() -> dict[str, Metric]:
-    return {metric.name: metric for metric in (*LIVE, *RESULTS, *RUNS, *SCHEDULES, *SERVICES)}
-
-
-def labels_of(metric: Metric) -> tuple[str, ...]:
-    """Every label of a metric, as Prometheus sees it."""
-    if metric in SCHEDULES:
-        return ("schedule", *metric.labels)
-    if metric in SERVICES:
-        return metric.labels  # Prometheus adds the pod
-    return (*(OF_RUN if metric in RUNS else COMMON), *metric.labels)

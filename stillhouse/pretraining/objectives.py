@@ -7,7 +7,7 @@ paper and its authors' code differ, a row follows the paper; `settings.py` has a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
@@ -94,6 +94,42 @@ class Objective:
         return self.positions == "all" or (of_decoder and clean)
 
 
+SIMLM = Objective(
+    name="simlm",
+    summary="replaced tokens, by the encoder and through the bottleneck by a 2-layer decoder, at all positions",
+    source="SimLM §3.1, eq. 1-2",
+    encoder=Corruption("random", "generator"),
+    positions="all",
+    decoder="bidirectional",
+    decoder_corruption=Corruption("nested", "generator"),
+)
+AUTO_ENCODING = Objective(
+    name="auto_encoding",
+    summary="masked tokens, by the encoder and through the bottleneck by a 1-layer decoder",
+    source="BoW §3.1, eq. 4-5",
+    encoder=Corruption("random", "mask"),
+    decoder="bidirectional",
+    decoder_corruption=Corruption("random", "mask"),
+    decoder_init="random",
+    decoder_layers=1,
+)
+BOW = Objective(
+    name="bow",
+    summary="masked tokens, and the passage's set of tokens from its vector; no decoder",
+    source="BoW §3.3, eq. 12-13",
+    encoder=Corruption("random", "mask"),
+    bag_of_words=True,
+)
+CDMAE = Objective(
+    name="cdmae",
+    summary="masked tokens, by the encoder and, through a projection, by a decoder with important tokens masked",
+    source="CDMAE §3, eq. 1-6 and Algorithm 1",
+    encoder=Corruption("random", "80_10_10"),
+    decoder="bidirectional",
+    decoder_corruption=Corruption("importance", "80_10_10"),
+    decoder_init="random",
+    bottleneck="linear",
+)
 TABLE: tuple[Objective, ...] = (
     Objective(
         name="mlm",
@@ -101,34 +137,20 @@ TABLE: tuple[Objective, ...] = (
         source="Devlin et al. 2019; SimLM Table 7, CDMAE eq. 3",
         encoder=Corruption("random", "80_10_10"),
     ),
-    Objective(
-        name="simlm",
-        summary="replaced tokens, by the encoder and through the bottleneck by a 2-layer decoder, at all positions",
-        source="SimLM §3.1, eq. 1-2",
-        encoder=Corruption("random", "generator"),
-        positions="all",
-        decoder="bidirectional",
-        decoder_corruption=Corruption("nested", "generator"),
-    ),
-    Objective(
+    SIMLM,
+    replace(
+        SIMLM,
         name="simlm_joint",
         summary="simlm with a generator that keeps learning",
         source="SimLM Table 12",
-        encoder=Corruption("random", "generator"),
-        positions="all",
         generator="joint",
-        decoder="bidirectional",
-        decoder_corruption=Corruption("nested", "generator"),
     ),
-    Objective(
+    replace(
+        SIMLM,
         name="simlm_joint_random",
         summary="simlm with a generator trained from scratch",
         source="SimLM Table 12",
-        encoder=Corruption("random", "generator"),
-        positions="all",
         generator="joint_random",
-        decoder="bidirectional",
-        decoder_corruption=Corruption("nested", "generator"),
     ),
     Objective(
         name="enc_dec_mlm",
@@ -138,15 +160,12 @@ TABLE: tuple[Objective, ...] = (
         decoder="bidirectional",
         decoder_corruption=Corruption("nested", "mask"),
     ),
-    Objective(
+    replace(
+        SIMLM,
         name="enc_dec_rtd",
         summary="simlm's architecture with replaced token detection",
         source="SimLM §5.1",
-        encoder=Corruption("random", "generator"),
         prediction="replaced",
-        positions="all",
-        decoder="bidirectional",
-        decoder_corruption=Corruption("nested", "generator"),
     ),
     Objective(
         name="condenser",
@@ -164,82 +183,47 @@ TABLE: tuple[Objective, ...] = (
         decoder="bidirectional",
         decoder_corruption=Corruption("all", "mask"),
     ),
-    Objective(
-        name="auto_encoding",
-        summary="masked tokens, by the encoder and through the bottleneck by a 1-layer decoder",
-        source="BoW §3.1, eq. 4-5",
-        encoder=Corruption("random", "mask"),
-        decoder="bidirectional",
-        decoder_corruption=Corruption("random", "mask"),
-        decoder_init="random",
-        decoder_layers=1,
-    ),
-    Objective(
+    AUTO_ENCODING,
+    replace(
+        AUTO_ENCODING,
         name="auto_regression",
         summary="masked tokens, and each next token through the bottleneck by a 1-layer causal decoder",
         source="BoW §3.1, eq. 6-7",
-        encoder=Corruption("random", "mask"),
         decoder="causal",
         decoder_corruption=CLEAN,
-        decoder_init="random",
-        decoder_layers=1,
     ),
-    Objective(
+    replace(
+        AUTO_ENCODING,
         name="enhanced_decoding",
         summary="masked tokens, and every token from the bottleneck and the tokens visible to its position (RetroMAE)",
         source="BoW §3.1, eq. 8-10; CDMAE Table 6",
-        encoder=Corruption("random", "mask"),
         decoder="enhanced",
         decoder_corruption=CLEAN,
-        decoder_init="random",
-        decoder_layers=1,
     ),
-    Objective(
-        name="bow",
-        summary="masked tokens, and the passage's set of tokens from its vector; no decoder",
-        source="BoW §3.3, eq. 12-13",
-        encoder=Corruption("random", "mask"),
-        bag_of_words=True,
-    ),
-    Objective(
-        name="cdmae",
-        summary="masked tokens, by the encoder and, through a projection, by a decoder with important tokens masked",
-        source="CDMAE §3, eq. 1-6 and Algorithm 1",
-        encoder=Corruption("random", "80_10_10"),
-        decoder="bidirectional",
-        decoder_corruption=Corruption("importance", "80_10_10"),
-        decoder_init="random",
-        bottleneck="linear",
-    ),
-    Objective(
+    BOW,
+    CDMAE,
+    replace(
+        SIMLM,
         name="simlm_importance",
         summary="simlm with important tokens replaced in the decoder",
         source="this project: SimLM with the masking of CDMAE",
-        encoder=Corruption("random", "generator"),
-        positions="all",
-        decoder="bidirectional",
         decoder_corruption=Corruption("importance", "generator"),
     ),
-    Objective(
+    replace(
+        BOW,
         name="bow_importance",
         summary="bow with important tokens masked in the encoder",
         source="this project: BoW with the masking of CDMAE",
         encoder=Corruption("importance", "mask"),
-        bag_of_words=True,
     ),
-    Objective(
+    replace(
+        CDMAE,
         name="cdmae_bow",
         summary="cdmae plus the bag of words",
         source="this project: CDMAE with the task of BoW",
-        encoder=Corruption("random", "80_10_10"),
-        decoder="bidirectional",
-        decoder_corruption=Corruption("importance", "80_10_10"),
-        decoder_init="random",
-        bottleneck="linear",
         bag_of_words=True,
     ),
 )
-
 NAMES = tuple(objective.name for objective in TABLE)
 """The objectives that predict a passage's tokens."""
 

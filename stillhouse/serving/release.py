@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from stillhouse.acceleration.precision import computed_in
 from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
@@ -22,15 +24,13 @@ from stillhouse.errors import InputError
 from stillhouse.open_folders import OpenFolders
 from stillhouse.releases.tags import identity_of
 from stillhouse.retrieval.index.vector_index import VectorIndex, cut
-from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert, open_passage_encoder, open_query_encoder
+from stillhouse.retrieval.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
 from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, read_hybrid
 from stillhouse.retrieval.search.searcher import refuse_unfit
-from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.passages import Passages
-from stillhouse.serving.precision import Chosen, choose, passage_type
 from stillhouse.steps.adopt_index import adopted_index
 from stillhouse.training.memory import release_freed_memory
 
@@ -72,16 +72,15 @@ class Release:
     its answers.
 
     `folders` are `retriever`, `index` and `corpus`, and optionally `hybrid`, `reranker` and `run`. `digest` returns the
-    SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` is the outcome. Raises `InputError` for a
-    missing or damaged folder, and for one that was not made from the others. Only one thread may call `encode` and
-    `rank` at a time.
+    SHA-256 of a file. Vectors of queries are computed in fp32, those of passages in `precision`, "auto" or "fp32".
+    Raises `InputError` for a missing or damaged folder, and for one that was not made from the others. Only one thread
+    may call `encode` and `rank` at a time.
     """
 
     def __init__(
         self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file, precision: str = "fp32"
     ) -> None:
         self._held, self._context = OpenFolders(folders), context
-        self._exact: BatchEncoder | None = None
         with self._held.named():
             refuse_unfit(self._held, digest, "hybrid" in folders)
             self.digests = {name: self._digest_of(name, digest) for name in folders}
@@ -94,15 +93,14 @@ class Release:
             self.identity = identity_of(answering)
             self.name = self.identity[:NAME_LENGTH]
             corpus = Corpus.open(self._held["corpus"])
-            encoder = open_query_encoder(self._held["retriever"], context)
+            self._queries = open_query_encoder(self._held["retriever"], context)
+            dtype = computed_in(precision, context.torch_device())
+            self._passages = open_passage_encoder(self._held["retriever"], self._queries, context, dtype)
             self.index = VectorIndex(self._held["index"])
             self.adopted = adopted_index(read_manifest(self._held["index"], verify=False))
             check_index(self.index, corpus)
-            check_width(encoder, self.index)
-            self.normalize = encoder.normalize
-            self._queries, self._passages, self.chosen = self._encoders(
-                cast("PlainBert | AnyEncoder", encoder), corpus, precision
-            )
+            check_width(self._queries, self.index)
+            self.normalize = self._queries.normalize
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
@@ -120,29 +118,13 @@ class Release:
         return foreign_manifest(folder, digest).digest
 
     @property
+    def passage_precision(self) -> str:
+        """In what the vectors of passages are computed: fp32 or bf16."""
+        return "bf16" if isinstance(self._passages, PlainBert) and self._passages.dtype == torch.bfloat16 else "fp32"
+
+    @property
     def has_bm25(self) -> bool:
         return self._bm25 is not None
-
-    def _encoders(
-        self, encoder: PlainBert | AnyEncoder, corpus: Corpus, precision: str
-    ) -> tuple[BatchEncoder, BatchEncoder | None, Chosen]:
-        """The encoders of queries, and of passages if transformers need not be imported for it."""
-        if isinstance(encoder, AnyEncoder):
-            tower = self._exact = TowerEncoder(encoder, "query")
-            queries, chosen = choose(precision, None, tower, self.index, corpus, self.normalize)
-            return queries, TowerEncoder(encoder, "passage"), chosen
-        packed = self._exact = PackedBert(encoder)
-        queries, chosen = choose(precision, encoder, packed, self.index, corpus, self.normalize)
-        passages = open_passage_encoder(self._held["retriever"], encoder, self._context)
-        dtype = passage_type(precision, self._context.torch_device())
-        return queries, PackedBert(passages, dtype) if passages else None, chosen
-
-    @cached_property
-    def _passage_encoder(self) -> BatchEncoder:
-        if self._passages:
-            return self._passages
-        with self._held.named():
-            return TowerEncoder(AnyEncoder(self._held["retriever"], self._context), "passage")
 
     @cached_property
     def _reranker(self) -> Any:
@@ -157,12 +139,11 @@ class Release:
         Raises `InputError` if the canary queries are ranked differently than in the release's run.
         """
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
-        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # may import transformers, which takes seconds
+        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
         if self.canaries:
             self.canary_overlap = self._refuse_failing()
-        self._exact = None
         release_freed_memory()  # what opening took: 30 MB with a small model
 
     def _refuse_failing(self) -> float:
@@ -172,9 +153,7 @@ class Release:
         processor, another version of a library or a broken kernel may change the result.
         """
         texts = [text for text, _ in self.canaries]
-        # In fp32, like the run: int8 swaps nearly equal passages, and was already checked on dev queries.
-        encoder = self._exact or self._queries
-        vectors_QD = cut(encoder.vectors(self.tokenize(texts, "query")), self.index.width, self.normalize)
+        vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
         overlaps = []
         for (_, expected), each in zip(self.canaries, self.rank(texts, vectors_QD, [Ranked(DEPTH)] * len(texts))):
             found = [row["passage_id"] for row in self.passages.at(each.rows, "passage_id")]
@@ -197,8 +176,8 @@ class Release:
             return True
         return False
 
-    def _encoder_of(self, role: str) -> BatchEncoder:
-        return self._queries if role == "query" else self._passage_encoder
+    def _encoder_of(self, role: str) -> TextEncoder:
+        return self._queries if role == "query" else self._passages
 
     def tokenize(self, texts: Sequence[str], role: str) -> list[list[int]]:
         """The token ids of texts of a role, `query` or `passage`, truncated to what the model reads."""
@@ -270,7 +249,7 @@ class Release:
             "bm25": self.has_bm25,
             "reranker": self.reranks,
             "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
-            "precision": self.chosen.about(),
+            "precision": {"queries": "fp32", "passages": self.passage_precision},
         }
 
 

@@ -68,7 +68,6 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     current = service.shelf.current
     service.shelf.watch(watch)
     log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
-    log(f"release {current.name}: {current.chosen}")
     try:
         _Server(config).run(sockets=[listening])
     finally:

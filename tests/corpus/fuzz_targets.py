@@ -8,12 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import folder_flags
-import models_to_damage
 import numpy as np
 import yaml
-from held_against_slow import check_source
-from sources_to_damage import SOURCES
+from sources_to_damage import SOURCES, check_source
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
@@ -24,10 +21,8 @@ PARAMS = find_recipe("micro").read_bytes()
 ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature: [&c [x, x, x, x], *c, *c, *c, *c]}\n"
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
-    "model-folder": models_to_damage.SEEDS,
     "params": [PARAMS, ALIASES],
     "run": [RUN],
-    "folder-flags": folder_flags.SEEDS,
 }
 
 
@@ -36,7 +31,7 @@ def read_source(name: str, data: bytes, folder: Path) -> None:
     files = dict(SOURCES[name])
     files[sorted(files)[data[0] % len(files) if data else 0]] = data[1:]
     write(files, folder)
-    check_source(name, files, folder)
+    check_source(name, folder)
 
 
 def write(files: dict[str, bytes], folder: Path) -> None:
@@ -91,14 +86,8 @@ def reader(name: str) -> Callable[[bytes], None]:
             try:
                 if name == "params":
                     read_params(data, folder)
-                elif name == "folder-flags":
-                    folder_flags.check_folder_flag(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
-                elif name == "model-folder":
-                    from fuzz_models import read_model_folder  # imports torch and transformers, which take seconds
-
-                    read_model_folder(data, folder)
                 else:
                     read_source(name, data, folder)
             except InputError as error:

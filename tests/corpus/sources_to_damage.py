@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+
+from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.rows import LeftOut, Rejected
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
 
 ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs": ["x", "y"]}], "links": ["a"]}
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]
@@ -84,3 +92,30 @@ SOURCES: dict[str, dict[str, bytes]] = {
         "qrels.parquet": parquet({"query_id": ["q"], "passage_id": ["a"], "score": [1], "split": ["test"]}),
     },
 }
+
+
+def check_source(name: str, folder: Path) -> None:
+    """Reads `folder / "source"` into a corpus in `folder / "corpus"`, and checks that every row left out is counted."""
+    try:
+        source = open_source(str(folder / "source"), "tables" if name == "parquet" else name)
+        rows = list(source.rows())
+        for row in rows:
+            row_shown(row)
+        (folder / "corpus").mkdir()
+        left_out = ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")["left_out"]
+    except InputError as error:
+        assert str(error)
+        return
+    corpus = Corpus.open(folder / "corpus")
+    for table, kind in (("passages", "passage"), ("queries", "query"), ("qrels", "qrel")):
+        logged = sum(number for reason, number in left_out.items() if reason.startswith(f"{kind}: "))
+        present = sum(getattr(row, "kind", type(row).__name__.lower()) == kind for row in rows)
+        assert len(getattr(corpus, table)) + (corpus.rejected["kind"] == kind).sum() + logged == present, kind
+
+
+def row_shown(row: Any) -> tuple[Any, ...]:
+    """A row as a tuple of its kind and values, without the place that it comes from."""
+    if isinstance(row, Rejected):
+        assert row.reason and row.where, row
+        return ("rejected",)
+    return ("left out",) if isinstance(row, LeftOut) else (type(row).__name__.lower(), *row[:-1])

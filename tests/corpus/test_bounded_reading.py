@@ -54,6 +54,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "megabytes", "logged"),
     [

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import detect, open_source
@@ -159,51 +157,6 @@ def test_the_encoding_comes_from_the_byte_order_mark_or_the_declaration(name: st
     assert [row.text for row in corpus.passages.values()] == [*said, "other"]
     assert [row[:2] for row in corpus.rejected] == [("passage", "a")] * bool(reason)
     assert all(row.reason.startswith(reason) for row in corpus.rejected)
-
-
-class Words(HTMLParser):
-    """Collects the words of a page outside ignored elements, with the parser of the standard library.
-
-    `bare` has the words of headings that no text follows before the next heading.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.bare: set[str] = set()
-        self.last: set[str] = set()
-        self.depth = 0
-        self.is_heading = False
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.depth += tag in LEFT
-        if tag == "h2" and not self.depth:
-            self.bare |= self.last
-            self.is_heading, self.last = True, set()
-
-    def handle_endtag(self, tag: str) -> None:
-        self.depth -= tag in LEFT
-        self.is_heading = self.is_heading and tag != "h2"
-
-    def handle_data(self, data: str) -> None:
-        words = data.split() if not self.depth else []
-        self.words += words
-        if self.is_heading:
-            self.last |= set(words)
-        elif words:
-            self.last = set()
-
-    def close(self) -> None:
-        super().close()
-        self.bare |= self.last
-
-
-@st.composite
-def within(draw: st.DrawFn, tag: str, inner: st.SearchStrategy[str]) -> str:
-    return f"<{tag}>{''.join(draw(st.lists(inner, max_size=3)))}</{tag.split()[0]}>"
-
-
-LEFT = ("nav", "footer", "aside", "script", "button")
 
 
 def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:

@@ -90,7 +90,7 @@ QUOTED = st.sampled_from(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(QUOTED, max_size=12), SIZES, st.sampled_from(["psgs_w100.tsv", "passages.tsv"]))
 @example([b"id\ttext\ttitle", b'2\t"open\tt', b"goes on", b'ends"\tt', b"3\tplain\tt"], 1, "psgs_w100.tsv")
 def test_tab_separated_rows_over_several_lines(lines: list[bytes], part_bytes: int, name: str) -> None:
@@ -109,7 +109,7 @@ FIRST, LACKING = SOUND.replace(b'"a"', b'"b"'), b'{"_id": "a"}'
 BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"title": "t"}', b""])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
 @example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
 def test_articles_that_recur_in_another_part(lines: list[bytes], part_bytes: int) -> None:

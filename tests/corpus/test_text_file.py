@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
@@ -56,6 +56,7 @@ def test_passages_are_read_as_the_corpus_joins_them(small_corpus: Path, tmp_path
     assert corpus.passages_at(np.array([], dtype=np.int64), "text")["text"].tolist() == []
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 9), st.lists(st.integers(0, 99), max_size=8))
 def test_passages_come_from_any_row_groups(
     tmp_path_factory: pytest.TempPathFactory, seed: int, rows: list[int]

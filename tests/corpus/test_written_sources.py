@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from held_against_slow import row_shown
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import needs_parser
+from sources_to_damage import needs_parser, row_shown
 
 from stillhouse.corpus.sources.detect import open_source
 

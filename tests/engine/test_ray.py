@@ -19,7 +19,7 @@ from stillhouse.corpus import cleaning_parts
 from stillhouse.engine import ray_engine
 from stillhouse.engine.choice import open_engine
 from stillhouse.engine.ray_engine import RayEngine
-from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.errors import CrashElsewhere
 from stillhouse.steps import ingest, tokenize
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
@@ -27,7 +27,7 @@ from stillhouse.steps.registry import find_step
 pytest.importorskip("ray", reason="ray, of the extra `dev`, is not installed; `make install` gets it")
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def ray() -> Iterator[None]:
     """Start Ray with two processes, which find the functions of this file through `PYTHONPATH`."""
     before = os.environ.get("PYTHONPATH")
@@ -59,6 +59,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_a_corpus_and_its_tokens_are_those_of_one_process(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +75,8 @@ def test_a_corpus_and_its_tokens_are_those_of_one_process(
     assert read_manifest(tmp_path / "ray" / "tokens").facts["passages"] > 200
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_remote_processes_read_only_the_work_area(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,33 +105,6 @@ def passages(folder: Path, *more: str) -> Path:
     return folder
 
 
-def test_a_bad_record_is_rejected_alike_by_every_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = passages(tmp_path / "source", "oops", json.dumps({"_id": "p3", "text": "again"}), '{"_id": "x"}')
-    for engine in ("local", "ray"):
-        monkeypatch.setenv(context.ENGINE, engine)
-        run("ingest", {}, {"corpus": tmp_path / engine}, source=str(source))
-    assert files(tmp_path / "local") == files(tmp_path / "ray")
-    assert sum(read_manifest(tmp_path / "ray").facts["rejected"].values()) == 3
-
-
-def test_a_damaged_file_gives_the_same_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gzip
-
-    source = passages(tmp_path / "source")
-    packed = gzip.compress((source / "corpus.jsonl").read_bytes())
-    (source / "corpus.jsonl").unlink()
-    (source / "corpus.jsonl.gz").write_bytes(packed[:-20])
-    monkeypatch.chdir(tmp_path)
-    said = []
-    for engine in ("local", "ray"):
-        monkeypatch.setenv(context.ENGINE, engine)
-        with pytest.raises(InputError) as error:
-            run("ingest", {}, {"corpus": tmp_path / engine}, source="source")
-        said.append(str(error.value))
-        assert not (tmp_path / engine).exists()
-    assert said[0] == said[1] and "source/corpus.jsonl.gz is cut off or damaged after line" in said[0]
-
-
 def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
     """On the first call, write half of a part and kill this process; after that, call `function`."""
     from stillhouse.corpus.part_folder import part_folder
@@ -142,6 +119,8 @@ def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
     return function(item)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_a_killed_process_costs_only_its_part(tmp_path: Path) -> None:
     from functools import partial
 
@@ -171,6 +150,8 @@ def die(item: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_a_part_that_always_kills_its_process_ends_with_a_message() -> None:
     from test_ray import die
 
@@ -186,6 +167,8 @@ def slow_first(item: int) -> int:
     return item * item
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_results_come_in_order() -> None:
     from test_ray import slow_first
 
@@ -203,6 +186,8 @@ def fail_first(item: int) -> int:
     return item
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("ray")
 def test_calls_that_end_after_an_error_do_not_end_this_process() -> None:
     """Ray can abort a process that cancels a call just as the call ends."""
     from test_ray import fail_first

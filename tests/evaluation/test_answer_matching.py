@@ -98,7 +98,7 @@ def matcher(answers: dict[str, list[tuple[str, str]]], passages: list[str]) -> A
     return AnswerMatcher(pd.DataFrame(rows, columns=["query_id", "answer", "kind"]), list(answers), texts_of(passages))
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_matching_equals_a_direct_implementation_of_the_rules(data: Any) -> None:
     """About 10,000 pairs. Most answers are cut out of a passage, so matches are common."""

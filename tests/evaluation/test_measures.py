@@ -107,7 +107,7 @@ def test_grades_count(measure: str, expected: float) -> None:
     assert value == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_rankings_of_any_shape_equal_ir_measures(data: Any) -> None:
     """This covers empty and short rankings, unjudged queries, every grade, and blocks of one to four queries."""

@@ -60,7 +60,7 @@ def test_written_scores_are_strictly_decreasing_and_otherwise_unchanged(scores: 
         assert np.array_equal(written[query, length[query] :], scores[query, length[query] :])
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(rankings)
 def test_scores_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, scores: np.ndarray) -> None:
     path = tmp_path_factory.mktemp("run") / "test.trec"
@@ -73,7 +73,7 @@ def test_scores_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, scor
     assert read["score"].tolist() == strictly_falling(ordered_scores, np.full(3, 6)).ravel().tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_evaluators_that_sort_by_score_see_our_ranking(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     """With tied scores and ids in any order, trec_eval gets the same values from the file as we do."""

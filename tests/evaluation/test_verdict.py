@@ -40,15 +40,15 @@ def test_verdict(case: str) -> None:
 
 
 def test_a_worse_retriever_is_almost_never_accepted_by_chance() -> None:
-    """Of 200 challengers that lose 0.1 on average over 200 queries, nearly all are refused; of equal ones, few."""
+    """Of 80 challengers that lose 0.1 on average over 200 queries, nearly all are refused; of equal ones, few."""
     rng = np.random.default_rng(0)
     rule = Rule("RR@10", 0.05, 1.0, 1, 100, 500, 0)
     refused = dict.fromkeys((0.0, 0.1), 0)
     for shift in refused:
-        for _ in range(200):
+        for _ in range(80):
             champion = rng.normal(0.5, 0.3, 200)
             refused[shift] += not judge(champion, champion + rng.normal(-shift, 0.3, 200), rule).accepted
-    assert refused[0.1] > 190 and refused[0.0] < 20, refused
+    assert refused[0.1] > 76 and refused[0.0] < 8, refused
 
 
 @pytest.mark.parametrize(("found", "accepted"), [(0.85, True), (0.79, False)])

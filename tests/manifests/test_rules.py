@@ -12,7 +12,7 @@ import pytest
 import yaml
 from rendered_overlays import MANIFESTS, program, rule_groups
 
-from stillhouse.monitoring.table import all_metrics, labels_of
+from stillhouse.monitoring.table import COMMON, LIVE, RESULTS, RUNS, SCHEDULES, SERVICES
 
 TESTS = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
 SCRAPED = {"job", "instance", "namespace", "pod"}
@@ -23,10 +23,19 @@ WORDS = re.compile(r"\b(?:by|on|without|ignoring) \(([^)]*)\)")
 SELECTOR = re.compile(r"(\bstillhouse[_:][a-z0-9_:]+)\{([^}]*)\}")
 
 
+METRICS = {metric.name: metric for metric in (*LIVE, *RESULTS, *RUNS, *SCHEDULES, *SERVICES)}
+OWN_LABELS = {
+    **{metric.name: COMMON for metric in (*LIVE, *RESULTS)},
+    **{metric.name: ("pipeline", "run") for metric in RUNS},
+    **{metric.name: ("schedule",) for metric in SCHEDULES},
+}
+"""The labels that every series of a metric has, beside those of its row."""
+
+
 def names_in(expression: str) -> set[str]:
     """Return the metrics of an expression. The series of a histogram count as the histogram."""
     names = set(NAME.findall(expression))
-    return {name if name in all_metrics() else HISTOGRAM.sub("", name) for name in names}
+    return {name if name in METRICS else HISTOGRAM.sub("", name) for name in names}
 
 
 def rules() -> list[dict[str, str]]:
@@ -87,7 +96,7 @@ def test_alerts_say_what_is_wrong_and_what_to_do() -> None:
 def test_every_name_is_of_the_table(where: str, expression: str) -> None:
     names = names_in(expression)
     assert names, where
-    assert names <= all_metrics().keys() | recorded().keys(), where
+    assert names <= METRICS.keys() | recorded().keys(), where
 
 
 @pytest.mark.parametrize(("where", "expression"), expressions().items(), ids=expressions())
@@ -97,8 +106,8 @@ def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
     made["stillhouse:schedule_behind_seconds"] = {"schedule"}
     made["stillhouse:serve_p99_seconds"] = {"namespace", "endpoint"}
     made["stillhouse:serve_failed_ratio"] = {"namespace"}
-    known = {name: set(labels_of(metric)) for name, metric in all_metrics().items()} | made
-    buckets = {f"{name}_bucket": {*known[name], "le"} for name, one in all_metrics().items() if one.kind == "histogram"}
+    known = {name: {*OWN_LABELS.get(name, ()), *metric.labels} for name, metric in METRICS.items()} | made
+    buckets = {f"{name}_bucket": {*known[name], "le"} for name, one in METRICS.items() if one.kind == "histogram"}
     known |= buckets
     for name, selectors in SELECTOR.findall(expression):
         used = set(re.findall(r"([a-z_]+)\s*(?:=~|!~|!=|=)", selectors))
@@ -113,5 +122,5 @@ def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
 def test_the_page_about_clusters_lists_every_metric_and_alert() -> None:
     page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].split(" by ")[0].strip(" `") for line in page.splitlines() if line.startswith("| ")}
-    assert all_metrics().keys() <= rows
+    assert METRICS.keys() <= rows
     assert {rule["alert"] for rule in rules() if "alert" in rule} <= rows

@@ -15,9 +15,6 @@ from stillhouse.monitoring.table import (
     RUNS,
     SCHEDULES,
     SERVICES,
-    Metric,
-    all_metrics,
-    labels_of,
 )
 from stillhouse.monitoring.watch import reason, watch_step
 
@@ -26,17 +23,6 @@ def test_nothing_is_both_served_and_pushed() -> None:
     """Otherwise a sum over all series would count it twice."""
     served, pushed = (*LIVE, *SERVICES), (*RESULTS, *RUNS, *SCHEDULES)
     assert not {metric.name for metric in served} & {metric.name for metric in pushed}
-
-
-@pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
-def test_labels_identify_the_source_of_a_series(metric: Metric) -> None:
-    labels = labels_of(metric)
-    assert len(set(labels)) == len(labels)
-    if metric in SERVICES:
-        assert not {"pipeline", "step", "run", "schedule"} & set(labels)  # a service belongs to no run
-        return
-    assert ("schedule" in labels) != ({"pipeline", "run"} <= set(labels))
-    assert ("step" in labels) == (metric not in (*RUNS, *SCHEDULES))
 
 
 @pytest.mark.parametrize(

@@ -89,21 +89,6 @@ SEGMENTS_787, SEGMENTS_879, SEGMENTS_999 = LOG(44 / 15), LOG(44 / 15), LOG(11 / 
 SEGMENTS_7879, SEGMENTS_9999 = LOG(55 / 18), LOG(55 / 27)
 
 
-def test_hand_worked_counts(tmp_path: Path) -> None:
-    tables = count_ngrams(*flat(HAND), 4, tmp_path)
-    counted = [
-        dict(zip(map(tuple, tables.grams(n, order.keys).tolist()), order.counts.tolist()))
-        for n, order in enumerate(tables.orders, start=1)
-    ]
-    assert counted == [
-        {(7,): 3, (8,): 2, (9,): 6},
-        {(7, 8): 2, (7, 9): 1, (8, 7): 1, (9, 9): 4},
-        {(7, 8, 7): 1, (8, 7, 9): 1, (9, 9, 9): 3},
-        {(7, 8, 7, 9): 1, (9, 9, 9, 9): 2},
-    ]
-    assert [order.total for order in tables.orders] == [11, 8, 5, 3]
-
-
 @pytest.mark.parametrize(
     ("definition", "expected"),
     [

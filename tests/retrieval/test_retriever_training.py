@@ -1,7 +1,4 @@
-"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths do not change gradients.
-
-Run by torchrun, this file computes the gradients of `CASES` in several processes: `python FILE FOLDER`.
-"""
+"""The loss of a step: parts, gradient caching and Matryoshka widths do not change gradients."""
 
 from __future__ import annotations
 
@@ -16,12 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stillhouse.acceleration.precision import autocast
 from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.context import Context, rank
+from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
 from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages
@@ -34,7 +30,7 @@ from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, wri
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import IndexConfig, RetrieverConfig
-from stillhouse.training.processes import add_gradients, add_up, join
+from stillhouse.training.processes import add_gradients, add_up
 
 CPU = torch.device("cpu")
 SETTINGS: Mapping[str, Any] = {"temperature": 0.1, "alpha": 0.3, "precision": "fp32", "seed": 3}
@@ -303,22 +299,6 @@ def start(processes: int, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_several_processes_have_the_same_gradient_as_one(folder: Path, processes: int) -> None:
-    """5 queries, or one, are split among 2 or 4 processes: parts differ in size, and some processes get none."""
-    log = start(processes, __file__, str(folder))
-    for number, (name, more, dropout) in enumerate(shared_cases()):
-        path = folder / f"{processes}-{number}.safetensors"
-        assert path.is_file(), log
-        assert_same(load_file(path), of_case(folder, name, dropout, **more))
-
-
-def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
-    """Return cases, settings and whether to use dropout: parts of a given size have the same mask in any process."""
-    whole = [(name, {}, False) for name in CASES]
-    return whole + [(name, way, True) for way in (PARTS, CACHED) for name in ("widths, teacher, separate towers",)]
-
-
 def test_two_processes_train_the_same_retriever_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
@@ -390,15 +370,3 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
 def test_invalid_settings_are_refused(folder: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(folder, open_loss(folder, {})[1], tmp_path, **settings)
-
-
-def main(folder: Path) -> None:
-    join(CPU)
-    for number, (name, more, dropout) in enumerate(shared_cases()):
-        found = of_case(folder, name, dropout, **more)
-        if not rank():
-            save_file(found, folder / f"{os.environ['WORLD_SIZE']}-{number}.safetensors")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

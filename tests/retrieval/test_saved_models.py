@@ -102,7 +102,7 @@ def test_questions_are_searched_in_the_saved_dimensions(
     run_step("retrieve", inputs | {"index": index}, precision="fp32")
     reader = open_query_encoder(encoder, CPU)
     expected = SentenceTransformer(str(source), device="cpu").encode_query(TEXTS, normalize_embeddings=True)
-    np.testing.assert_allclose(reader.vectors(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(reader.vectors(reader.tokenize(TEXTS)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("dimensions", [0, "8", True])

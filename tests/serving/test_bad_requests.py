@@ -224,8 +224,3 @@ def test_a_crash_is_an_error_in_json(two_releases: list[Path], monkeypatch: pyte
 def test_a_body_of_another_type_is_refused(served: Running, path: str) -> None:
     answer = served.client.post(path, content=b'{"query": "tree"}', headers={"Content-Type": "text/plain"})
     assert answer.status_code == 415 and "Content-Type: application/json" in answer.text
-
-
-def test_one_time_work_is_done_before_the_first_request(two_releases: list[Path]) -> None:
-    with running(two_releases[0]) as service:
-        assert "_passage_encoder" in vars(service.service.shelf.current)

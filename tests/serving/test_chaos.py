@@ -6,12 +6,14 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from chaos import Chaos, offline
 
 CHOSEN = os.environ.get("STILLHOUSE_CHAOS", "40 4 15 0 0").split()
 TIMES, KILLS, SECONDS, SEED, PAUSE = map(float, CHOSEN)
 
 
+@pytest.mark.long
 def test_every_answer_is_right_whatever_happens_to_the_folder(two_releases: list[Path], tmp_path: Path) -> None:
     chaos = Chaos(two_releases, dict(map(offline, two_releases)), tmp_path, int(SEED), PAUSE)
     began = time.monotonic()

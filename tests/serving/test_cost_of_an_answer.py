@@ -13,7 +13,7 @@ import pytest
 import torch
 from serving_releases import Running
 
-from stillhouse.serving.batch_encoder import FEW_TOKENS, PackedBert
+from stillhouse.retrieval.models.query_encoder import FEW_TOKENS, PlainBert
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.server import listen
 
@@ -65,7 +65,7 @@ def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
 
 def test_few_tokens_are_computed_on_one_thread(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = served.service.release()._queries
-    assert isinstance(encoder, PackedBert)
+    assert isinstance(encoder, PlainBert)
     used: list[int] = []
     states = encoder._states
 

@@ -29,6 +29,7 @@ def service(two_releases: list[Path]) -> Iterator[Running]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_no_address_crashes(service: Running, mode: GenerationMode) -> None:
     """The requests either follow the schema or violate it."""

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -44,6 +44,7 @@ def test_every_epoch_has_an_order_of_its_own_and_a_seed_always_the_same(count: i
     assert found == orders(seed)
 
 
+@settings(max_examples=40)
 @given(count=sizes, size=sizes, steps=st.lists(st.integers(0, 60), min_size=1, max_size=5))
 def test_a_step_s_batch_does_not_depend_on_the_steps_before(count: int, size: int, steps: list[int]) -> None:
     in_order, jumping = epoch_batches(count, size, 1), epoch_batches(count, size, 1)
@@ -60,6 +61,7 @@ def test_steps() -> None:
         steps_for(5, 10, None, None)
 
 
+@settings(max_examples=40)
 @given(
     count=sizes, size=sizes, steps=st.integers(1, 30), window=st.integers(1, 9), lengths=st.lists(sizes, min_size=40)
 )

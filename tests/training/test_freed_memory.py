@@ -82,6 +82,7 @@ def test_kept_memory_is_released_once_it_is_more_than_a_batch_needs() -> None:
     assert released == [151, 157, 157]
 
 
+@pytest.mark.long
 def test_a_release_reaches_the_system(pages: dict[str, Any]) -> None:
     before, small, kept, large, after = pages["held"]
     mapped, little = 8 * PAGES * resource.getpagesize(), PAGES // 64 * resource.getpagesize()
@@ -90,11 +91,13 @@ def test_a_release_reaches_the_system(pages: dict[str, Any]) -> None:
     assert large - before > 0.9 * mapped and after - before < 0.1 * mapped
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["block", "inner", "outer"])
 def test_memory_is_reused_within_a_block(pages: dict[str, Any], where: str) -> None:
     assert pages[where] < PAGES // 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["before", "after", "after both", "after an error"])
 def test_memory_is_returned_outside_a_block(pages: dict[str, Any], where: str) -> None:
     assert pages[where] > PAGES // 2

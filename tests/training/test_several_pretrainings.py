@@ -115,6 +115,7 @@ def pretrain_all(folder: Path, into: Path) -> None:
             execute(STEP, build(Config, {**SETTINGS, **case}, "test"), inputs, outputs)
 
 
+@pytest.mark.long
 def test_three_processes_train_the_same_encoders_as_one(folder: Path, tmp_path: Path) -> None:
     """Losses agree to 1e-4 and parameters to 2e-5, except for key biases, whose gradient is only rounding error."""
     pretrain_all(folder, tmp_path / "alone")

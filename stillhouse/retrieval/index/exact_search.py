@@ -13,13 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.acceleration.linear_layers import can_pack
+from stillhouse.acceleration.linear_layers import EVEN, can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768
 """Vectors compared at once: with `QUERIES_AT_ONCE` queries, 16 MiB of scores."""
-EVEN = 8
-"""Queries are padded to a multiple of this and vectors to at least this: a single one would be rounded differently."""
 FEW = 32
 """Up to this many queries are packed in place of the vectors."""
 NOTHING = np.iinfo(np.int64).max

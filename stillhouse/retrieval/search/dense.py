@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stillhouse.retrieval.models.encoder import (
         BiEncoder,  # imports transformers, which would delay the first answer
     )
-    from stillhouse.retrieval.models.query_encoder import QueryEncoder
+    from stillhouse.retrieval.models.query_encoder import TextEncoder
     from stillhouse.retrieval.search.hybrid import HybridSearch
 
 MEASURED_ON = 1000
@@ -35,7 +35,7 @@ def check_index(index: VectorIndex, corpus: Corpus) -> None:
         raise InputError("the index holds other passages than the corpus; run `stillhouse index` with this corpus")
 
 
-def check_width(encoder: BiEncoder | QueryEncoder, index: VectorIndex) -> None:
+def check_width(encoder: BiEncoder | TextEncoder, index: VectorIndex) -> None:
     """Refuse a model with another vector width than the model that made the index."""
     if encoder.width != index.model_width:
         raise InputError(

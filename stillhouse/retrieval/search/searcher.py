@@ -98,7 +98,7 @@ class Searcher:
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
         with self._held.named():
-            vectors_QD = self._encoder.vectors([question])
+            vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
             refuse_not_finite(vectors_QD, [question])
             vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
             on_gpu = searches_on_gpu(self._index, top, self._context)

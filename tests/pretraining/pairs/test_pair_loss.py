@@ -1,14 +1,8 @@
-"""The loss of pair tasks: parts, gradient caching and several processes change neither loss nor gradients.
-
-Run by torchrun, this file computes the gradients of `shared_cases` in several processes: `python FILE MODEL FOLDER`.
-"""
+"""The loss of pair tasks: parts and gradient caching change neither loss nor gradients."""
 
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
 from stillhouse.acceleration.precision import autocast
-from stillhouse.context import rank
 from stillhouse.pretraining.pairs import sampled_softmax
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
@@ -30,7 +22,7 @@ from stillhouse.pretraining.pairs.task import PairMaker
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.models.towers import BagOfWordsTower
-from stillhouse.training.processes import add_gradients, add_up, join
+from stillhouse.training.processes import add_gradients, add_up
 
 CPU = torch.device("cpu")
 SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
@@ -198,30 +190,6 @@ def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch:
     assert kept[1] < 13 * 13 <= kept[0]
 
 
-def test_three_processes_have_the_same_gradient_as_one(tiny_model: Path, tmp_path: Path) -> None:
-    """7 pairs, or 2, are split among 3 processes: parts differ in size, and a process may get none."""
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
-    command = [sys.executable, *launch, __file__, str(tiny_model), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
-    for number, (name, more, dropout) in enumerate(shared_cases()):
-        path = tmp_path / f"{number}.safetensors"
-        assert path.is_file(), done.stdout + done.stderr
-        assert_same(load_file(path), of_case(tiny_model, name, dropout, **more))
-
-
-def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
-    """Return cases, settings and whether to use dropout: parts of a given size have the same mask in any process."""
-    whole: list[tuple[str, dict[str, Any], bool]] = [(name, {}, False) for name in CASES]
-    parted = [(name, way, True) for way in (PARTS, CACHED) for name in ("shared towers", "separate towers")]
-    # Two parts, so that the third of three processes has none.
-    return (
-        whole
-        + parted
-        + [("two pairs", {"mini_batch_size": 8, "gradient_cache": cached}, True) for cached in (False, True)]
-    )
-
-
 def test_a_hand_computed_step(tiny_model: Path) -> None:
     """If all vectors are the same, the loss depends only on the sampling probabilities."""
     loss, towers, _ = open_loss(tiny_model, {"projection": 3, "pairs": 2}, **CACHED)
@@ -233,15 +201,3 @@ def test_a_hand_computed_step(tiny_model: Path) -> None:
     expected = -sum(math.log(1 / own / (1 / q[0] + 1 / q[1])) for own in q) / 2
     found = sum(float(part.detach()) for part in loss.training(drawn, STEP))
     assert found == pytest.approx(expected, abs=1e-6)
-
-
-def main(model: Path, folder: Path) -> None:
-    join(CPU)
-    for number, (name, more, dropout) in enumerate(shared_cases()):
-        found = of_case(model, name, dropout, **more)
-        if not rank():
-            save_file(found, folder / f"{number}.safetensors")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))

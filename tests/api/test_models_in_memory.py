@@ -22,7 +22,7 @@ SETTINGS = {"query_length": 16, "passage_length": 24, "pooling": "mean"}
 @pytest.mark.parametrize("role", ["query", "passage"])
 def test_vectors(tiny_model: Path, tmp_path: Path, role: str) -> None:
     model = stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS)
-    vectors_ND = stillhouse.encode(stillhouse.BiEncoder.load(str(model.folder)), TEXTS, role)  # type: ignore[arg-type]
+    vectors_ND = stillhouse.encode(stillhouse.BiEncoder.load(str(model.folder)), TEXTS, role)
     peer = SentenceTransformer(str(model.folder), device="cpu")
     assert vectors_ND.dtype == np.float32 and vectors_ND.shape == (3, 32)
     np.testing.assert_allclose(vectors_ND, peer.encode(TEXTS, normalize_embeddings=True), atol=1e-2)
@@ -63,8 +63,8 @@ def test_other_libraries_print_nothing(tiny_model: Path, tmp_path: Path) -> None
 def test_a_wrong_call_is_reported_in_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
     encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
     with pytest.raises(stillhouse.InputError, match="role must be 'query' or 'passage', not 'document'"):
-        stillhouse.encode(encoder, TEXTS, "document")  # type: ignore[arg-type]
+        stillhouse.encode(encoder, TEXTS, "document")
     with pytest.raises(stillhouse.InputError, match="texts must be a list"):
         stillhouse.encode(encoder, "one", "query")
     with pytest.raises(stillhouse.InputError, match="pair 0 is not a query and a passage"):
-        stillhouse.predict(encoder, ["ab"])  # type: ignore[arg-type, list-item]
+        stillhouse.predict(encoder, ["ab"])

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from stillhouse.errors import InputError
-from stillhouse.setting_kinds import check_type, plain
+from stillhouse.setting_kinds import check_type, from_form, plain
 from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
@@ -96,6 +96,13 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
         return cls(**checked)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def from_forms(cls: type[C], values: Mapping[str, Any], where: str) -> C:
+    """Make the settings of a run form: those of `values` that the class has, as Kubeflow hands them over."""
+    types = field_types(cls)
+    chosen = {name: from_form(values[name], types[name], f"{where}.{name}") for name in types if name in values}
+    return build(cls, chosen, where)
 
 
 def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:

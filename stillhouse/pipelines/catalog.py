@@ -10,7 +10,7 @@ from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.config import build, field_types, nearest
+from stillhouse.config import field_types, from_forms, nearest
 from stillhouse.errors import REFUSED_CODE, InputError
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.sweeps import find_sweep
@@ -98,7 +98,7 @@ class Request:
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuses parameters as the run's own tasks would: types, choices, ranges and conflicts."""
         if self.pipeline in CONFIGS:
-            build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
+            from_forms(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
         recipe_of_run(self.pipeline, *self._recipe(), values)
 

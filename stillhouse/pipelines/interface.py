@@ -20,7 +20,7 @@ from stillhouse.pipelines.image import image
 from stillhouse.pipelines.place import IMAGE
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods
-from stillhouse.setting_kinds import SCALARS
+from stillhouse.setting_kinds import SCALARS, as_form, form_type
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend does not read as text."""
@@ -79,14 +79,14 @@ def make_pipeline(
     def pipeline(*arguments: Any) -> None:
         given = dict(zip(names, arguments))
         pods = Pods(table, given, shards or (table.shards if table else 1), name)
-        end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         if table:
             kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
         with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
             if table is None and check is None:
                 body(given, pods)
                 return
-            first, label = (check(given), "check") if check else (check_cluster(wanted=""), "check_cluster")
+            first, label = (check(given), "check") if check else (check_cluster()(wanted=""), "check_cluster")
             look = pods.place_bare(first, LOOK, label, retries=0)
             body(given, replace(pods, look=look))
             if table:
@@ -122,8 +122,8 @@ def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> li
     return [
         PipelineInput(
             field.name,
-            kinds[field.name],
-            None if field.metadata.get("required") else own.get(field.name, field.default),
+            form_type(kinds[field.name]),
+            None if field.metadata.get("required") else as_form(own.get(field.name, field.default), kinds[field.name]),
             field.metadata["help"],
         )
         for field in dataclasses.fields(config)

@@ -34,7 +34,7 @@ def ended(folder: Path, **status: Any) -> dict[str, Any]:
             "inputs": {"parameterValues": values},
             "outputs": {"artifacts": outputs, "outputFile": str(folder / "executor_output.json")},
         },
-        function_to_execute=report_end.python_func,
+        function_to_execute=report_end().python_func,
     ).execute()
     made = json.loads((folder / "executor_output.json").read_text())
     logged = made["artifacts"]["metrics"]["artifacts"][0]["metadata"]

@@ -185,7 +185,7 @@ def test_an_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     "words",
     [
         ["--parameter", "depth=0"],
-        ["--parameter", "corpora=scifact"],
+        ["--parameter", "corpora=[scifact"],
         ["--image", "registry.example/stillhouse:latest"],
         ["--placements", "gpu", "--parameter", "accelerator_count=0"],
         ["--placements", "gpu", "--parameter", "accelerator_type=gpu"],

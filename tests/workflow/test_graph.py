@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Port, named
-from stillhouse.workflow.graph import APART, GRAPHS, USES, graph_of, known_uses
+from stillhouse.workflow.graph import GRAPHS, USES, graph_of, known_uses
 from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
 from stillhouse.workflow.uses import stages_of
 
@@ -21,10 +20,6 @@ def test_names_are_unique_and_fit_every_surface() -> None:
     names = [use.name for use in USES]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name == name.lower() for name in names)
-
-
-def test_every_step_is_used() -> None:
-    assert {use.step_name for use in (*USES, *APART)} == set(steps())
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -130,9 +130,9 @@ class Api:
 
     def _list(self, path: str, **query: str) -> list[Plain]:
         found: list[Plain] = []
-        pages = {"limit": str(PAGE)}
+        pages: dict[str, Any] = {**query, "limit": str(PAGE)}
         while True:
-            answer = json.loads(self._read(path, **query, **pages))
+            answer = json.loads(self._read(path, **pages))
             found += answer.get("items") or []
             token = answer.get("metadata", {}).get("continue")
             if not token:

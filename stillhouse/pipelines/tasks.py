@@ -174,19 +174,37 @@ def plan_output(stage: str) -> str:
 def add_stages(
     stages: Sequence[Stage], first: PipelineTask, pods: Pods, module: str, call: str = "run_stage"
 ) -> dict[str, PipelineTask]:
-    """The tasks of stages, by name. `first` checked the run and wrote its recipe; `call` of `module` runs a stage."""
+    """Add a task for each stage after the `first` task, which writes the recipe and a digest of each stage's plan.
+
+    Kubeflow caches a task by these digests and those of the folders it reads.
+    """
     made: dict[str, PipelineTask] = {}
     for stage in stages:
-        reads = stage.reads(stages)
-        component = stage_component(stage, reads, module, call)
-        task = component(
-            **{
-                RECIPE: first.outputs[RECIPE],
-                # Kubeflow starts no pod for a task with the same program and arguments as an earlier one.
-                PLAN: first.outputs[plan_output(stage.name)],
-                **{digest_argument(other.name): made[other.name].outputs["Output"] for other in reads},
-                **{other.name: made[other.name].outputs[FOLDER] for other in reads},
-            }
+        plan, digests = (
+            first.outputs[plan_output(stage.name)],
+            {name: of.outputs["Output"] for name, of in made.items()},
         )
+        task = add_stage(stage, stages, made, first, (module, call), plan, digests)
         made[stage.name] = pods.place_task(task, stage).set_caching_options(True)
     return made
+
+
+def add_stage(
+    stage: Stage,
+    stages: Iterable[Stage],
+    made: Mapping[str, PipelineTask],
+    first: PipelineTask,
+    call: tuple[str, str],
+    plan: Any = "",
+    digests: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
+    more: Sequence[str] = (),
+) -> PipelineTask:
+    """The task of one stage, which reads the folders that it needs of those `made`; `known` are `more` arguments."""
+    reads = stage.reads(other for other in stages if other.name in made)
+    return stage_component(stage, reads, *call, *more)(
+        **{RECIPE: first.outputs[RECIPE], PLAN: plan},
+        **{digest_argument(other.name): (digests or {}).get(other.name, "") for other in reads},
+        **(known or {}),
+        **{other.name: made[other.name].outputs[FOLDER] for other in reads},
+    )

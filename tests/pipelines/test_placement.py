@@ -85,7 +85,7 @@ BAD_TABLES = {
     "step": ("kinds: {default: {}}\nsteps: {pretrian: default}", "did you mean 'pretrain'"),
     "kind": ("kinds: {default: {}}\nsteps: {pretrain: big}", "has the kind 'big'"),
     "setting": ("kinds: {default: {memry: 1Gi}}", "did you mean 'memory'"),
-    "type": ("kinds: {default: {cpu: 2}}", r"kind default: cpu must be text \(in quotes\), not 2"),
+    "type": ("kinds: {default: {cpu: 2}}", r"kind default: cpu must be text, not 2; put it in quotes"),
     "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
     "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
     "range": ("kinds: {default: {retries: 99}}", "kind default: 99 retries"),

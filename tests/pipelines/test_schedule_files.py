@@ -15,7 +15,7 @@ from stillhouse.pipelines.schedules.parameters import refuse_parameters
 
 BAD = {
     "five fields": ({"schedules": {"a": {"pipeline": "p", "cron": "0 3 * * *"}}}, "put the seconds first"),
-    "no cron": ({"schedules": {"a": {"pipeline": "p"}}}, "schedules: a: cron is missing"),
+    "no cron": ({"schedules": {"a": {"pipeline": "p"}}}, "schedules: a lacks cron"),
     "misspelt": ({"schedules": {"a": {"pipelin": "p", "cron": "0 0 3 * * *"}}}, "did you mean 'pipeline'"),
     "part": ({"schedule": {}}, "unknown entry 'schedule'; did you mean 'schedules'"),
     "name": ({"schedules": {"Nightly!": {}}}, "lowercase letters, digits and dashes"),
@@ -26,7 +26,7 @@ BAD = {
     "number": ({"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "version": 2}}}, "version must be text"),
     "nested": (
         {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"x": {"y": 1}}}}},
-        "the parameter 'x' must be text",
+        "parameters: x must be text",
     ),
     "watched": (
         {

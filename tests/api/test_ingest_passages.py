@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -80,10 +79,3 @@ def test_wrong_rows_are_reported_in_one_sentence(tmp_path: Path, passages: Any, 
         stillhouse.ingest_passages(passages, tmp_path / "corpus", questions=questions)
     assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
     assert not (tmp_path / "corpus").exists()
-
-
-@pytest.mark.parametrize("name", ["source", "format"])
-def test_the_source_is_not_a_setting_here(name: str, tmp_path: Path) -> None:
-    with pytest.raises(stillhouse.InputError, match=f"takes no {name}"):
-        stillhouse.ingest_passages(["one"], tmp_path, **{name: "sample"})
-    assert name not in inspect.signature(stillhouse.ingest_passages).parameters

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +45,6 @@ def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(scores_P, peer.predict(pairs), atol=0.02)
     turned = peer.predict([(passage, query) for query, passage in pairs])
     assert np.abs(scores_P - turned).max() > 0.02
-
-
-def test_other_libraries_print_nothing(tiny_model: Path, tmp_path: Path) -> None:
-    """Loading a model prints nothing, even if transformers was imported first, as in a notebook."""
-    code = "from stillhouse import BiEncoder, fetch_model; import sys, transformers\n"
-    code += "BiEncoder.load(fetch_model(sys.argv[1], sys.argv[2], layers=1, query_length=8, passage_length=8))"
-    loud = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSFORMERS", "HF_HUB_DIS"))}
-    command = [sys.executable, "-c", code, str(tiny_model), str(tmp_path)]
-    done = subprocess.run(command, env=loud, capture_output=True, text=True, check=True)
-    assert done.stdout + done.stderr == ""
 
 
 def test_a_wrong_call_is_reported_in_one_sentence(tiny_model: Path, tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 from network_policies import Peer, lets_through
-from rendered_overlays import MANIFESTS, SERVING, Resource, pod_specs, rendered, with_component
-from test_overlays import KUBERNETES, check_custom
+from rendered_overlays import SERVING, Resource, pod_specs, rendered, with_component
+from test_overlays import KUBERNETES
 
 from stillhouse.cli.serve import check, serve_parser
 from stillhouse.monitoring.table import SERVICES
@@ -73,19 +72,6 @@ def test_an_overlay_names_its_repository_and_release_first(overlay: str, tmp_pat
     assert (parsed.place, parsed.release) == ("git@git.example:mine.git", "v1.2.0")
 
 
-@pytest.mark.parametrize("overlay", SERVING)
-def test_serving_pods_have_the_secrets_of_the_watcher(overlay: str) -> None:
-    def secrets(spec: Resource) -> set[str]:
-        [container] = spec["containers"]
-        of_environment = [entry.get("valueFrom", {}).get("secretKeyRef") for entry in container["env"]]
-        assert all(secret["optional"] for secret in of_environment if secret)
-        volumes = {volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume}
-        return volumes | {secret["name"] for secret in of_environment if secret}
-
-    watcher = pod_specs(rendered("single-node"))["CronJob/stillhouse-watcher"]
-    assert secrets(pod(overlay)) == secrets(watcher) | {"stillhouse-serving"}
-
-
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_pods_of_an_inference_service_have_the_fields_of_kubernetes(version: str) -> None:
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": LABELS}, "spec": pod("kserve")}
@@ -100,23 +86,6 @@ def test_the_inference_service_scales_to_zero_and_speaks_v2() -> None:
     assert {"name": "PROTOCOL", "value": "v2"} in container["env"]
     # KServe's clients use the name of the service as the name of the model.
     assert service["metadata"]["name"] == serve_parser().parse(words(container)[1:]).model
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"securityContext": {"runAsUser": 1}},
-        {"canaryTrafficPercent": 101},
-        {"containers": [{"name": "serve", "image": "x"}]},
-        {"terminationGracePeriodSeconds": 1},
-    ],
-)
-def test_the_check_sees_what_kserve_or_knative_would_refuse(wrong: dict[str, Any]) -> None:
-    service = one(rendered("kserve"), "InferenceService")
-    predictor = service["spec"]["predictor"]
-    check_custom(service | {"spec": {"predictor": predictor | {"canaryTrafficPercent": 10}}})
-    with pytest.raises(jsonschema.ValidationError):
-        check_custom(service | {"spec": {"predictor": predictor | wrong}})
 
 
 def test_the_deployment_s_parts_choose_its_pods() -> None:
@@ -137,25 +106,6 @@ def test_the_deployment_s_parts_choose_its_pods() -> None:
     grace = serve_parser().parse(words(container)[1:]).grace
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert template["spec"]["terminationGracePeriodSeconds"] > grace + pause
-
-
-def test_only_the_autoscaler_sets_the_replicas(tmp_path: Path) -> None:
-    made = with_component(tmp_path, "serving", "serving-autoscaling", namespace="stillhouse")
-    scaler, deployment = one(made, "HorizontalPodAutoscaler"), one(made, "Deployment")
-    assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
-    assert "replicas" not in deployment["spec"]
-    for version in KUBERNETES:
-        kubernetes_validate.validate(scaler, version, strict=True)
-        kubernetes_validate.validate(deployment, version, strict=True)
-
-
-def test_a_remote_in_a_folder_is_read_alone(tmp_path: Path) -> None:
-    made = with_component(tmp_path, "single-node", "serving", "serving-store", namespace="stillhouse")
-    spec = pod_specs(made)["Deployment/stillhouse-serving"]
-    [store] = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["mountPath"] == "/store"]
-    assert store["readOnly"]
-    [claim] = [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"] if volume["name"] == "store"]
-    assert claim in {found["metadata"]["name"] for found in made if found["kind"] == "PersistentVolumeClaim"}
 
 
 SERVICE = Peer("stillhouse", LABELS)
@@ -186,16 +136,6 @@ def test_only_admitted_clients_reach_the_service(component: str, tmp_path: Path)
     policies = [resource for resource in made if resource["kind"] == "NetworkPolicy"]
     for source, target, port, where in FLOWS:
         assert lets_through(policies, source, target, port) is (component in where), (source, target, port)
-
-
-def test_the_page_shows_what_the_overlays_ask_for() -> None:
-    page = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
-    shown = [part for part in page.split("```")[1::2] if "manifests/overlays/serving" in part]
-    [overlay] = [yaml.safe_load(part.removeprefix("yaml")) for part in shown]
-    [patch] = yaml.safe_load(overlay["patches"][0]["patch"])
-    assert patch["path"].endswith("/env/0/value") and patch["value"].endswith(".git")
-    table = page.split("## Who talks to whom")[1].split("\n## ")[0]
-    assert {"8080", "8012", "9090"} <= set(re.findall(r"\b\d{2,5}\b", table))
 
 
 def test_a_service_has_the_metrics_of_the_table() -> None:

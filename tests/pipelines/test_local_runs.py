@@ -1,9 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Whole runs with kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
 
-import builtins
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.control import check_run
 from stillhouse.pipelines.interface import make_pipeline
-from stillhouse.pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
+from stillhouse.pipelines.local import find_result, run_local, run_pipeline
 from stillhouse.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.uses import stages_of
@@ -113,22 +111,6 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     assert ran("again") == []
     recipe["importance"] = {"min_count": 2}
     assert "importance" in ran("other settings")
-
-
-def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> None:
-    logger = logging.getLogger()
-    before = builtins.print, logger.level, list(logger.handlers)
-
-    def pipeline() -> None:
-        """Change `print` and logging, as tasks in several threads do when they do not end in the order they began."""
-        builtins.print = lambda *words: None
-        logger.setLevel(logger.level + 1)
-        logger.handlers[:] = [logging.NullHandler()]
-        raise RuntimeError("a task failed")
-
-    with pytest.raises(PipelineFailed):
-        run_pipeline(pipeline, {}, tmp_path)
-    assert (builtins.print, logger.level, logger.handlers) == before
 
 
 def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any], tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from stillhouse.pipelines.ir import Compiled, compile_small, leave_out_former_fi
 from stillhouse.pipelines.manifests import SOURCES, compiled_files
 from stillhouse.pipelines.placement_table import find_table
 from stillhouse.pipelines.workflow_size import LARGEST_PLAIN
-from stillhouse.steps.registry import steps
 from stillhouse.workflow.recipes import configs
 
 BARE = (LOOK, END, "check")
@@ -112,12 +109,6 @@ def test_parameters_are_scalars_with_a_default_and_a_description(name: str) -> N
         assert entry["parameterType"] in ("STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"), parameter
         # Kubeflow starts no run until every parameter without a default is filled in.
         assert ("defaultValue" in entry) != (parameter in REQUIRED) and entry["description"], parameter
-
-
-def test_names_of_settings_are_not_yaml_booleans() -> None:
-    for step in steps().values():
-        names = [port.name for port in (*step.inputs, *step.outputs)] + list(inspect.signature(step.config).parameters)
-        assert all(isinstance(yaml.safe_load(name), str) for name in names), step.name
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -212,13 +203,6 @@ def test_checks_refuse_without_long_retries(name: str) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])
-def test_cpu_pipelines_request_no_accelerators(name: str) -> None:
-    spec = version(name)["spec"]
-    assert "accelerator" not in json.dumps(spec["pipelineSpec"]["deploymentSpec"])
-    assert "nvidia" not in json.dumps(spec["platformSpec"])
-
-
 BAD = {
     "unknown": ("train", {"sed": "3"}, "did you mean 'seed'"),
     "type": ("train", {"seed": "three"}, "--parameter seed must be a whole number"),
@@ -266,20 +250,3 @@ def test_a_setting_replaces_that_of_the_recipe_and_nothing_else() -> None:
     assert (after["retriever_1"].batch_size, after["pretraining"].objective) == (7, "mlm")
     assert {name for name in before if before[name] != after[name]} == {"retriever_1", "pretraining"}
     assert chosen._recipe()[0]["retriever_1"]["batch_size"] == 7
-
-
-def test_a_pipeline_without_a_recipe_takes_no_settings() -> None:
-    with pytest.raises(InputError, match="zero-shot has no recipe; use --parameter instead"):
-        Request("zero-shot", settings=("evaluate.seed=3",))
-
-
-def test_valid_parameters_are_accepted() -> None:
-    request = Request("train")
-    values = request.read({"seed": "3", "learning_rate": "1e-4", "settings": " "})
-    request.check(values)
-    assert values == {"seed": 3, "learning_rate": 1e-4, "settings": " "}
-
-
-def test_an_unknown_pipeline_names_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean 'train'"):
-        Request("trian")

@@ -16,7 +16,6 @@ from stillhouse.kubernetes.pods.refresh import run_check, run_plan, run_release
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.placement_table import find_table
-from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Ladder
@@ -104,21 +103,10 @@ def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, mo
     assert made == {of: folder / of for of in ("ingest/corpus", "validate/validation")}
 
 
-def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
-    declared = compiled["root"]["inputDefinitions"]["parameters"]
-    assert declared["source"]["defaultValue"] == load_recipe(find_recipe("micro"))["ingest"]["source"]
-
-
 def test_one_task_runs_any_rung_and_one_promotes(compiled: dict[str, Any]) -> None:
     assert set(climbed(compiled)) == {"challenger", "promote"}
     every = {use.name for rung in Rung for use in LADDER.climbed_from(rung)}
     assert {use.name for use in LADDER.every_stage().uses} == every, "its pod is placed for all of them"
-
-
-def test_nothing_is_compared_before_the_corpus_is_there(compiled: dict[str, Any]) -> None:
-    tasks = inside(compiled)
-    assert tasks["corpus"]["dependentTasks"] == ["check-refresh"]
-    assert tasks["plan"]["dependentTasks"] == ["check-refresh", "corpus"]
 
 
 def test_the_promotion_receives_what_the_rung_made(compiled: dict[str, Any]) -> None:
@@ -147,11 +135,6 @@ def test_the_recipe_travels_with_the_pipeline_once(compiled: dict[str, Any]) -> 
     assert carried == {name: values for name, values in recipe.items() if values}
     assert set(yaml.safe_load(write_recipe(carried))) == set(known_uses(recipe)), "DVC looks for every step's section"
     assert yaml.safe_dump(compiled, width=10**9).count("max_articles") == 1
-
-
-def test_only_known_settings_compile() -> None:
-    with pytest.raises(InputError, match="unknown section 'distiled'"):
-        build_refresh({"distiled": {}})
 
 
 @pytest.mark.parametrize(("kind", "code"), [("released", 0), ("already released", 0), ("refused", 4), ("", 0)])

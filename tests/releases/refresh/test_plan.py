@@ -74,18 +74,6 @@ def test_the_query_tower_alone_is_a_trial() -> None:
     assert never.rung == Rung.FINE_TUNE and never.reason.endswith("queries or qrels changed; the retriever is trained")
 
 
-def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
-    """The new query tower uses the champion's index, and competes with the champion on dev."""
-    for name, ladder in LADDERS.items():
-        uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
-        assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
-        assert uses["query_tower"].inputs["old_index"] == "champion_index/index"
-        places = ladder.released_by(Rung.QUERY_ONLY)
-        indexes = named(uses["challenger_best"].inputs, "indexes")
-        assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
-        assert places["retriever"] == "challenger_best/retriever"
-
-
 def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
     planned = plan(changed(added=100, texts=(100, 100)), LADDER, pretrains=False)
     assert planned.rung == Rung.FINE_TUNE and "above fine_tune_above" in planned.reason
@@ -95,11 +83,6 @@ def test_a_release_of_a_whole_run_needs_what_it_made(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("graph: labelled\n")
     with pytest.raises(InputError, match="ingest/corpus does not exist"):
         promote_whole_run(tmp_path)
-
-
-def test_the_thresholds_of_a_ladder_must_increase() -> None:
-    with pytest.raises(InputError, match=r"pretrain_above \(0.1\) is below fine_tune_above \(0.3\)"):
-        Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
 
 
 @pytest.mark.parametrize("name", LADDERS)
@@ -122,36 +105,6 @@ def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: s
     assert set(runs_of(rung).values()) <= known
     assert set(places) - {"hybrid"} == set(ladder.released) - {"hybrid"} and set(NEEDED[rung]) <= set(ladder.released)
     assert places["hybrid"] == "challenger_best/hybrid", "BM25 of the corpus as it was is never released"
-
-
-def test_a_refresh_has_the_teacher_of_the_recipe() -> None:
-    taught = {
-        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
-        for name, ladder in LADDERS.items()
-    }
-    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker", "retriever", "index"}]
-    assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
-    assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
-
-
-def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() -> None:
-    tied = Ladder.of(graph_of({"stages": {"distilled": {"old_index": "retriever_2_index/index"}}}))
-    for ladder, index in ((tied, "champion_index/index"), (LADDERS["the papers' run"], None)):
-        for rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
-            [challenger] = [use for use in ladder.uses_of(rung) if use.name == "challenger"]
-            assert challenger.inputs.get("old_index") == index
-
-
-@pytest.mark.parametrize(("rung", "start"), [(Rung.FINE_TUNE, "champion/retriever"), (Rung.PRETRAIN, "")])
-def test_new_labels_are_trained_on_even_if_the_teacher_is_weak(rung: Rung, start: str) -> None:
-    """A recipe that distils into a trained retriever may skip a weak teacher, so that training comes first here too."""
-    uses = {use.name: use for use in LADDERS["labelled"].uses_of(rung)}
-    first, challenger = uses["refreshed_retriever"], uses["challenger"]
-    assert first.inputs["encoder"] == (start or "refreshed_pretraining/encoder")
-    assert "teacher" not in first.inputs and first.section == "retriever_2"
-    assert challenger.inputs["encoder"] == "refreshed_retriever/retriever" and "teacher" in challenger.inputs
-    papers = {use.name: use for use in LADDERS["the papers' run"].uses_of(rung)}
-    assert "refreshed_retriever" not in papers, "SimLM distils into the pre-trained encoder"
 
 
 def test_a_trained_challenger_competes_with_the_champion() -> None:

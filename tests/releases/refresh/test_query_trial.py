@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from release_repositories import LIGHT, Source, first_release, weights
+from release_repositories import LIGHT, Source, first_release
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.kubernetes.pods.refresh import (
@@ -31,8 +31,6 @@ from stillhouse.releases.refresh.graph import CHALLENGER
 from stillhouse.releases.refresh.parameters import carried_recipe, read_parameters
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.releases.tags import Release, read_history
-from stillhouse.retrieval.fine_tuning import query_training
-from stillhouse.training import loop
 from stillhouse.workflow.recipes import load_recipe
 
 TOWER = {"max_steps": 2, "batch_size": 8, "learning_rate": 0.001}
@@ -122,19 +120,3 @@ def test_a_trial_that_fails_trains_the_retriever(cluster: Cluster) -> None:
     assert release.record["artifacts"]["retriever"]["digest"] == chosen.digest
     stages = yaml.safe_load(Git.of(cluster.work).read(release.commit, "dvc.yaml"))["stages"]
     assert "challenger" in stages and "query_tower" not in stages
-
-
-def test_a_sufficient_trial_trains_nothing_else(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`test_plan.py` tests the decision itself; here dev is made to show a gain."""
-    monkeypatch.setattr("stillhouse.releases.refresh.run.after_queries", lambda planned, *found: planned)
-    for module in (loop, query_training):
-        monkeypatch.setattr(module, "best_row", lambda rows, metric: rows[-1])
-    run = cluster.refresh(cluster.source.drop_query(), query_only_gain=0.0)
-    assert (run.record["rung"], run.record["outcome"]) == ("query_only", "released")
-    assert run.made("query_tower") and run.made("champion_index") and run.made("challenger_run")
-    assert not any(run.made(use) for use in ("refreshed_negatives", "challenger", "challenger_index"))
-    release = cluster.champion
-    held = {name: release.record["artifacts"][name]["digest"] for name in ("retriever", "index")}
-    assert held == {name: read_manifest(run.path(f"challenger/challenger_best/{name}")).digest for name in held}
-    was, now = weights(run.path("released/champion/retriever")), weights(run.path("challenger/query_tower/retriever"))
-    assert was["model.safetensors"] == now["model.safetensors"] and now.keys() > was.keys()

@@ -75,7 +75,6 @@ class Request:
     recipe: str = ""
     """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
-    shards: int = 0
     """How many parts `train` and `refresh` encode a corpus in; 0 = the number in the placements."""
     settings: tuple[str, ...] = ()
     """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
@@ -91,9 +90,9 @@ class Request:
         if self.pipeline == zero_shot.NAME:
             return zero_shot.build_zero_shot(table)
         if self.pipeline == compare.NAME:
-            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table, self.shards)
+            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table)
         build_of = refresh.build_refresh if self.pipeline == refresh.NAME else train.build_pipeline
-        return build_of(*self._recipe(), table, self.shards)
+        return build_of(*self._recipe(), table)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuses parameters as the run's own tasks would: types, choices, ranges and conflicts."""

@@ -60,15 +60,14 @@ def make_pipeline(
     inputs: Sequence[PipelineInput],
     table: PlacementTable | None,
     body: Callable[[dict[str, Any], Pods], None],
-    shards: int = 0,
     check: Callable[[dict[str, Any]], PipelineTask] | None = None,
 ) -> BaseComponent:
     """A pipeline whose tasks `body` makes from the parameters by name and the pods that run them.
 
     A last task always reports how the run ended. With a table of placements, a first task checks that the cluster has
-    what they ask for, and the image and the placements' open choices become parameters. `shards` overrides the table's
-    number of shards. `check` makes a first task that also checks the parameters, from a component with the argument
-    `wanted`; it runs without a table too.
+    what they ask for, and the image and the placements' open choices become parameters. `check`
+    makes a first task that also checks the parameters, from a component with the argument `wanted`; it runs without a
+    table too.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     # A signature has required parameters first.
@@ -78,7 +77,7 @@ def make_pipeline(
 
     def pipeline(*arguments: Any) -> None:
         given = dict(zip(names, arguments))
-        pods = Pods(table, given, shards or (table.shards if table else 1), name)
+        pods = Pods(table, given, table.shards if table else 1, name)
         end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         if table:
             kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")

@@ -32,9 +32,7 @@ MODULE = "stillhouse.kubernetes.pods.refresh"
 DECIDED = (f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]")
 
 
-def build_refresh(
-    recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
-) -> BaseComponent:
+def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:
     """The pipeline of a recipe, whose settings apply to every step of every rung.
 
     `table` places its tasks; without one they run on this machine. Raises `InputError` for an unknown or ill-typed
@@ -68,7 +66,7 @@ def build_refresh(
             pods.place(done, "release-refresh", "promote")
 
     inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) or "" for name in SOURCE})
-    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body)
 
 
 def check_component(kinds: dict[str, Any]) -> BaseComponent:

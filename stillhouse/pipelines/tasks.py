@@ -19,7 +19,7 @@ from stillhouse.pipelines.several_nodes import ask_for_nodes, node_settings
 from stillhouse.pipelines.shared_pod import launcher_of
 from stillhouse.pipelines.stage_component import stage_component
 from stillhouse.pipelines.watched import watch
-from stillhouse.steps.sharding import DIVIDED, SHARDS
+from stillhouse.steps.sharding import DIVIDED
 from stillhouse.workflow.uses import Stage, Use
 
 SHORT_PAUSE_SECONDS = 10
@@ -144,8 +144,6 @@ class Pods:
     def place_task(self, made: PipelineTask, task: Stage) -> PipelineTask:
         """The same for a task that runs a stage: it also gets its nodes."""
         if not self.table:
-            if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
-                made.set_env_variable(SHARDS, str(self.shards))
             return self.place(made, task.name, task.name)
         names = [use.step_name for use in task.uses]
         several = self._several(names, self.shards)

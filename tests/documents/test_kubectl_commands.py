@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from documented_commands import ROOT, blocks, every_command, section
+from gateway_stand_in import Gateway
 from kubeflow_server import DIGEST
 from rendered_overlays import EVERY_OVERLAY, OVERLAYS, SERVING, Resource, program, render, rendered
 from terminal import Terminal
+
+from stillhouse.pipelines.schedules.watch import report_schedule
 
 FILES = ("deploy_key", "known_hosts", "data_key", "key.json")
 """The user's own files that the commands read."""
@@ -131,3 +134,15 @@ def test_names_in_commands_for_a_cluster_are_those_of_the_manifests() -> None:
     for overlay in SERVING:
         policies = [one for one in rendered(overlay) if one["kind"] == "NetworkPolicy"]
         assert "'stillhouse.io/search': 'allowed'" in str(policies), overlay
+
+
+def test_the_metrics_of_a_watch_are_deleted_where_they_were_pushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway()
+    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", gateway.url)
+    report_schedule("NAME", 3600.0, True, False, print)
+    terminal = Terminal(tmp_path, monkeypatch, {"http://stillhouse-pushgateway:9091": gateway.url})
+    terminal.type_all(section("docs/deploy.md", "Metrics and alerts"))
+    (pushed, pushed_path, _), (deleted, deleted_path, _) = gateway.pushes
+    assert (deleted, pushed_path) == ("DELETE", deleted_path) and pushed in ("PUT", "POST")

@@ -12,7 +12,6 @@ from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.control import check_run
 from stillhouse.pipelines.interface import make_pipeline
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.slow
 BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
 
 
-def part_of_a_run(names: list[str], recipe: dict[str, Any], shards: int = 1) -> BaseComponent:
+def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
     """The pipeline of some stages of a recipe, which need no others."""
     stages = [stage for stage in stages_of(graph_of(recipe)) if stage.name in names]
 
@@ -38,7 +37,7 @@ def part_of_a_run(names: list[str], recipe: dict[str, Any], shards: int = 1) -> 
         assert pods.look
         add_stages(stages, pods.look, pods, "stillhouse.kubernetes.pods.stage")
 
-    return make_pipeline("part", "A part of a run.", [], None, body, shards, check)
+    return make_pipeline("part", "A part of a run.", [], None, body, check)
 
 
 def outputs_of(workspace: Path) -> Callable[[str], Path]:
@@ -70,20 +69,6 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert found and (found / "comparison.html").stat().st_size > 0
     variants = json.loads((found / "comparison.json").read_text())["variants"]
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
-
-
-@pytest.mark.long
-def test_shards_run_locally_too(
-    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
-    made = []
-    for shards in (1, 2):
-        run_pipeline(part_of_a_run(["corpus"], recipe, shards), {}, tmp_path / str(shards))
-        assert "".join(capfd.readouterr()).count("[count] read ") == (shards if shards > 1 else 0)
-        made.append(outputs_of(tmp_path / str(shards))("corpus/folder/importance/importance"))
-    assert digest_files(made[0]) == digest_files(made[1])
-    assert read_manifest(made[0]).digest == read_manifest(made[1]).digest
 
 
 def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> 
 
 
 def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
-    sharded = compile_small(Request("train", "simlm", shards=8).build(find_table("gpu")))
+    sharded = compile_small(Request("train", "simlm").build(replace(find_table("gpu"), shards=8)))
     for task, step in (
         ("corpus", "count"),
         ("retriever-1", "encode"),

@@ -18,17 +18,14 @@ from test_two_nodes import SETTINGS, LocalNodes, nodes  # noqa: F401
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.in_pod import run_step as in_a_pod
 from stillhouse.kubernetes.trainjob.cluster import Cluster
 from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
 from stillhouse.kubernetes.trainjob.parts import Parts
 from stillhouse.kubernetes.trainjob.settings import OWN
 from stillhouse.kubernetes.trainjob.shares import shared_work
-from stillhouse.monitoring.watch import Watched
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
-from stillhouse.steps.sharding import SHARDS
 
 PROCESS = subprocess.Popen
 SCORED = ("corpus", "negatives", "reranker", "bm25")
@@ -37,7 +34,7 @@ SCORED = ("corpus", "negatives", "reranker", "bm25")
 @pytest.mark.parametrize(
     "name", ["importance", *(pytest.param(name, marks=pytest.mark.long) for name in ("index", "score-pairs"))]
 )
-def test_a_corpus_is_shared_with_nodes_or_among_processes(
+def test_a_corpus_is_shared_with_nodes(
     name: str,
     nodes: LocalNodes,  # noqa: F811
     fake: FakeCluster,
@@ -47,7 +44,6 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
     small_corpus: Path,
     tiny_model: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if name == "index":
         inputs, settings = {"corpus": small_corpus, "retriever": tiny_model}, {"cache_gib": 0.0}
@@ -67,16 +63,11 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
         report = execute(step, config, inputs, outputs, shares=shares)
     [job] = fake.jobs.values()
     assert job["spec"]["trainer"]["numNodes"] == 1 and len(Parts(folder_of(job)).read()) == 2, "the pod does one too"
-    here = {port: tmp_path / "here" / port for port in alone}
-    monkeypatch.setenv(SHARDS, "2")
-    report_here = in_a_pod(step, config, inputs, here, Watched(), None)
-    for made in (outputs, here):
-        for port, folder in alone.items():
-            assert digest_files(made[port]) == digest_files(folder)
-            assert read_manifest(made[port]).digest == read_manifest(folder).digest
+    for port, folder in alone.items():
+        assert digest_files(outputs[port]) == digest_files(folder)
+        assert read_manifest(outputs[port]).digest == read_manifest(folder).digest
     if name == "index":
-        assert report.metrics["encoded"] == report_here.metrics["encoded"] == 0, "nothing is encoded twice"
-    assert not list((tmp_path / "volume" / "shards").glob("*/parts.json")), "what is done here is removed"
+        assert report.metrics["encoded"] == 0, "nothing is encoded twice"
 
 
 def folder_of(job: dict[str, Any]) -> Path:

@@ -21,7 +21,7 @@ from stillhouse.kubernetes.pods.stage import PARAMS, RECIPE, step_in_pod
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.releases.refresh.parameters import Parameters
-from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.releases.refresh.run import Refreshed
 from stillhouse.releases.tags import Overtaken
 from stillhouse.steps.spec import Report
@@ -112,7 +112,7 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
     monkeypatch.setattr("stillhouse.releases.refresh.on_cluster.release_refresh", release)
     monkeypatch.setenv("STILLHOUSE_TASK", "promote")
     (folder / "planned").mkdir()
-    known = {"rung": "index", "champion": "v1.0.0", "reason": "one article"}
+    known = {"level": "index", "champion": "v1.0.0", "reason": "one article"}
     (folder / "planned" / "refresh.json").write_text(json.dumps(known))
     own = {name: SimpleNamespace(path=str(folder / name)) for name in (RECIPE, "planned", "refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(folder / "metrics"), log_metric=lambda name, value: None)
@@ -153,7 +153,7 @@ def test_commands_that_release_push_the_outcome(
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
     monkeypatch.setattr("stillhouse.releases.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
-    refreshed = Refreshed(Plan(Rung.INDEX, "one article"), outcome)
+    refreshed = Refreshed(Plan(Level.INDEX, "one article"), outcome)
     monkeypatch.setattr("stillhouse.releases.refresh.run.refresh", lambda *given: refreshed)
     cli.main(["release", "promote", "--folder", str(tmp_path)])
     cli.main(["refresh", "r.git", "--folder", str(tmp_path / "refreshed")])

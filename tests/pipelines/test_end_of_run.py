@@ -76,7 +76,7 @@ def test_a_terminated_run_is_canceled(kubernetes: Kubernetes, tmp_path: Path) ->
 def test_a_state_that_says_how_a_run_ended_needs_no_look_at_its_workflow(
     state: str, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
-    """The state of a refresh is COMPLETE although conditions skipped its other rungs."""
+    """The state of a refresh is COMPLETE although conditions skipped its other levels."""
     ended(tmp_path, state=state)
     assert not kubernetes.calls
 

@@ -18,8 +18,8 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.releases.refresh.graph import Ladder, before
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.graph import Levels, before
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import configs
 
@@ -83,7 +83,7 @@ def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any
     whole = graph_of(recipe)
     assert [use.name for use in before(whole)] == PATH
     made = {use.name for use in before(whole)}
-    for rung in Rung:
-        assert not made & {use.name for use in Ladder.of(whole).uses_of(rung)}, "no use stands twice"
+    for level in Level:
+        assert not made & {use.name for use in Levels.of(whole).uses_of(level)}, "no use stands twice"
     assert [use.name for use in before(graph_of({}))] == ["ingest", "validate"]
     assert configs(recipe, "recipe")["passages"] == configs(recipe, "recipe")["ingest"]

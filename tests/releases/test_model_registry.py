@@ -96,7 +96,7 @@ def test_every_release_is_a_version_and_the_one_in_use_alone_is_live(server: Reg
         found, artifacts = plain(version), one.record["artifacts"]
         assert found["commit"] == call(work, "git", "rev-parse", f"{one.tag}^{{commit}}").strip()
         assert {found["corpus digest"], found["retriever digest"]} == {one["digest"] for one in artifacts.values()}
-        assert version["description"] == one.record["summary"] and found["rung"] == "test"
+        assert version["description"] == one.record["summary"] and found["level"] == "test"
         assert "" not in found.values(), "Kubeflow's UI takes an empty property for a label"
         [artifact] = [artifact for artifact in server.artifacts.values() if artifact["of"] == version["id"]]
         assert artifact["storagePath"] == "artifacts/retriever" and artifact["name"] == "retriever"

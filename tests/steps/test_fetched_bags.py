@@ -73,7 +73,7 @@ def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
     for step, inputs, settings in (
         ("pretrain", {"tokens": tokens, "init": start}, {"objective": "mlm", "max_length": 20}),
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": start}, {"max_length": 20}),
-        # A re-ranker without its own starting model starts from the common one.
+        # A re-ranker without its own base model starts from the common one.
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": none, "encoder": start}, {}),
     ):
         with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, such as"):

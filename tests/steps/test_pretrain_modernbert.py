@@ -37,7 +37,7 @@ def losses_of(folder: Path) -> list[float]:
 
 @pytest.fixture(scope="module")
 def inputs(uneven_corpus: Path, tiny_modernbert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the inputs of `pretrain`. The starting model, which is also the generator, has a trained head."""
+    """Return the inputs of `pretrain`. The base model, which is also the generator, has a trained head."""
     folder = tmp_path_factory.mktemp("prepared")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(folder / "work"))

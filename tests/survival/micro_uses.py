@@ -67,7 +67,7 @@ TRAINED = {"max_steps": 4, "eval_steps": 2}
 SMALL = KILLS == 1
 """Whether runs start from a small model. `make test-kill` uses the recipe's own, whose files take longer to write."""
 START = "start_model"
-"""The folder of the start model below the artifacts."""
+"""The folder of the base model below the artifacts."""
 TOO_FAST = {"reranker": {"learning_rate": 1.0 if SMALL else 1e-2}}
 """At this rate the held-out loss stops falling, so a killed run must remember and restore the best parameters."""
 

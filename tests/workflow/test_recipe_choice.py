@@ -113,7 +113,7 @@ def test_new_says_why_there_is_no_pretraining(
     splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, splits)))
-    assert "no pre-training: the start is already a retriever" in capsys.readouterr().out
+    assert "no pre-training: the base model is already a retriever" in capsys.readouterr().out
     assert "pretrain" not in {use.step_name for use in graph_of(recipe)}
     assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
     assert "no pre-training" not in capsys.readouterr().out

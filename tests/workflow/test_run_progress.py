@@ -107,7 +107,7 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     Path("params.yaml").write_text("")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    why = "no estimate yet, because nothing like it has run here and the start model"
+    why = "no estimate yet, because nothing like it has run here and the base model"
     assert said[0].startswith(f"{NUMBER} of {NUMBER} steps to do: {why}"), "it is a name on the hub"
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name}), " for number, use in enumerate(USES, start=1)]
     assert [line[: len(start)] for line, start in zip(said[1:-1], steps, strict=True)] == steps

@@ -84,7 +84,7 @@ SYSTEM = {"system": "new/retriever"}
 WRONG = [
     (
         {"retriver_2": {"encoder": "x/y"}},
-        "there is no such stage, and a new one needs `step`; did you mean 'retriever_2'?",
+        "there is no such step, and a new one needs `step`; did you mean 'retriever_2'?",
     ),
     ({"lm_head": None}, "stages.lm_head: write its inputs"),
     ({"lm_head": "none"}, "stages.lm_head: write its inputs"),
@@ -93,7 +93,7 @@ WRONG = [
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
     ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output` or null, not 3"),
     ({"retriever_2": {"negatives": None}}, "stages.retriever_2: it needs `negatives`"),
-    ({"retriever_2": {"step": "mine"}}, "`step` is for new stages"),
+    ({"retriever_2": {"step": "mine"}}, "`step` is for new steps"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
     ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),

@@ -144,6 +144,13 @@ def given_settings(arguments: argparse.Namespace, config: type, names: Container
     return given
 
 
+def with_settings(arguments: argparse.Namespace, config: type) -> argparse.Namespace:
+    """The arguments with the value of every setting of a class, in place of the texts of its flags."""
+    found: Any = build(config, given_settings(arguments, config), "the command line")
+    vars(arguments).update(vars(found))
+    return arguments
+
+
 def own_first(config: type) -> list[dataclasses.Field[Any]]:
     """The settings of a class in reading order: its own first, then inherited ones."""
     by_name = {field.name: field for field in dataclasses.fields(config)}

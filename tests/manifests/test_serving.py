@@ -13,7 +13,7 @@ from network_policies import Peer, lets_through
 from rendered_overlays import SERVING, Resource, pod_specs, rendered, with_component
 from test_overlays import KUBERNETES
 
-from stillhouse.cli.serve import check, serve_parser
+from stillhouse.cli.serve import check, serve_arguments
 from stillhouse.monitoring.table import SERVICES
 from stillhouse.serving.app import make_service
 from stillhouse.serving.settings import Limits
@@ -42,7 +42,7 @@ def words(container: Resource) -> list[str]:
 def test_the_command_accepts_the_container_s_arguments(overlay: str) -> None:
     [container] = pod(overlay)["containers"]
     command, *arguments = words(container)
-    parsed = serve_parser().parse(arguments)
+    parsed = serve_arguments(arguments)
     assert command == "serve" and isinstance(check(parsed), Limits)
     assert (parsed.place, parsed.release, parsed.host) == (REPOSITORY, "", "0.0.0.0")
     ports = {port["containerPort"] for port in container["ports"]}
@@ -68,7 +68,7 @@ def test_an_overlay_names_its_repository_and_release_first(overlay: str, tmp_pat
     )
     [spec] = pod_specs(made).values()
     [container] = spec["containers"]
-    parsed = serve_parser().parse(words(container)[1:])
+    parsed = serve_arguments(words(container)[1:])
     assert (parsed.place, parsed.release) == ("git@git.example:mine.git", "v1.2.0")
 
 
@@ -85,7 +85,7 @@ def test_the_inference_service_scales_to_zero_and_speaks_v2() -> None:
     assert predictor["minReplicas"] == 0 and predictor["labels"].items() >= LABELS.items()
     assert {"name": "PROTOCOL", "value": "v2"} in container["env"]
     # KServe's clients use the name of the service as the name of the model.
-    assert service["metadata"]["name"] == serve_parser().parse(words(container)[1:]).model
+    assert service["metadata"]["name"] == serve_arguments(words(container)[1:]).model
 
 
 def test_the_deployment_s_parts_choose_its_pods() -> None:
@@ -103,7 +103,7 @@ def test_the_deployment_s_parts_choose_its_pods() -> None:
     names = {port["name"] for port in container["ports"]}
     probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
     assert {port["targetPort"] for port in service["spec"]["ports"]} == names == {probe["port"] for probe in probes}
-    grace = serve_parser().parse(words(container)[1:]).grace
+    grace = serve_arguments(words(container)[1:]).grace
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert template["spec"]["terminationGracePeriodSeconds"] > grace + pause
 

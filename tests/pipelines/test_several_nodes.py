@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from stillhouse import cli
-from stillhouse.errors import InputError
 from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.ir import Compiled, compile_small
-from stillhouse.pipelines.placement_table import find_table, read_table
+from stillhouse.pipelines.placement_table import find_table
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +68,6 @@ def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
         logged = nodes_of(container, step)
         assert logged is not None and (logged.nodes, logged.processes) == (nodes, processes), step
     assert nodes_of(container, "encode") is None, "the nodes of `index` divide the corpus themselves"
-
-
-def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> None:
-    image = f'{{parameter: corpus_image, name: "registry.example/corpus@sha256:{"1" * 64}"}}'
-    (tmp_path / "mine.yaml").write_text(
-        f"kinds: {{default: {{}}, corpus: {{image: {image}}}}}\nsteps: {{tokenize: corpus}}"
-    )
-    with pytest.raises(InputError, match=r"task corpus: its steps have different images \(the run's own, registry"):
-        Request("train", "simlm").build(read_table(tmp_path / "mine.yaml"))
 
 
 def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:

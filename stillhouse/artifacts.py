@@ -89,9 +89,9 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
     restores only the first: for the others it cannot know whether a new one is already in place.
     """
     paths = [Path(path) for path in paths]
-    with ExitStack() as held:
+    with ExitStack() as locked:
         for path in paths:
-            held.enter_context(only_process(path))
+            locked.enter_context(only_process(path))
         for path in paths:
             previous = _beside(path, "previous")
             if previous.exists() and not path.exists():

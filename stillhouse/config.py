@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import types
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from stillhouse.errors import InputError
-from stillhouse.setting_kinds import check_type, plain
+from stillhouse.setting_kinds import NAMES, check_type, from_form, plain
 from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
@@ -98,6 +99,13 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
         raise InputError(f"{where}: {error}") from None
 
 
+def from_forms(cls: type[C], values: Mapping[str, Any], where: str) -> C:
+    """Make the settings of a run form: those of `values` that the class has, as Kubeflow hands them over."""
+    types = field_types(cls)
+    chosen = {name: from_form(values[name], types[name], f"{where}.{name}") for name in types if name in values}
+    return build(cls, chosen, where)
+
+
 def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:
     """Checks a value against its field's type, choices and range; `rules` is the field's metadata.
 
@@ -154,3 +162,54 @@ def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], 
     for name in recipe:
         if name not in sections:
             raise InputError(f"{where}: unknown section {shown(name)}; {nearest(str(name), sections)}")
+
+
+def read_as(cls: type[C], values: Any, where: str) -> C:
+    """Make a dataclass of what a file says: mappings become dataclasses, lists tuples, and values must fit their types.
+
+    Raises `InputError`, which names the place, for an unknown key, a value of another type, and one that is missing.
+    """
+    hints = field_types(cls)
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where} must map settings to values, not {shown(values)}")
+    for name in values:
+        if name not in hints:
+            raise InputError(f"{where}: unknown setting {shown(name)}; {nearest(str(name), hints)}")
+    made = {name: _read_value(hints[name], value, f"{where}: {name}") for name, value in values.items()}
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where} lacks {', '.join(missing)}")
+    try:
+        return cls(**made)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _read_value(kind: Any, value: Any, where: str) -> Any:
+    if kind is Any:
+        return value
+    if get_origin(kind) is types.UnionType:
+        kinds = get_args(kind)
+        if value is None and type(None) in kinds:
+            return None
+        return value if type(value) in kinds else _read_value(kinds[0], value, where)
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        return read_as(kind, value, where)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise InputError(f"{where} must be a list, not {shown(value)}")
+        return tuple(_read_value(get_args(kind)[0], entry, f"{where}[{number}]") for number, entry in enumerate(value))
+    if get_origin(kind) is not None:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise InputError(f"{where} must map text to values, not {shown(value)}")
+        return {key: _read_value(get_args(kind)[1], entry, f"{where}: {key}") for key, entry in value.items()}
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise InputError(f"{where} must be {NAMES[kind]}, not {shown(value)}{'; put it in quotes' * (kind is str)}")
+    return value

@@ -30,11 +30,6 @@ def test_yaml_reads_2e_5_as_text_and_it_is_still_a_number() -> None:
     assert build(Settings, {"rate": "2e-5"}, "here").rate == 2e-5
 
 
-def test_a_whole_number_fits_a_fraction() -> None:
-    value = build(Settings, {"rate": 1}, "here").rate
-    assert value == 1.0 and isinstance(value, float)
-
-
 REFUSED = [
     ({"dept": 3}, "did you mean 'depth'"),
     ({"zzz": 3}, "valid: cased, depth, free, pooling, rate, source"),
@@ -154,8 +149,3 @@ def test_a_broken_recipe_is_refused(tmp_path, content: bytes, message: str) -> N
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_recipe(path, ["index", "mine"])
-
-
-def test_a_missing_recipe_names_the_command_that_makes_one(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(InputError, match="stillhouse new"):
-        read_recipe(tmp_path / "params.yaml", [])

@@ -100,20 +100,3 @@ def test_the_digest_of_a_file_that_has_just_changed_is_not_cached(tmp_path: Path
     path.write_bytes(b"one")
     look(memory, path)
     assert not memory.exists()
-
-
-@pytest.mark.parametrize("content", ["", "{", "[1]", "null", '{"a": 1, "b": ["c"]}', "\udcff"])
-def test_a_damaged_digest_cache_counts_as_empty(content: str, tmp_path: Path, read: list[str]) -> None:
-    path, memory = tmp_path / "one", tmp_path / "digests.json"
-    path.write_bytes(b"one")
-    memory.write_bytes(content.encode("utf-8", errors="surrogateescape"))
-    for _ in range(2):
-        assert look(memory, path) == [own_digest(path)]
-    assert read == ["one"]
-
-
-def test_a_digest_cache_that_cannot_be_written_is_no_error(tmp_path: Path, read: list[str]) -> None:
-    path = tmp_path / "one"
-    path.write_bytes(b"one")
-    (tmp_path / "file").write_text("no folder")
-    assert look(tmp_path / "file" / "digests.json", path) == [own_digest(path)]

@@ -49,15 +49,6 @@ def test_the_tightest_limit_up_to_the_root_holds(machine: Path) -> None:
     assert (own_cores(), own_memory()) == (3, 2 * GIB)
 
 
-def test_the_trees_of_version_1(machine: Path) -> None:
-    membership = "9:cpu,cpuacct:/pods/x\n5:memory:/pods/x\n1:name=systemd:/pods/x\n0::/\n"
-    write(machine, membership, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"})
-    assert own_cores() == 64
-    own = {"cpu/pods/x/cpu.cfs_quota_us": "250000", "cpu/pods/x/cpu.cfs_period_us": "50000"}
-    write(machine, membership, own | {"memory/pods/x/memory.limit_in_bytes": f"{GIB}"})
-    assert (own_cores(), own_memory()) == (5, GIB)
-
-
 @pytest.mark.parametrize("name", ["/kubepods/not/seen/here", "/../../elsewhere"])
 def test_a_container_that_sees_only_its_root_has_the_root_s_limits(machine: Path, name: str) -> None:
     write(machine, f"0::{name}\n", {"cpu.max": "200000 100000"})

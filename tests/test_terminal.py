@@ -5,7 +5,6 @@ The tests decide with Unicode's own tables, character by character, what is harm
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
@@ -55,15 +54,6 @@ def test_visible_escapes_only_harmful_characters(text: str) -> None:
     ).encode("ascii", "backslashreplace")
 
 
-@given(st.dictionaries(texts, st.one_of(texts, st.floats(allow_nan=False), st.lists(texts))))
-def test_json_is_one_line_without_control_characters(value: dict[str, object]) -> None:
-    line = terminal.visible_json(value)
-    assert json.loads(line) == value
-    assert is_calm(line) and "\n" not in line
-    assert ORDINARY in terminal.visible_json([ORDINARY])
-    assert json.loads(terminal.visible_json(value, indent=2)) == value
-
-
 def say(text: str) -> None:
     context.say(f"[step] {text}")
 
@@ -84,19 +74,6 @@ def test_a_line_of_a_log_is_one_line(
     out, err = capsys.readouterr()
     others = (out + err).removesuffix("\n").split("\n")[1:]
     assert is_calm(out + err) and all(line.startswith("  ") for line in others)
-
-
-def test_ordinary_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.show(ORDINARY, "second")
-    terminal.warn(f"one\n{ORDINARY}\n  - item")
-    assert capsys.readouterr() == (f"{ORDINARY}\nsecond\n", f"one\n  {ORDINARY}\n  - item\n")
-
-
-def test_a_terminal_without_unicode_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
-    terminal.show("Übermaß 漢")
-    assert written.getvalue() == "Übermaß \\u6f22\n".encode("latin-1")
 
 
 # Every way in which foreign text reaches the command line.

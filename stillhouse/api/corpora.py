@@ -1,6 +1,4 @@
-"""A corpus from files, or from texts and dicts in memory."""
-
-# mypy: disable-error-code="empty-body"
+"""A corpus from texts and dicts in memory."""
 
 from __future__ import annotations
 
@@ -8,33 +6,16 @@ import tempfile
 from collections.abc import Iterable
 
 from stillhouse.api.results import Folder, StepResult
-from stillhouse.api.step_function import Setting, run_step, runs, settings_of
+from stillhouse.api.step_function import Setting, run_step, with_settings
 from stillhouse.api.tables import PassageRow, QuestionRow, write_rows
 from stillhouse.errors import InputError
-from stillhouse.steps import generate_queries as generate_queries_step
 from stillhouse.steps import ingest as ingest_step
-from stillhouse.steps import validate as validate_step
 
 NOT_PASSAGES = ("source", "format")
 """Settings of `ingest` that say where passages come from."""
 
 
-@runs(ingest_step.STEP)
-def ingest(source: Folder, output: Folder, *, generated: Folder | None = None, **settings: Setting) -> StepResult:
-    """Read passages, and queries with their relevant passages, into `output/corpus`.
-
-    `source` is a folder or file in one of the formats of docs/reference/formats.md (BEIR, JSONL, Markdown, HTML, CSV,
-    Parquet, …), `sample` for the built-in sample, or `ir_datasets:<id>`. If it has no train queries, they are made from
-    its sentences. `generated` is the output of `generate_queries` for the same passages. Unusable rows are counted in
-    `facts["rejected"]` and listed with the reason in `rejected.parquet`.
-
-        corpus = stillhouse.ingest("articles/", "work")
-
-    Raises `InputError` for a source that is missing, empty, damaged or in an unknown format.
-    """
-
-
-@settings_of(ingest_step.STEP, but=NOT_PASSAGES)
+@with_settings(ingest_step.STEP, but=NOT_PASSAGES)
 def ingest_passages(
     passages: Iterable[str | PassageRow],
     output: Folder,
@@ -64,37 +45,5 @@ def ingest_passages(
             raise InputError(f"ingest_passages takes no {name}: it reads the passages given; leave it out")
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
         write_rows(folder, passages, questions)
-        return run_step(
-            StepResult,
-            ingest_step.STEP,
-            "ingest_passages",
-            {},
-            output,
-            {**settings, "source": folder, "format": "tables"},
-        )
-
-
-@runs(validate_step.STEP)
-def validate(corpus: Folder, output: Folder, *, encoder: Folder | None = None, **settings: Setting) -> StepResult:
-    """Check a corpus against thresholds; the report is `output/validation/report.html`.
-
-    With `encoder`, it counts the passages that this model truncates.
-    Raises `ValidationFailed` if the corpus fails one, after the report is written.
-    """
-
-
-@runs(generate_queries_step.STEP)
-def generate_queries(
-    corpus: Folder,
-    output: Folder,
-    *,
-    bm25: Folder | None = None,
-    retriever: Folder | None = None,
-    index: Folder | None = None,
-    **settings: Setting,
-) -> StepResult:
-    """Let a chat model write questions that the passages answer into `output/queries`, for `ingest`.
-
-    With `bm25`, or `retriever` and its `index`, a question is kept only if searching for it finds its passage again.
-    The server's key is read from `$STILLHOUSE_CHAT_KEY`.
-    """
+        own = {**settings, "source": folder, "format": "tables"}
+        return run_step(ingest_step.STEP, "ingest_passages", {"output": output}, own)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.acceleration.threads import prepare_threads
-from stillhouse.api.results import Evaluation, Folder, Winner
+from stillhouse.api.results import Evaluation, Folder, StepResult
 from stillhouse.environment_variables import environment_variables
 from stillhouse.errors import InputError
 
@@ -53,13 +53,13 @@ class Run(os.PathLike[str]):
         return Evaluation(folder, {"evaluation": folder}, f"figures of {len(facts['systems'])} systems", {}, facts)
 
     @property
-    def best(self) -> Winner:
+    def best(self) -> StepResult:
         """The retriever chosen on the dev questions, with its index and its fusion with BM25."""
         from stillhouse.artifacts import read_manifest
 
         folders = {name: self.output(BEST, name) for name in ("retriever", "index", "hybrid")}
         facts = read_manifest(folders["hybrid"]).facts
-        return Winner(folders["retriever"], folders, "the winner on the dev questions", {}, facts)
+        return StepResult(folders["retriever"], folders, "the winner on the dev questions", {}, facts)
 
     def searcher(self) -> Searcher:
         """The winner with its corpus, loaded for many questions."""

@@ -17,8 +17,11 @@ Folder = str | os.PathLike[str]
 class StepResult(os.PathLike[str]):
     """The result of a step. It can be passed wherever a function, `open` or `load` takes its folder.
 
-    Other steps read `folder`; `folders` has every output by its name in docs/steps.md. `summary` is a readable line,
-    `metrics` are the step's scalars, and `facts` is what the manifest records.
+    Other steps read `folder`; `folders` has every output by its name in docs/steps.md, and each is an attribute too.
+    `summary` is a readable line, `metrics` are the step's scalars, and `facts` is what the manifest records.
+
+        first = stillhouse.train_retriever(corpus, start, mined, "work/first")
+        losses = first.curves / "curves.csv"
     """
 
     folder: Path
@@ -33,66 +36,23 @@ class StepResult(os.PathLike[str]):
     def __repr__(self) -> str:
         return f"{self.folder}: {self.summary}"
 
-
-class BM25Result(StepResult):
-    """A BM25 index."""
-
-    @property
-    def run(self) -> Path:
-        """The ranking of the dev and test queries."""
-        return self.folders["run"]
-
-    @property
-    def negatives(self) -> Path:
-        """The hard negatives of the train and dev queries."""
-        return self.folders["negatives"]
-
-
-class TrainingResult(StepResult):
-    """A trained model."""
-
-    @property
-    def curves(self) -> Path:
-        """The folder with the training and held-out losses."""
-        return self.folders["curves"]
-
-
-class QueryEncoderResult(TrainingResult):
-    """A retriever whose query tower was trained alone, with the index that it keeps."""
-
-    @property
-    def index(self) -> Path:
-        """Its index of the corpus."""
-        return self.folders["index"]
-
-
-class Winner(StepResult):
-    """The retriever that ranks the dev queries best, with its index and its fusion with BM25."""
-
-    @property
-    def index(self) -> Path:
-        """Its index of the corpus."""
-        return self.folders["index"]
-
-    @property
-    def hybrid(self) -> Path:
-        """Whether and how BM25 is combined with it."""
-        return self.folders["hybrid"]
+    def __getattr__(self, name: str) -> Path:
+        folders = self.__dict__.get("folders", {})
+        if name not in folders:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}; its outputs are {', '.join(folders)}")
+        return Path(folders[name])
 
 
 class Evaluation(StepResult):
-    """The figures of several systems."""
+    """The evaluation of several systems."""
 
     @property
     def figures(self) -> dict[str, dict[str, float]]:
-        """System → measure → mean over the test queries, between 0 and 1; systems in the given order.
-
-        `pandas.DataFrame(figures).T` has a row per system.
-        """
+        """The mean of each measure over the test queries, by system, as in the report."""
         read = json.loads((self.folder / "metrics.json").read_text(encoding="utf-8"))
         return {system: read[system] for system in self.facts["systems"]}
 
     @property
     def report(self) -> Path:
-        """The page with intervals, significance and examples."""
+        """The report, a single HTML page."""
         return self.folder / "report.html"

@@ -1,4 +1,4 @@
-"""Runs a step as a function, with the same checks, manifests and outputs as the command of that name."""
+"""Steps as functions: their parameters and help come from the step, and they do what the command of that name does."""
 
 from __future__ import annotations
 
@@ -7,105 +7,118 @@ import os
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any
 
 from stillhouse.acceleration.threads import prepare_threads
-from stillhouse.api.results import Folder, StepResult
+from stillhouse.api.results import Evaluation, Folder, StepResult
 from stillhouse.config import build, field_types
 from stillhouse.setting_kinds import kind_of
 from stillhouse.steps.execute import execute
-from stillhouse.steps.spec import Step
-
-F = TypeVar("F", bound=Callable[..., Any])
-P = ParamSpec("P")
-R = TypeVar("R", bound=StepResult)
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Port, Step
 
 Setting = bool | int | float | str | os.PathLike[str] | Sequence[float] | Sequence[str] | Mapping[str, str] | None
 """The value of a setting; a path is converted to a string."""
 
+FIRST = {"ingest": "source", "fetch-model": "model"}
+"""The setting of a step without required inputs that its function takes first."""
 
-def settings_of(step: Step, but: Collection[str] = ()) -> Callable[[F], F]:
+Function = Callable[..., Any]
+
+
+def step_function(name: str) -> Function:
+    """The function that runs the step `name`.
+
+    Its parameters are the step's required inputs, `output`, and by keyword its optional inputs and its settings. An
+    input that takes several folders is a mapping of names to folders.
+
+        index = step_function("index")
+        result = index(corpus, retriever, "work", kind="ivfsq8")
+    """
+    step = find_step(name)
+    bound = inspect.Signature([*_folders(step), _parameter("settings", inspect.Parameter.VAR_KEYWORD)])
+
+    def function(*given: Any, **named: Any) -> StepResult:
+        arguments = bound.bind(*given, **named).arguments
+        settings = arguments.pop("settings", {})
+        return run_step(step, step.identifier, arguments, settings)
+
+    function.__name__ = function.__qualname__ = step.identifier
+    function.__module__ = "stillhouse"
+    lines = [f"{step.help[0].upper()}{step.help[1:]}.", "", f"The outputs are folders of `output`: {_outputs(step)}."]
+    lines += ["", "Inputs:", *_explained({shown(port): port.help for port in step.inputs})]
+    function.__doc__ = "\n".join(lines)
+    function.__signature__ = inspect.Signature(_folders(step))  # type: ignore[attr-defined]
+    return with_settings(step)(function)
+
+
+def with_settings(step: Step, but: Collection[str] = ()) -> Callable[[Function], Function]:
     """Show the settings of a step in a function's signature and help, in place of `**settings`; all `but` these."""
 
-    def shown(function: F) -> F:
+    def shown_in(function: Function) -> Function:
         signature = inspect.signature(function)
-        named = [
-            parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        known, kinds = {parameter.name for parameter in named} | set(but), field_types(step.config)
+        named = [of for of in signature.parameters.values() if of.kind is not of.VAR_KEYWORD]
+        known, kinds = {of.name for of in named} | set(but), field_types(step.config)
         left = [setting for setting in fields(step.config) if setting.name not in known]
         keywords = [
-            inspect.Parameter(
-                setting.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=setting.default,
-                annotation=kind_of(kinds[setting.name]).annotation,
-            )
-            for setting in left
+            _parameter(of.name, default=of.default, annotation=kind_of(kinds[of.name]).annotation) for of in left
         ]
         function.__signature__ = signature.replace(parameters=[*named, *keywords])  # type: ignore[attr-defined]
-        lines = [f"    {setting.name}: {setting.metadata['help']}" for setting in left]
-        wrapped = [textwrap.fill(line, 100, subsequent_indent="        ") for line in lines]
-        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", f"Settings of `{step.name}`:", *wrapped])
+        explained = _explained({of.name: of.metadata["help"] for of in left})
+        lines = [inspect.getdoc(function) or "", "", f"Settings of `{step.name}`:", *explained]
+        function.__doc__ = "\n".join(lines)
         return function
 
-    return shown
+    return shown_in
 
 
-def runs(step: Step, *, main: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function run a step; its own body, which is empty, only declares the parameters.
-
-    These are the step's inputs and `output`; others are settings. An input that takes several folders is a mapping of
-    names to folders. `main` is as in `run_step`, and the function's return type is the kind of the result.
-    """
-    ports = {f"{port.name}{'s' * (port.many and not port.name.endswith('s'))}": port for port in step.inputs}
-
-    def running(function: Callable[P, R]) -> Callable[P, R]:
-        signature, kind = inspect.signature(function), get_type_hints(function)["return"]
-
-        @wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            function(*args, **kwargs)  # raises Python's own error for a missing argument
-            given = signature.bind(*args, **kwargs).arguments
-            output, settings = given.pop("output"), given.pop("settings", {})
-            inputs: dict[str, Folder | None] = {}
-            for name in [name for name in given if name in ports]:
-                port, folders = ports[name], given.pop(name)
-                if port.many:
-                    inputs |= {f"{port.name}/{own}": folder for own, folder in (folders or {}).items()}
-                else:
-                    inputs[port.name] = folders
-            result: R = run_step(kind, step, function.__name__, inputs, output, given | settings, main)
-            return result
-
-        return settings_of(step)(called)
-
-    return running
+def shown(port: Port) -> str:
+    """The name of the parameter that takes an input: in the plural if it takes several folders."""
+    return f"{port.name}s" if port.many and not port.name.endswith("s") else port.name
 
 
-def run_step(
-    kind: type[R],
-    step: Step,
-    caller: str,
-    inputs: Mapping[str, Folder | None],
-    output: Folder,
-    settings: Mapping[str, Setting],
-    main: str = "",
-) -> R:
-    """Run a step and return its result; each output is a folder of its name below `output`.
+def run_step(step: Step, caller: str, arguments: Mapping[str, Any], settings: Mapping[str, Setting]) -> StepResult:
+    """Run a step with the `arguments` of its function and return its result.
 
-    Optional `inputs` may be None. `main` names the output that the result stands for; the default is the first. Raises
-    as `execute` does, and `InputError` for an unknown setting or an invalid value, with the name of the function
-    `caller`.
+    Each output is a folder of its name below `arguments["output"]`. The result stands for the output with the step's
+    own name, or else the first. Raises as `execute` does, and `InputError` for an unknown setting or an invalid value,
+    with the name of the function `caller`.
     """
     prepare_threads()
-    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
-    config: Any = build(step.config, plain, f"{caller}()")
-    folders = {port.name: Path(output) / port.name for port in step.outputs}
-    report = execute(
-        step, config, {name: Path(folder) for name, folder in inputs.items() if folder is not None}, folders
-    )
-    folder = folders[main or step.outputs[0].name]
-    return kind(folder, folders, report.summary, report.metrics, report.facts)
+    inputs: dict[str, Folder] = {}
+    for port in step.inputs:
+        folders = arguments.get(shown(port))
+        inputs |= {f"{port.name}/{own}": of for own, of in (folders or {}).items()} if port.many else {}
+        inputs |= {port.name: folders} if folders is not None and not port.many else {}
+    own = {name: arguments[name] for name in field_types(step.config) if name in arguments}
+    values = {name: os.fspath(of) if isinstance(of, os.PathLike) else of for name, of in {**own, **settings}.items()}
+    config: Any = build(step.config, values, f"{caller}()")
+    outputs = {port.name: Path(arguments["output"]) / port.name for port in step.outputs}
+    report = execute(step, config, {name: Path(folder) for name, folder in inputs.items()}, outputs)
+    folder = outputs.get(step.identifier) or next(iter(outputs.values()))
+    kind = Evaluation if step.name == "evaluate" else StepResult
+    return kind(folder, outputs, report.summary, report.metrics, report.facts)
+
+
+def _folders(step: Step) -> list[inspect.Parameter]:
+    """The parameters of a step's function that are no settings, but for the one that it takes first."""
+    position = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = [FIRST[step.name]] if step.name in FIRST else []
+    first += [shown(port) for port in step.inputs if not port.optional]
+    found = [_parameter(name, position, annotation="Folder") for name in (*first, "output")]
+    others = [port for port in step.inputs if port.optional]
+    return found + [_parameter(shown(port), default=None, annotation="Folder | None") for port in others]
+
+
+def _parameter(name: str, kind: Any = inspect.Parameter.KEYWORD_ONLY, **more: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, kind, **more)
+
+
+def _outputs(step: Step) -> str:
+    return ", ".join(f"`{port.name}`, {port.help}" for port in step.outputs)
+
+
+def _explained(helps: Mapping[str, str]) -> list[str]:
+    lines = [f"    {name}: {text}" for name, text in helps.items()]
+    return [textwrap.fill(line, 100, subsequent_indent="        ") for line in lines]

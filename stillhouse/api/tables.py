@@ -4,17 +4,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import nearest
+from stillhouse.config import read_as
 from stillhouse.errors import InputError
 
 PassageRow = Mapping[str, Any]
 QuestionRow = Mapping[str, Any]
+Id = str | int
 
-PASSAGE_KEYS = ("id", "title", "text", "article_id", "section", "position")
-QUESTION_KEYS = ("id", "text", "relevant", "split")
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A row of `passages`."""
+
+    text: str
+    id: Id | None = None
+    title: str = ""
+    article_id: Id | None = None
+    section: str = ""
+    position: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A row of `questions`; `relevant` are ids of passages, or grades by id."""
+
+    text: str
+    relevant: Any
+    id: Id | None = None
+    split: str = "train"
+
+    def grades(self) -> dict[Any, Any]:
+        if self.split not in ("train", "dev", "test"):
+            raise InputError(f"split is {self.split!r}; write train, dev or test")
+        if isinstance(self.relevant, str) or not isinstance(self.relevant, Iterable):
+            raise InputError("relevant must be a list of passage ids or a dict of id to grade")
+        grades = dict(self.relevant) if isinstance(self.relevant, Mapping) else dict.fromkeys(self.relevant, 1)
+        if not grades:
+            raise InputError("relevant is empty; name at least one passage, or leave the question out")
+        for passage, grade in grades.items():
+            if type(passage) not in (str, int) or type(grade) is not int:
+                raise InputError(f"a grade must be a whole number of an id, not {passage!r}: {grade!r}")
+        return grades
 
 
 def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Iterable[QuestionRow]) -> None:
@@ -22,6 +56,9 @@ def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Ite
 
     Raises `InputError`, which names the row, for an unknown or missing key and for a value of the wrong type.
     """
+    for rows, what in ((passages, "passages"), (questions, "questions")):
+        if isinstance(rows, (str, Mapping)):
+            raise InputError(f"{what} must be a list; pass a single row as [row]")
     _write(folder, "passages", _passages(passages))
     queries, qrels = _questions(questions)
     if queries:
@@ -32,15 +69,12 @@ def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Ite
 def _passages(passages: Iterable[str | PassageRow]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     seen = Counter[str]()
-    for number, given in enumerate(_several(passages, "passages")):
-        where = f"passage {number}"
-        row = {"text": given} if isinstance(given, str) else _known(given, PASSAGE_KEYS, where)
-        id = _id(row.get("id", number), where)
-        article = _id(row.get("article_id", id), where)
-        texts = {name: _text(row.get(name, ""), f"{where}: {name}") for name in ("title", "section")}
-        position = _whole(row.get("position", seen[article]), f"{where}: position")
-        rows.append({"id": id, "text": _text(row.get("text"), f"{where}: text"), "article_id": article} | texts)
-        rows[-1]["position"] = position
+    for number, given in enumerate(passages):
+        row = read_as(Passage, {"text": given} if isinstance(given, str) else given, f"passage {number}")
+        id = str(number if row.id is None else row.id)
+        article = id if row.article_id is None else str(row.article_id)
+        own = {"id": id, "text": row.text, "article_id": article, "title": row.title, "section": row.section}
+        rows.append(own | {"position": seen[article] if row.position is None else row.position})
         seen[article] += 1
     if not rows:
         raise InputError("there are no passages; give at least one text or dict")
@@ -49,62 +83,17 @@ def _passages(passages: Iterable[str | PassageRow]) -> list[dict[str, Any]]:
 
 def _questions(questions: Iterable[QuestionRow]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     queries, qrels = [], []
-    for number, given in enumerate(_several(questions, "questions")):
-        where = f"question {number}"
-        row = _known(given, QUESTION_KEYS, where)
-        id, split = _id(row.get("id", number), where), row.get("split", "train")
-        if split not in ("train", "dev", "test"):
-            raise InputError(f"{where}: split is {split!r}; write train, dev or test")
-        relevant = row.get("relevant")
-        if isinstance(relevant, str) or not isinstance(relevant, Iterable):
-            raise InputError(f"{where}: relevant must be a list of passage ids or a dict of id to grade")
-        grades = dict(relevant) if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1)
-        if not grades:
-            raise InputError(f"{where}: relevant is empty; name at least one passage, or leave the question out")
-        queries.append({"id": id, "text": _text(row.get("text"), f"{where}: text")})
-        qrels += [
-            {
-                "query_id": id,
-                "passage_id": _id(passage, where),
-                "relevance": _whole(grade, f"{where}: a grade"),
-                "split": split,
-            }
-            for passage, grade in grades.items()
-        ]
+    for number, given in enumerate(questions):
+        row = read_as(Question, given, f"question {number}")
+        id = str(number if row.id is None else row.id)
+        queries.append({"id": id, "text": row.text})
+        try:
+            grades = row.grades()
+        except InputError as error:
+            raise InputError(f"question {number}: {error}") from None
+        for passage, grade in grades.items():
+            qrels.append({"query_id": id, "passage_id": str(passage), "relevance": grade, "split": row.split})
     return queries, qrels
-
-
-def _several(rows: Iterable[Any], what: str) -> Iterable[Any]:
-    if isinstance(rows, (str, Mapping)):
-        raise InputError(f"{what} must be a list; pass a single row as [row]")
-    return rows
-
-
-def _known(row: Any, keys: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    if not isinstance(row, Mapping):
-        raise InputError(f"{where} must be a dict, not {type(row).__name__}")
-    for key in row:
-        if key not in keys:
-            raise InputError(f"{where}: unknown key {key!r}; {nearest(str(key), keys)}")
-    return row
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{where} must be text, not {type(value).__name__}")
-    return value
-
-
-def _id(value: Any, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InputError(f"{where}: an id must be text or a whole number, not {value!r}")
-    return str(value)
-
-
-def _whole(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{where} must be a whole number, not {value!r}")
-    return value
 
 
 def _write(folder: str, name: str, rows: list[dict[str, Any]]) -> None:

@@ -23,9 +23,9 @@ def new_parser() -> Parser:
         "  stillhouse new manuals --source ~/manuals --model ~/models/bert\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
-        "Without --recipe, the start and the source decide: `language-model` for a bare language model, which is\n"
+        "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
         "pre-trained first; for a retriever `labelled` if the source has training questions, `unlabelled` if not.\n"
-        "The command says how long the run will take, stage by stage, or why it cannot: the start model is not on\n"
+        "The command says how long the run will take, stage by stage, or why it cannot: the base model is not on\n"
         "this machine yet, the source cannot be looked at, or the run will use a GPU. Times are computed ahead for\n"
         "the processor alone.",
     )

@@ -255,25 +255,13 @@ def run_local_action(argv: Sequence[str]) -> int:
         default=Path(),
         help="where to write the result (default: the current folder)",
     )
-    parser.add_argument(
-        "--shards", metavar="N", type=int, default=1, help="split the corpus into N shards (default: %(default)s)"
-    )
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
     from stillhouse.pipelines.catalog import RESULTS, Request
     from stillhouse.pipelines.local import PipelineFailed, run_local
 
-    if arguments.shards < 1:
-        raise InputError(f"--shards must be at least 1, not {arguments.shards}")
-    if arguments.shards > 1 and arguments.pipeline not in DIVIDED_HERE:
-        raise InputError(
-            f"--shards does not apply to {arguments.pipeline}, which does its runs one by one; leave it out, or run "
-            f"{' or '.join(DIVIDED_HERE)}"
-        )
-    request = Request(
-        arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards, tuple(arguments.settings)
-    )
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     values = _values(request, _given(arguments.parameter))
     try:
         with environment(arguments):
@@ -313,8 +301,6 @@ def _platform() -> None:
         raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
 
 
-DIVIDED_HERE = ("train", "refresh")
-"""The pipelines whose corpus can be divided on one machine."""
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "compile": compile_action,
     "submit": submit_action,

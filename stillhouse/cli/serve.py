@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse import context
 from stillhouse.artifacts import digest_json
+from stillhouse.config import field_types, setting
 from stillhouse.errors import InputError
 from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.workflow.graph import ARTIFACTS
 from stillhouse.workflow.parser import Parser
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, environment, with_settings
 
 if TYPE_CHECKING:
     from stillhouse.serving.release import Release
@@ -72,6 +73,33 @@ LIMITS = {
 }
 
 
+LOGGED = ("sample", "retention_days", "most_queries_bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The settings of a service, besides its folders and limits."""
+
+    release: str = setting("", "the release to serve from a repository, such as v1.2.0; empty = the one in use")
+    host: str = setting("127.0.0.1", "the address to listen on")
+    port: int = setting(8000, "the port to listen on; 0 picks a free one", minimum=0, maximum=65535)
+    model: str = setting("retriever", "the model's name in the API")
+    keep: int = setting(1, "old releases to keep open", minimum=0)
+    watch: float | None = setting(
+        None, f"seconds between looks for a new release; null = 1, or {LOOK_ELSEWHERE:g} in a repository", minimum=0.01
+    )
+    grace: float = setting(30.0, "seconds to wait for open requests at shutdown", minimum=0.01)
+    precision: str = setting(
+        "auto",
+        "of the vectors of passages: auto = as `index` encodes them, in bf16 where that is faster; those of queries "
+        "are in fp32, as in `stillhouse search`",
+        choices=("auto", "fp32"),
+    )
+    sample: float = setting(1.0, "share of the queries to log", minimum=1e-6, maximum=1)
+    retention_days: float = setting(30.0, "delete log files older than this", minimum=1e-6)
+    most_queries_bytes: int = setting(1 << 30, "size of the query log; the oldest files are deleted first", minimum=1)
+
+
 def serve_parser() -> Parser:
     from stillhouse.serving.settings import Limits
 
@@ -84,52 +112,11 @@ def serve_parser() -> Parser:
         help="a release, or a git repository of releases (default: %(default)s)",
     )
     parser.add_argument(
-        "--release",
-        metavar="VERSION",
-        default="",
-        help="the release to serve from a repository, such as v1.2.0 (default: the one in use)",
-    )
-    parser.add_argument(
         "--fetch-into",
         metavar="FOLDER",
         type=Path,
         help="where to put fetched releases (default: in the work folder)",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=int,
-        default=8000,
-        help="the port to listen on; 0 picks a free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--model", metavar="NAME", default="retriever", help="the model's name in the API (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--keep", metavar="N", type=int, default=1, help="old releases to keep open (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        type=float,
-        help=f"how often to look for a new release (default: 1; {LOOK_ELSEWHERE:g} in a repository)",
-    )
-    parser.add_argument(
-        "--grace",
-        metavar="SECONDS",
-        type=float,
-        default=30.0,
-        help="how long to wait for open requests at shutdown (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("auto", "fp32"),
-        default="auto",
-        help="of the vectors of passages: auto (default) = as `index` encodes them, in bf16 where that is faster; "
-        "those of queries are in fp32, as in `stillhouse search`",
-    )
-    parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
     group.add_argument(
         "--log-queries",
@@ -137,30 +124,12 @@ def serve_parser() -> Parser:
         type=Path,
         help="log queries and results in this folder, and accept /feedback",
     )
-    group.add_argument(
-        "--sample",
-        metavar="SHARE",
-        type=float,
-        default=1.0,
-        help="share of the queries to log (default: %(default)g, all)",
-    )
-    group.add_argument(
-        "--retention-days",
-        metavar="DAYS",
-        type=float,
-        default=30.0,
-        help="delete log files older than this (default: %(default)g)",
-    )
-    group.add_argument(
-        "--most-queries-bytes",
-        metavar="BYTES",
-        type=int,
-        default=1 << 30,
-        help="size of the query log; the oldest files are deleted first (default: %(default)d)",
-    )
+    add_setting_flags(group, Options, LOGGED)
+    parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
     parser.add_argument(
         "--verify", action="store_true", help="check every file, even if unchanged since the last check"
     )
+    add_setting_flags(parser, Options, field_types(Options).keys() - LOGGED)
     group = parser.add_argument_group("limits")
     for field in fields(Limits):
         metavar, text = LIMITS[field.name]
@@ -178,8 +147,12 @@ def serve_parser() -> Parser:
     return parser
 
 
+def serve_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    return with_settings(serve_parser().parse(argv), Options)
+
+
 def main(argv: Sequence[str]) -> int:
-    arguments = serve_parser().parse(argv)
+    arguments = serve_arguments(argv)
     limits = check(arguments)
     for package in NEEDED:
         if find_spec(package) is None:
@@ -200,17 +173,11 @@ def check(arguments: argparse.Namespace) -> Limits:
         raise InputError(
             f"--release is for a git repository of releases, but {arguments.place} is not one; leave it out"
         )
-    for name in (*LIMITS, "watch", "grace", "retention_days", "most_queries_bytes"):
+    for name in LIMITS:
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(
                 f"--{name.replace('_', '-')} must be above 0 and below 1e12, not {getattr(arguments, name):g}"
             )
-    if not 0 < arguments.sample <= 1:
-        raise InputError(f"--sample must be above 0 and at most 1, not {arguments.sample}")
-    if arguments.keep < 0:
-        raise InputError(f"--keep must be 0 or more, not {arguments.keep}")
-    if not 0 <= arguments.port < 1 << 16:
-        raise InputError(f"--port must be between 0 and 65535, not {arguments.port}")
     return Limits(**{name: getattr(arguments, name) for name in LIMITS})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.config import build, field_types, nearest
+from stillhouse.config import field_types, from_forms, nearest
 from stillhouse.errors import REFUSED_CODE, InputError
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.sweeps import find_sweep
@@ -75,7 +75,6 @@ class Request:
     recipe: str = ""
     """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
-    shards: int = 0
     """How many parts `train` and `refresh` encode a corpus in; 0 = the number in the placements."""
     settings: tuple[str, ...] = ()
     """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
@@ -91,14 +90,14 @@ class Request:
         if self.pipeline == zero_shot.NAME:
             return zero_shot.build_zero_shot(table)
         if self.pipeline == compare.NAME:
-            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table, self.shards)
+            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table)
         build_of = refresh.build_refresh if self.pipeline == refresh.NAME else train.build_pipeline
-        return build_of(*self._recipe(), table, self.shards)
+        return build_of(*self._recipe(), table)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuses parameters as the run's own tasks would: types, choices, ranges and conflicts."""
         if self.pipeline in CONFIGS:
-            build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
+            from_forms(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
         recipe_of_run(self.pipeline, *self._recipe(), values)
 

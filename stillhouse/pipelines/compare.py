@@ -40,8 +40,8 @@ def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = 
         file.write_text(compiled.as_ir(), encoding="utf-8")
 
 
-def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: int = 0) -> BaseComponent:
-    """The pipeline of a plan. `shards` is the number of nodes that share the runs; it overrides the table."""
+def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseComponent:
+    """The pipeline of a plan."""
     content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
     shared = shared_stages(plan)
     stages = [stage for stage, _ in shared]
@@ -60,7 +60,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: in
         pods.place_variants(there, varied_uses(plan), LABEL, LABEL)
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return make_pipeline(NAME, description, inputs, table, body, shards, check)
+    return make_pipeline(NAME, description, inputs, table, body, check)
 
 
 def varied_uses(plan: Plan) -> list[Use]:

@@ -20,7 +20,7 @@ from stillhouse.pipelines.image import image
 from stillhouse.pipelines.place import IMAGE
 from stillhouse.pipelines.placement_table import PlacementTable
 from stillhouse.pipelines.tasks import Pods
-from stillhouse.setting_kinds import SCALARS
+from stillhouse.setting_kinds import SCALARS, as_form, form_type
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend does not read as text."""
@@ -60,15 +60,14 @@ def make_pipeline(
     inputs: Sequence[PipelineInput],
     table: PlacementTable | None,
     body: Callable[[dict[str, Any], Pods], None],
-    shards: int = 0,
     check: Callable[[dict[str, Any]], PipelineTask] | None = None,
 ) -> BaseComponent:
     """A pipeline whose tasks `body` makes from the parameters by name and the pods that run them.
 
     A last task always reports how the run ended. With a table of placements, a first task checks that the cluster has
-    what they ask for, and the image and the placements' open choices become parameters. `shards` overrides the table's
-    number of shards. `check` makes a first task that also checks the parameters, from a component with the argument
-    `wanted`; it runs without a table too.
+    what they ask for, and the image and the placements' open choices become parameters. `check`
+    makes a first task that also checks the parameters, from a component with the argument `wanted`; it runs without a
+    table too.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     # A signature has required parameters first.
@@ -78,15 +77,15 @@ def make_pipeline(
 
     def pipeline(*arguments: Any) -> None:
         given = dict(zip(names, arguments))
-        pods = Pods(table, given, shards or (table.shards if table else 1), name)
-        end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        pods = Pods(table, given, table.shards if table else 1, name)
+        end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         if table:
             kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
         with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
             if table is None and check is None:
                 body(given, pods)
                 return
-            first, label = (check(given), "check") if check else (check_cluster(wanted=""), "check_cluster")
+            first, label = (check(given), "check") if check else (check_cluster()(wanted=""), "check_cluster")
             look = pods.place_bare(first, LOOK, label, retries=0)
             body(given, replace(pods, look=look))
             if table:
@@ -122,8 +121,8 @@ def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> li
     return [
         PipelineInput(
             field.name,
-            kinds[field.name],
-            None if field.metadata.get("required") else own.get(field.name, field.default),
+            form_type(kinds[field.name]),
+            None if field.metadata.get("required") else as_form(own.get(field.name, field.default), kinds[field.name]),
             field.metadata["help"],
         )
         for field in dataclasses.fields(config)

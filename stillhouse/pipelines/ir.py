@@ -8,7 +8,6 @@ of a component's parameters, and requests and limits in their former format.
 
 from __future__ import annotations
 
-import ast
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,6 @@ from kfp.dsl.base_component import BaseComponent
 from stillhouse.artifacts import digest_json
 from stillhouse.pipelines.workflow_size import WorkflowSize, pods_of, refuse_large, workflow_size
 
-PROGRAM = "\nimport kfp\n"
-"""The start of a component's program in its command."""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 
 Plain = dict[str, Any]
@@ -83,27 +80,10 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
         compiler.Compiler().compile(pipeline, str(path))
         spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
     compiled = Compiled(spec, others[0] if others else {})
-    leave_out_help(compiled)
     leave_out_former_fields(compiled)
     merge_equal(compiled)
     refuse_large(compiled.name, compiled.size)
     return compiled
-
-
-def leave_out_help(compiled: Compiled) -> None:
-    """Drops the descriptions of components' parameters, from their definitions and programs.
-
-    The user interface only shows the descriptions of the pipeline's parameters, and components/ keeps the rest.
-    """
-    for component in compiled.spec["components"].values():
-        component.pop("description", None)
-        for side in ("inputDefinitions", "outputDefinitions"):
-            for values in component.get(side, {}).values():
-                for value in values.values():
-                    value.pop("description", None)
-    for executor in compiled.spec["deploymentSpec"]["executors"].values():
-        container = executor.get("container", {})
-        container["command"] = [_shortened(word) for word in container.get("command", ())]
 
 
 def leave_out_former_fields(compiled: Compiled) -> None:
@@ -121,20 +101,6 @@ def leave_out_former_fields(compiled: Compiled) -> None:
         for secret in (*pod.get("secretAsEnv", ()), *pod.get("secretAsVolume", ())):
             if "secretNameParameter" in secret:
                 secret.pop("secretName", None)
-
-
-def _shortened(word: str) -> str:
-    """A word of a command; if it is kfp's program for a function, without its docstring and the signature's indent."""
-    if not word.startswith(PROGRAM):
-        return word
-    [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
-    first = function.body[0]
-    lines = word.splitlines(keepends=True)
-    signature = slice(function.lineno, first.lineno - 1)
-    lines[signature] = [line.lstrip() for line in lines[signature]]
-    if ast.get_docstring(function) is not None and len(function.body) > 1:
-        del lines[first.lineno - 1 : first.end_lineno]
-    return "".join(lines)
 
 
 def merge_equal(compiled: Compiled) -> None:

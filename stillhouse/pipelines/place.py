@@ -65,9 +65,8 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     defaults. `step` labels pods and metrics.
     """
     values = placement.parameters | dict(chosen)
-    image = values[placement.image.parameter] if placement.image else chosen.get(IMAGE)
-    if image is not None:
-        task.set_container_image(image)
+    if IMAGE in chosen:
+        task.set_container_image(chosen[IMAGE])
     task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
     task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
     if placement.accelerator:

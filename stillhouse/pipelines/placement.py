@@ -78,19 +78,6 @@ class Accelerator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
-    """A kind's own image, named by the pipeline's `parameter`; other pods use the parameter `image`."""
-
-    parameter: str
-    name: str
-
-    def __post_init__(self) -> None:
-        refuse_image(self.name)
-        _refuse_parameter(self.parameter)
-        _check(self.parameter.endswith("_image"), f"a parameter is called {self.parameter!r}", "name it like gpu_image")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Toleration:
     """A node taint that the pod tolerates; without a value, any value."""
 
@@ -158,7 +145,6 @@ class Placement:
     """
 
     nodes: int = 1
-    image: Image | None = None
     cpu: str = "500m"
     cpu_limit: str = ""
     memory: str = "2Gi"
@@ -219,8 +205,6 @@ class Placement:
         """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs require."""
         found = {claim.parameter: claim.name for claim in self.claims}
         found |= {secret.parameter: secret.name for secret in self.secrets}
-        if self.image:
-            found[self.image.parameter] = self.image.name
         if self.accelerator:
             found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
         return found

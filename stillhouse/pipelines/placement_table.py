@@ -17,13 +17,12 @@ A table is a file shipped with this module, or the user's own.
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-from stillhouse.config import nearest
+from stillhouse.config import nearest, read_as
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
 from stillhouse.pipelines.placement import Placement
@@ -151,7 +150,7 @@ def read_table(path: Path) -> PlacementTable:
     for kind, row in kinds.items():
         if row is not None and not isinstance(row, dict):
             raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
-        made[kind] = make(Placement, shared | (row or {}), f"{path}: kind {kind}")
+        made[kind] = read_as(Placement, shared | (row or {}), f"{path}: kind {kind}")
     table = PlacementTable(path.stem, made, chosen, shards, tasks, _form(content, path))
     for name in table.form or ():
         objects = [known for known in table.names if _is_object(known)]
@@ -198,50 +197,3 @@ def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     if not isinstance(rows, dict):
         raise InputError(f"{path}: {key} must be a mapping, not {shown(rows)}")
     return rows
-
-
-def make(cls: type, values: Mapping[str, Any], where: str) -> Any:
-    """A dataclass, including nested ones, from plain data. Raises `InputError` for unknown names and wrong types."""
-    hints = get_type_hints(cls)
-    made = {}
-    for name, value in values.items():
-        if name not in hints:
-            raise InputError(f"{where}: unknown setting {shown(name)}; {nearest(str(name), hints)}")
-        made[name] = _value(hints[name], value, f"{where}: {name}")
-    missing = [
-        field.name
-        for field in dataclasses.fields(cls)
-        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise InputError(f"{where} lacks {', '.join(missing)}")
-    try:
-        return cls(**made)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    if get_origin(kind) is types.UnionType:  # an optional dataclass
-        return None if value is None else _value(get_args(kind)[0], value, where)
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise InputError(f"{where} must map settings to values, not {shown(value)}")
-        assert isinstance(kind, type)
-        return make(kind, value, where)
-    if get_origin(kind) is tuple:
-        if not isinstance(value, list):
-            raise InputError(f"{where} must be a list, not {shown(value)}")
-        return tuple(_value(get_args(kind)[0], entry, f"{where}[{number}]") for number, entry in enumerate(value))
-    if get_origin(kind) is not None:  # a mapping of text to text
-        if not isinstance(value, dict) or not all(isinstance(part, str) for pair in value.items() for part in pair):
-            raise InputError(f"{where} must map text to text, not {shown(value)}; put numbers and true in quotes")
-        return dict(value)
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise InputError(f"{where} must be {_NAMES[kind]}, not {shown(value)}")
-    return value
-
-
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text (in quotes)"}

@@ -53,14 +53,14 @@ class PodWatch:
         workloads = self._ask("workloads of Kueue", self.api.workloads) if gated else []
         starting = any(waiting.is_starting(pod) for pod in pods)
         events = self._ask("events", self.api.warnings) if starting else []
-        held: dict[waiting.Reason, list[str]] = {}
+        waiting_tasks: dict[waiting.Reason, list[str]] = {}
         for pod in pods:
             for reason in waiting.reasons(pod, events, workloads):
-                held.setdefault(reason, []).append(task_of(pod))
+                waiting_tasks.setdefault(reason, []).append(task_of(pod))
         for workflow in self._ask("workflows", lambda: self.api.workflows(self._label)):
             for reason in waiting.refusals(workflow):
-                held.setdefault(reason, []).append("a task")
-        for reason, tasks in held.items():
+                waiting_tasks.setdefault(reason, []).append("a task")
+        for reason, tasks in waiting_tasks.items():
             more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
             self._report(reason.cause, f"  {tasks[0]}{more} cannot start: {reason}")
         for pod in pods:

@@ -1,7 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the signatures' types directly.
-"""The refresh as a Kubeflow pipeline: it reads the corpus again, and the change decides which rung to climb.
+"""The refresh as a Kubeflow pipeline: it reads the corpus again, and the change decides which level to climb.
 
-One task runs the steps of the rung, whichever it is. If nothing changed, that task and the promotion are skipped.
+One task runs the steps of the level, whichever it is. If nothing changed, that task and the promotion are skipped.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from kfp.dsl.pipeline_task import PipelineTask
 from stillhouse.config import field_types
 from stillhouse.kubernetes.pods.refresh import PLANNED, REFRESHED, RELEASED, SUMMARY
 from stillhouse.kubernetes.pods.run_control import TEXT
-from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, PLAN, RECIPE, digest_argument
+from stillhouse.kubernetes.pods.stage import FOLDER, METRICS, RECIPE
 from stillhouse.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.pipelines.placement_table import PlacementTable
-from stillhouse.pipelines.stage_component import kind_of, stage_component, written
-from stillhouse.pipelines.tasks import Pods
-from stillhouse.releases.refresh.graph import CHALLENGER, Ladder, before
+from stillhouse.pipelines.stage_component import kind_of, written
+from stillhouse.pipelines.tasks import Pods, add_stage
+from stillhouse.releases.refresh.graph import CHALLENGER, Levels, before
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import Recipe, configs
 from stillhouse.workflow.uses import Stage, stages_of
@@ -29,18 +29,17 @@ from stillhouse.workflow.uses import Stage, stages_of
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
 MODULE = "stillhouse.kubernetes.pods.refresh"
+DECIDED = (f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]")
 
 
-def build_refresh(
-    recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
-) -> BaseComponent:
-    """The pipeline of a recipe, whose settings apply to every step of every rung.
+def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:
+    """The pipeline of a recipe, whose settings apply to every step of every level.
 
     `table` places its tasks; without one they run on this machine. Raises `InputError` for an unknown or ill-typed
     section or setting.
     """
     settings, whole = configs(recipe, where), graph_of(recipe, where)
-    ladder, first = Ladder.of(whole), stages_of(before(whole))
+    levels, first = Levels.of(whole), stages_of(before(whole))
     kinds = field_types(Parameters)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
@@ -50,41 +49,24 @@ def build_refresh(
         check = pods.place_first(check, "check-refresh", "check_parameters", retries=1)
         made: dict[str, PipelineTask] = {}
         for stage in first:
-            made[stage.name] = _add(stage, first, made, check, pods, "run_first_stage")
+            task = add_stage(stage, first, made, check, (MODULE, "run_first_stage"))
+            made[stage.name] = pods.place_task(task, stage)
         corpus = {stage.name: made[stage.name].outputs[FOLDER] for stage in first}
         planned = plan_component(first)(**{RECIPE: check.outputs[RECIPE]}, **corpus)
         pods.place(planned, "plan-refresh", "plan")
         # kfp's local runner only finds a condition's value under the name Output, that of a returned value.
-        with dsl.If(planned.outputs["Output"] != str(Rung.NOTHING), name="change"):
+        with dsl.If(planned.outputs["Output"] != str(Level.NOTHING), name="change"):
             known = {PLANNED: planned.outputs[REFRESHED], RELEASED: planned.outputs[RELEASED]}
-            there = _add(ladder.every_stage(), first, made, check, pods, "run_refresh_stage", known)
+            there = add_stage(
+                levels.every_stage(), first, made, check, (MODULE, "run_refresh_stage"), known=known, more=DECIDED
+            )
+            pods.place_task(there, levels.every_stage())
             outputs = {PLANNED: there.outputs[REFRESHED], CHALLENGER: there.outputs[FOLDER]}
             done = release_component(first)(**{RECIPE: check.outputs[RECIPE]}, **outputs, **corpus)
             pods.place(done, "release-refresh", "promote")
 
     inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) or "" for name in SOURCE})
-    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
-
-
-def _add(
-    stage: Stage,
-    first: Sequence[Stage],
-    made: dict[str, PipelineTask],
-    check: PipelineTask,
-    pods: Pods,
-    call: str,
-    known: dict[str, Any] | None = None,
-) -> PipelineTask:
-    """Adds the task of a stage, which reads those of `first` that are `made`, and what the plan left as `known`."""
-    reads = stage.reads(other for other in first if other.name in made)
-    more = [f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]"] if known else []
-    task = stage_component(stage, reads, MODULE, call, *more)(
-        **{RECIPE: check.outputs[RECIPE], PLAN: ""},
-        **{digest_argument(other.name): "" for other in reads},
-        **(known or {}),
-        **{other.name: made[other.name].outputs[FOLDER] for other in reads},
-    )
-    return pods.place_task(task, stage)
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body)
 
 
 def check_component(kinds: dict[str, Any]) -> BaseComponent:
@@ -94,7 +76,7 @@ def check_component(kinds: dict[str, Any]) -> BaseComponent:
 
 
 def plan_component(first: Sequence[Stage]) -> BaseComponent:
-    """Compares the corpus with the released one, and returns the rung: how far the refresh goes."""
+    """Compares the corpus with the released one, and returns the level: how far the refresh goes."""
     declared = [f"{RECIPE}: Input[Dataset]", *(f"{stage.name}: Input[{kind_of(stage)}]" for stage in first)]
     declared += [f"{RELEASED}: Output[Model]", f"{REFRESHED}: Output[Dataset]", f"{SUMMARY}: Output[Markdown]"]
     return written("plan_refresh", declared, MODULE, "run_plan", returns="str")

@@ -18,12 +18,9 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
 
     The node selection, queue and user come from the most demanding step. Sizes are the largest of all steps, and the
     timeout is the sum of all. Volumes, secrets and variables come from every step. Raises `InputError` if two steps
-    conflict in these, or have different images; `where` begins its sentence.
+    conflict in these; `where` begins its sentence.
     """
     lead = max(placements, key=_demand)
-    if len({placement.image for placement in placements}) > 1:
-        names = dict.fromkeys(one.image.name if one.image else "the run's own" for one in placements)
-        raise InputError(f"{where}: its steps have different images ({', '.join(names)}); use one image, or {REMEDY}")
     environment: dict[str, str] = {}
     for placement in placements:
         for name, value in placement.environment.items():

@@ -7,7 +7,6 @@ arguments, which Kubeflow's cache compares: inputs themselves it identifies by t
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -58,17 +57,16 @@ def written(
 def _written(
     name: str, declared: tuple[str, ...], module: str, function: str, given: str, returns: str, base_image: str
 ) -> BaseComponent:
-    arguments = textwrap.indent(",\n".join(declared), "    ")
+    arguments = ",\n".join(declared)
     source = f"""from typing import NamedTuple
 
-from kfp.dsl import Dataset, HTML, Input, Markdown, Metrics, Model, Output, OutputPath
+from kfp.dsl import Dataset, HTML, Input, Markdown, Metrics, Model, Output, OutputPath, PipelineTaskFinalStatus
 
 
 def {name}(
 {arguments},
 ){f" -> {returns}" if returns else ""}:
     from {module} import {function}
-
     return {function}({given})
 """
     with TemporaryDirectory() as folder:

@@ -108,7 +108,7 @@ def _reason(error: Exception) -> str:
 def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
     """Refuses values that are invalid in a pod's specification: image, accelerator, names of claims and secrets."""
     for name, value in values.items():
-        if name == IMAGE or (name in known and name.endswith("_image")):
+        if name == IMAGE:
             refuse_image(value)
         elif name == "accelerator_type" and not RESOURCE.fullmatch(value):
             raise InputError(f"accelerator_type is {value!r}; write it like nvidia.com/gpu")

@@ -19,7 +19,7 @@ from stillhouse.pipelines.several_nodes import ask_for_nodes, node_settings
 from stillhouse.pipelines.shared_pod import launcher_of
 from stillhouse.pipelines.stage_component import stage_component
 from stillhouse.pipelines.watched import watch
-from stillhouse.steps.sharding import DIVIDED, SHARDS
+from stillhouse.steps.sharding import DIVIDED
 from stillhouse.workflow.uses import Stage, Use
 
 SHORT_PAUSE_SECONDS = 10
@@ -144,8 +144,6 @@ class Pods:
     def place_task(self, made: PipelineTask, task: Stage) -> PipelineTask:
         """The same for a task that runs a stage: it also gets its nodes."""
         if not self.table:
-            if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
-                made.set_env_variable(SHARDS, str(self.shards))
             return self.place(made, task.name, task.name)
         names = [use.step_name for use in task.uses]
         several = self._several(names, self.shards)
@@ -174,19 +172,37 @@ def plan_output(stage: str) -> str:
 def add_stages(
     stages: Sequence[Stage], first: PipelineTask, pods: Pods, module: str, call: str = "run_stage"
 ) -> dict[str, PipelineTask]:
-    """The tasks of stages, by name. `first` checked the run and wrote its recipe; `call` of `module` runs a stage."""
+    """Add a task for each stage after the `first` task, which writes the recipe and a digest of each stage's plan.
+
+    Kubeflow caches a task by these digests and those of the folders it reads.
+    """
     made: dict[str, PipelineTask] = {}
     for stage in stages:
-        reads = stage.reads(stages)
-        component = stage_component(stage, reads, module, call)
-        task = component(
-            **{
-                RECIPE: first.outputs[RECIPE],
-                # Kubeflow starts no pod for a task with the same program and arguments as an earlier one.
-                PLAN: first.outputs[plan_output(stage.name)],
-                **{digest_argument(other.name): made[other.name].outputs["Output"] for other in reads},
-                **{other.name: made[other.name].outputs[FOLDER] for other in reads},
-            }
+        plan, digests = (
+            first.outputs[plan_output(stage.name)],
+            {name: of.outputs["Output"] for name, of in made.items()},
         )
+        task = add_stage(stage, stages, made, first, (module, call), plan, digests)
         made[stage.name] = pods.place_task(task, stage).set_caching_options(True)
     return made
+
+
+def add_stage(
+    stage: Stage,
+    stages: Iterable[Stage],
+    made: Mapping[str, PipelineTask],
+    first: PipelineTask,
+    call: tuple[str, str],
+    plan: Any = "",
+    digests: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
+    more: Sequence[str] = (),
+) -> PipelineTask:
+    """The task of one stage, which reads the folders that it needs of those `made`; `known` are `more` arguments."""
+    reads = stage.reads(other for other in stages if other.name in made)
+    return stage_component(stage, reads, *call, *more)(
+        **{RECIPE: first.outputs[RECIPE], PLAN: plan},
+        **{digest_argument(other.name): (digests or {}).get(other.name, "") for other in reads},
+        **(known or {}),
+        **{other.name: made[other.name].outputs[FOLDER] for other in reads},
+    )

@@ -32,9 +32,7 @@ NAME = "train"
 DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."
 
 
-def build_pipeline(
-    recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
-) -> BaseComponent:
+def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:
     """The pipeline of a recipe. Raises `InputError` for an unknown or ill-typed section or setting.
 
     `table` places its tasks; without one they run on this machine. `shards` is the number of parts in which a corpus
@@ -51,7 +49,7 @@ def build_pipeline(
         assert pods.look
         add_stages(stages, pods.look, pods, "stillhouse.kubernetes.pods.stage")
 
-    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards, check)
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, check)
 
 
 def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:

@@ -88,6 +88,6 @@ STEP = Step(
     "fetches the model that training starts from and saves it in a folder",
     Config,
     inputs=(),
-    outputs=(Port("encoder", "the starting model", kind="model"),),
+    outputs=(Port("encoder", "the base model", kind="model"),),
     run=run,
 )

@@ -11,10 +11,6 @@ from stillhouse.errors import InputError
 DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count", "score-pairs": "score-shard"}
 """The steps whose work several machines may share, and the step that does one part of it."""
 
-SHARDS = "STILLHOUSE_SHARDS"
-"""Environment variable with the number of shards into which a task on this machine divides such a step; unset for
-none."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:

@@ -30,7 +30,7 @@ class Config(RerankerConfig):
         minimum=8,
     )
     layers: int | None = setting(
-        None, "keep only this many of the first layers of the starting model; null = all", minimum=1
+        None, "keep only this many of the first layers of the base model; null = all", minimum=1
     )
 
 

@@ -71,7 +71,7 @@ Seen = tuple[Scale, bool]
 
 
 def scale_of(corpus: Path, encoder: Path) -> Scale | None:
-    """The scale of a run, from its corpus and its starting model; None before both exist.
+    """The scale of a run, from its corpus and its base model; None before both exist.
 
     A process reads and tokenizes passages once, until the corpus or the model in these folders changes.
     """

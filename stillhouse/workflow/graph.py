@@ -11,35 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stillhouse.config import GRAPH, nearest
+from stillhouse.config import GRAPH as GRAPH
+from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.workflow.stages import STAGES, changed
-from stillhouse.workflow.uses import ARTIFACTS, Use, dense, needed, staged
+from stillhouse.workflow.stages import STAGES as STAGES
+from stillhouse.workflow.stages import changed
+from stillhouse.workflow.uses import ARTIFACTS as ARTIFACTS
+from stillhouse.workflow.uses import Use as Use
+from stillhouse.workflow.uses import dense, staged
+from stillhouse.workflow.uses import needed as needed
 from stillhouse.yaml_file import shown
-
-__all__ = [
-    "APART",
-    "ARTIFACTS",
-    "CORPUS",
-    "GATE",
-    "GRAPH",
-    "GRAPHS",
-    "LEXICAL",
-    "PRETRAINED",
-    "PRETRAINING",
-    "SIMLM",
-    "STAGES",
-    "START",
-    "USES",
-    "Use",
-    "graph_of",
-    "known_uses",
-    "needed",
-]
 
 CORPUS = {"corpus": "ingest/corpus"}
 GATE = {"validation": "validate/validation"}
-BM25 = CORPUS | {"negatives": "bm25/negatives"}
 PRETRAINING = "pretraining"
 PRETRAINED = {"encoder": f"{PRETRAINING}/encoder"}
 START = "fetch_model/encoder"
@@ -294,41 +278,6 @@ REFRESHED: tuple[Use, ...] = (
     ),
 )
 """Steps that only a refresh has (`releases/refresh/graph.py`), for which a recipe may hold settings."""
-
-APART: tuple[Use, ...] = (
-    Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
-    Use("count", "count", {"tokens": "tokenize/tokens"}),
-    Use("read_negatives", "read-negatives", CORPUS | GATE),
-    *REFRESHED,
-    Use(
-        "adopt_index",
-        "adopt-index",
-        CORPUS
-        | {
-            "retriever": "distilled/retriever",
-            "old_index": "retriever_2_index/index",
-            "old_retriever": "retriever_2/retriever",
-        },
-    ),
-    Use("average", "average", BM25 | {"start": PRETRAINED["encoder"], "trained": "retriever_1/retriever"}),
-    Use(
-        "score_shard",
-        "score-shard",
-        CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"},
-    ),
-    Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
-    Use(
-        "hybrid",
-        "hybrid",
-        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
-    ),
-    Use(
-        "compare_release",
-        "compare-release",
-        CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"},
-    ),
-)
-"""Steps that the papers' run does not need: examples for the command line."""
 
 
 def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...]:

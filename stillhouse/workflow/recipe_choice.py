@@ -1,4 +1,4 @@
-"""What `stillhouse new` chooses for a source and a starting model: the recipe, the passage length, and trainings that
+"""What `stillhouse new` chooses for a source and a base model: the recipe, the passage length, and trainings that
 fit into memory."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FEW_QUESTIONS = 100
 
 
 def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
-    """The shipped recipe for a source and a starting model.
+    """The shipped recipe for a source and a base model.
 
     A bare language model is pre-trained. For a retriever it matters whether the source has training questions. Without
     a look, it is assumed to have them. Without a start, it is the recipe's own, which is a retriever; one of an unknown
@@ -54,7 +54,7 @@ def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
 
 
 def passage_length(look: FirstLook, start: Start | None = None) -> int:
-    """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the starting model reads well."""
+    """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the base model reads well."""
     positions = (start and start.number("max_position_embeddings")) or LONGEST
     return min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-look.tokens // STEP) * STEP))
 
@@ -140,7 +140,11 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]
         line = f"{100 * share:.0f} % of the training questions become dev questions, which choose among models"
-        few = f"; training on {train} questions gains little over the start with BM25" if train < FEW_QUESTIONS else ""
+        few = (
+            f"; training on {train} questions gains little over the base model with BM25"
+            if train < FEW_QUESTIONS
+            else ""
+        )
         lines.append(f"{line} (ingest.dev_fraction){few}")
     return lines
 
@@ -172,7 +176,7 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
         questions += ", so the corpus makes them"
     lengths = f"95 % with at most {look.tokens:,} tokens"
     if not look.counted:
-        lengths += " (estimated: the start's tokenizer is not on this machine)"
+        lengths += " (estimated: the base model's tokenizer is not on this machine)"
     line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = sum(tokens > length for tokens in look.lengths) / max(1, len(look.lengths))
@@ -200,7 +204,7 @@ def _questions(recipe: str, look: FirstLook) -> str:
 def describe_start(start: Start | None) -> str:
     """One line on whether the recipe that `new` chose pre-trains, and why."""
     if start is None:
-        return "no pre-training: the start is already a retriever"
+        return "no pre-training: the base model is already a retriever"
     if start.kind == LANGUAGE_MODEL:
         return f"pre-training first: {start.name} is a bare language model ({start.why})"
     if start.kind == RETRIEVER:

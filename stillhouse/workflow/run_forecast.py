@@ -182,13 +182,13 @@ def _weights(start: Any) -> tuple[int, str]:
     try:
         folder = place_of(start.model)
         if folder is None:
-            return 0, f"the start model {start.model} is not on this machine; `fetch-model` downloads it"
+            return 0, f"the base model {start.model} is not on this machine; `fetch-model` downloads it"
         kept = {"num_hidden_layers": start.layers} if start.layers else {}
         return layer_weights({**config_of(folder), **kept}), ""
     except InputError as error:
         return 0, str(error)
     except (ValueError, KeyError, TypeError):
-        return 0, f"the configuration of the start model {start.model} does not say how large it is"
+        return 0, f"the configuration of the base model {start.model} does not say how large it is"
 
 
 def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = ""
     if expected is None:
         why = why_none(configs(recipe, "recipe"), look) or why
         raise InputError(
-            "--hours needs a source to look at and a starting model on this machine that runs on its processor"
+            "--hours needs a source to look at and a base model on this machine that runs on its processor"
             f"{f' ({why})' if why else ''}; leave --hours out, and set `max_steps` in params.yaml"
         )
     budget = hours * 3600

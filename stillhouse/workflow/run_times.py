@@ -1,7 +1,7 @@
 """How long uses of steps took on this machine, and the time left of a run estimated from that.
 
 For uses that never ran here, the time is computed from their arithmetic (`first_run_times`), with the scale of corpus
-and starting model once these exist, and until then with that of a first look at the source.
+and base model once these exist, and until then with that of a first look at the source.
 
 Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings to
 [seconds, passages of the corpus]. They are a convenience: a file that is damaged, foreign or not writable affects only
@@ -101,7 +101,7 @@ def estimate(
 ) -> Estimate:
     """The times of uses, from earlier runs here or computed.
 
-    `first_look` is called if a use never ran here and corpus or starting model do not exist yet. It returns what was
+    `first_look` is called if a use never ran here and corpus or base model do not exist yet. It returns what was
     seen of the source, or a reason why nothing was.
     """
     uses = list(uses)

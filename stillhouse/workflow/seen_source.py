@@ -33,7 +33,7 @@ LATELY = 600.0
 def seen_at_once(settings: Mapping[str, Any]) -> Seen | str:
     """What a look of `AT_ONCE` seconds at a run's source shows, or why it shows nothing.
 
-    It shows nothing of a source that is not on this machine or cannot be read, and if the starting model is not here.
+    It shows nothing of a source that is not on this machine or cannot be read, and if the base model is not here.
     """
     from stillhouse.corpus.first_look import look_at
 

@@ -81,16 +81,16 @@ class _Graph:
     def _change(self, use: Use, row: Mapping[Any, Any]) -> None:
         for key in (STEP, SYSTEM):
             if key in row:
-                raise self.refuse(use.name, f"`{key}` is for new stages, but this is a {use.step_name} of every run")
+                raise self.refuse(use.name, f"`{key}` is for new steps, but this is a {use.step_name} of every run")
         settings = self._settings_of(use.name, use.step, row) or use.settings_of
         inputs = self._inputs(use.name, use.step, row, use.inputs)
         self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings)
 
     def _add(self, name: str, row: Mapping[Any, Any]) -> None:
         if STEP not in row and SYSTEM not in row:
-            raise self.refuse(name, f"there is no such stage, and a new one needs `{STEP}`; {nearest(name, self.uses)}")
+            raise self.refuse(name, f"there is no such step, and a new one needs `{STEP}`; {nearest(name, self.uses)}")
         if not USE_NAME.fullmatch(name) or name in RESERVED:
-            raise self.refuse(name, "a new stage needs an unused name of lowercase letters, digits and _")
+            raise self.refuse(name, "a new step needs an unused name of lowercase letters, digits and _")
         if STEP in row:
             if str(row[STEP]) not in steps():
                 raise self.refuse(name, f"there is no step {shown(row[STEP])}; {nearest(str(row[STEP]), steps())}")
@@ -128,7 +128,7 @@ class _Graph:
     def _put(self, use: Use) -> None:
         """Adds a use before the choice and the evaluation, where readers expect it."""
         if use.name in self.uses:
-            raise self.refuse(use.name, "a stage with this name exists already; choose another name")
+            raise self.refuse(use.name, "a step with this name exists already; choose another name")
         last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
         self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
 

@@ -1,4 +1,4 @@
-"""What a starting model is: a retriever already, or a bare language model, which has never learned to search.
+"""What a base model is: a retriever already, or a bare language model, which has never learned to search.
 
 This file imports neither PyTorch nor, before it is needed, the hub's library: `stillhouse new --help` is quick.
 """
@@ -31,7 +31,7 @@ SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
 
 @dataclass(frozen=True)
 class Start:
-    """What a starting model is, why, and its Hugging Face configuration, which is empty for an unknown one.
+    """What a base model is, why, and its Hugging Face configuration, which is empty for an unknown one.
 
     `name` is the model as it was given.
     """
@@ -68,7 +68,7 @@ def start_of(model: str) -> Start:
 
 
 def counted(look: FirstLook, model: str) -> FirstLook:
-    """A look whose lengths the tokenizer of a starting model counted; the same look if that is not on this machine."""
+    """A look whose lengths the tokenizer of a base model counted; the same look if that is not on this machine."""
     folder = None
     with suppress(InputError):  # no such folder or package: `fetch-model` reports it
         folder = place_of(model)
@@ -77,7 +77,7 @@ def counted(look: FirstLook, model: str) -> FirstLook:
 
 
 def unsuited(look: FirstLook, model: str) -> str:
-    """The sentence that the tokenizer of a starting model does not suit a source; empty if it does, or is not here."""
+    """The sentence that the tokenizer of a base model does not suit a source; empty if it does, or is not here."""
     folder = None
     with suppress(InputError):
         folder = place_of(model)
@@ -109,7 +109,7 @@ def place_of(model: str) -> Path | None:
     return None
 
 
-@doing("asking the Hugging Face Hub about the start model")
+@doing("asking the Hugging Face Hub about the base model")
 def _on_hub(name: str) -> tuple[str, str]:
     """What a model of the hub is by the list of its files; unknown if the hub does not answer.
 

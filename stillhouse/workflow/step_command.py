@@ -20,7 +20,7 @@ from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Report, Step
-from stillhouse.workflow.graph import APART, GRAPH, STAGES, USES, Use, known_uses
+from stillhouse.workflow.graph import GRAPH, GRAPHS, STAGES, Use, graph_of, known_uses
 from stillhouse.workflow.key_names import keys_in_errors
 from stillhouse.workflow.parser import Parser, output_file, output_folder
 
@@ -144,6 +144,13 @@ def given_settings(arguments: argparse.Namespace, config: type, names: Container
     return given
 
 
+def with_settings(arguments: argparse.Namespace, config: type) -> argparse.Namespace:
+    """The arguments with the value of every setting of a class, in place of the texts of its flags."""
+    found: Any = build(config, given_settings(arguments, config), "the command line")
+    vars(arguments).update(vars(found))
+    return arguments
+
+
 def own_first(config: type) -> list[dataclasses.Field[Any]]:
     """The settings of a class in reading order: its own first, then inherited ones."""
     by_name = {field.name: field for field in dataclasses.fields(config)}
@@ -249,8 +256,12 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
 
 
 def example_of(step: Step) -> Use:
-    """The use that the step's example shows: the first in the graph, or one outside it."""
-    return next(use for use in (*USES, *APART) if use.step_name == step.name)
+    """The use that the step's example shows: the first in a graph, or one that reads what a graph's steps write."""
+    known = [use for name in GRAPHS for use in graph_of({GRAPH: name})]
+    made = {port.name: f"{use.name}/{port.name}" for use in reversed(known) for port in use.step.outputs}
+    needed = [port.name for port in step.inputs if not port.optional]
+    own = Use(step.identifier, step.name, {name: made.get(name, f"{name}/{name}") for name in needed})
+    return next((use for use in known if use.step_name == step.name), own)
 
 
 def command_of(use: Use) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.monitoring.monitor import Monitor
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Paths, Report, Step
 from stillhouse.workflow.graph import Use
@@ -37,44 +38,24 @@ class Timing:
     device: str
 
 
-class StepClock:
-    """A progress bar that times training steps. The time from the end of a measurement to the next step counts."""
+class StepClock(Monitor):
+    """Times training steps and passes every report on. From the end of a measurement to the next step, time counts."""
 
-    def __init__(self, bar: Any) -> None:
-        self.bar, self.steps, self.seconds, self.started = bar, 0, 0.0, 0.0
+    def __init__(self, own: Monitor) -> None:
+        self.own, self.steps, self.seconds, self.started = own, 0, 0.0, 0.0
+        self.began, self.advanced, self.ended, self.curve = own.began, own.advanced, own.ended, own.curve  # type: ignore[method-assign]
 
-    def __enter__(self) -> StepClock:
-        self.bar.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.bar.__exit__(*error)
-
-    def update(self, count: int = 1) -> None:
+    def trained(self, loss: float, gradient_norm: float, learning_rate: float, examples: int) -> None:
         now = time.perf_counter()
         if self.started:
-            self.steps += count
+            self.steps += 1
             self.seconds += now - self.started
         self.started = now
-        self.bar.update(count)
+        self.own.trained(loss, gradient_norm, learning_rate, examples)
 
-    def set_postfix(self, **values: Any) -> None:
-        """Is called after a held-out measurement, whose time does not count."""
+    def measured(self, heldout_loss: float, signals: Mapping[str, float]) -> None:
+        self.own.measured(heldout_loss, signals)
         self.started = time.perf_counter()
-        self.bar.set_postfix(**values)
-
-
-@dataclass(frozen=True)
-class TimedContext(Context):
-    """A context that keeps the clocks of the training bars that it made."""
-
-    clocks: list[StepClock] = dataclasses.field(default_factory=list)
-
-    def bar(self, what: str, total: int | None, unit: str = "it", done: int = 0) -> Any:
-        clock = StepClock(super().bar(what, total, unit, done))
-        if unit == "step":
-            self.clocks.append(clock)
-        return clock
 
 
 def run_timed(use: Use, config: Any, root: Path) -> Timing:
@@ -98,14 +79,15 @@ def execute_timed(use: Use, config: Any, root: Path) -> Timing:
     clocks: list[StepClock] = []
 
     def run(config: Any, inputs: Paths, outputs: Paths, context: Context) -> Report:
-        return use.step.run(config, inputs, outputs, TimedContext(**vars(context), clocks=clocks))
+        clocks.append(StepClock(context.monitor))
+        return use.step.run(config, inputs, outputs, dataclasses.replace(context, monitor=clocks[0]))
 
     step: Step = dataclasses.replace(use.step, run=run)
     execute(step, config, use.input_paths(root), use.output_paths(root))
-    steps, seconds = sum(clock.steps for clock in clocks), sum(clock.seconds for clock in clocks)
+    [clock] = clocks
     gpu, device = _gpu_memory()
-    speed = steps * config.batch_size / seconds if seconds else 0.0
-    return Timing(steps, seconds, speed, peak_memory(), gpu, device)
+    speed = clock.steps * config.batch_size / clock.seconds if clock.seconds else 0.0
+    return Timing(clock.steps, clock.seconds, speed, peak_memory(), gpu, device)
 
 
 def peak_memory() -> float:

@@ -113,7 +113,7 @@ def test_a_search_ranks_as_the_run_does(by_functions: dict[str, stillhouse.StepR
     searcher = stillhouse.Searcher.open(str(small_corpus), made["first"], made["index"], made["hybrid"])
     run = [line.split() for line in (made["run"].folder / "test.trec").read_text().splitlines()]
     for query in corpus.queries_of("test").itertuples():
-        hits = searcher.search(query.text, 24)
+        hits = searcher.search(str(query.text), 24)
         ranked = [(passage, float(score)) for id, _, passage, _, score, _ in run if id == query.query_id]
         assert {hit.passage_id for hit in hits} == {passage for passage, _ in ranked}
         scores = dict(ranked)

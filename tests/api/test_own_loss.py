@@ -36,7 +36,7 @@ def hinge(batch: LossBatch) -> Tensor:
 def trained(small_corpus: Path, tiny_model: Path, tmp_path: Path) -> Any:
     negatives = stillhouse.bm25(small_corpus, tmp_path / "bm25", negatives_depth=6).negatives
 
-    def train(name: str, **settings: Any) -> stillhouse.TrainingResult:
+    def train(name: str, **settings: Any) -> stillhouse.StepResult:
         return stillhouse.train_retriever(small_corpus, tiny_model, negatives, tmp_path / name, **SHORT, **settings)
 
     return train

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,13 +14,11 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.config import field_types, recorded, setting
+from stillhouse.config import setting
 from stillhouse.context import DEVICE, QUIET, WORK_ROOT, device
 from stillhouse.errors import ValidationFailed
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
-
-STEPS = list(registry.steps())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,14 +156,6 @@ def test_bad_input_is_one_line_and_exit_code_2(case: str, stand_in: Any, capsys:
     assert not seen and not Path("out").exists()
 
 
-def test_a_damaged_input_is_bad_input(stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    stand_in("mine", MineConfig)
-    artifact(Path("corpus"), "ingest")
-    Path("corpus/rows.txt").write_text("2\n")
-    assert cli.main(["mine", "--corpus", "corpus", "--negatives", "out"]) == 2
-    assert "rows.txt changed after it was written; run step 'ingest' again" in capsys.readouterr().err
-
-
 ENDS = {
     "done": (None, 0, ""),
     "crash": (ZeroDivisionError("division by zero"), 1, "ZeroDivisionError: division by zero"),
@@ -188,39 +176,11 @@ def test_the_exit_code_shows_how_a_command_ended(case: str, stand_in: Any, capsy
     assert Path("negatives").exists() == (code == 0)
 
 
-READ_ONLY = {
-    "output": ("outputs", ["--negatives", "outputs/negatives"]),
-    "output in a folder that is not there": ("outputs", ["--negatives", "outputs/new/negatives"]),
-    "work folder": ("work", ["--work", "work"]),
-    "figures": ("figures", ["--metrics", "figures/new/mine.json"]),
-}
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
-@pytest.mark.parametrize("case", READ_ONLY)
-def test_a_place_that_may_not_be_written_is_reported_in_a_sentence(
-    case: str, number: int, read_only: Callable[..., None], stand_in: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, flags = READ_ONLY[case]
-    stand_in("mine", MineConfig)
-    read_only(Path(folder).absolute(), number)
-    assert mine(*flags, "--quiet") == 2
-    [sentence] = capsys.readouterr().err.splitlines()
-    assert f"stillhouse: cannot read or write {folder}/" in sentence and os.strerror(number) in sentence
-    assert sentence.endswith("give this user read and write access, or choose another path")
-
-
 def test_a_verdict_of_failed_ends_with_3_and_keeps_the_report(stand_in: Any) -> None:
     artifact(Path("corpus"), "ingest")
     stand_in("validate", passed=False)
     assert cli.main(["validate", "--corpus", "corpus", "--validation", "validation"]) == 3
     assert Path("validation/data.txt").is_file()
-
-
-def test_metrics_are_written_to_the_given_file(stand_in: Any) -> None:
-    stand_in("mine", MineConfig)
-    assert mine("--metrics", "figures/mine.json") == 0
-    assert json.loads(Path("figures/mine.json").read_text()) == {"passages": 3.0}
 
 
 def test_context_flags_reach_the_step_and_nothing_after_it(monkeypatch: pytest.MonkeyPatch, stand_in: Any) -> None:
@@ -233,33 +193,8 @@ def test_context_flags_reach_the_step_and_nothing_after_it(monkeypatch: pytest.M
     assert device() == "auto"
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_help_of_a_step_names_every_folder_and_setting(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    step = registry.steps()[name]
-    assert cli.main([name, "--help"]) == 0
-    text = capsys.readouterr().out
-    flags = [port.flag for port in (*step.inputs, *step.outputs)]
-    flags += ["--" + field.replace("_", "-") for field in field_types(step.config)]
-    for flag in flags:
-        assert f"  {flag} " in text
-    assert f"stillhouse {name} \\\n" in text, "an example command line"
-
-
-def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    listed = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert listed == [*cli.COMMANDS, *STEPS]
-
-
 def test_help_loads_nothing_heavy() -> None:
     heavy = "{'torch', 'transformers', 'pandas', 'pyarrow', 'faiss', 'numpy', 'kfp', 'dvc', 'great_expectations'}"
     code = f"import sys; from stillhouse.cli import main; main(['mine', '--help']); print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
-
-
-def test_manifest_of_a_default_run_records_the_defaults(stand_in: Any) -> None:
-    stand_in("mine", MineConfig)
-    assert mine() == 0
-    assert json.loads(Path("negatives/manifest.json").read_text())["config"] == recorded(MineConfig())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import yaml
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan
-from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 
 COMMON = ["compare", "--recipe", "micro"]
 BAD = {
@@ -62,28 +60,6 @@ def test_bad_input_is_refused_before_anything_is_made(
     assert cli.main([*COMMON, *words]) == InputError.exit_code
     assert message in capsys.readouterr().err
     assert list(here.iterdir()) == []
-
-
-def test_without_a_recipe_there_must_be_params(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "--objectives", "mlm"]) == InputError.exit_code
-    assert "params.yaml does not exist" in capsys.readouterr().err
-
-
-def test_the_list_needs_no_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "--list"]) == 0
-    shown = capsys.readouterr().out
-    assert [name for name in shipped_sweeps() if f"{name}: " not in shown] == []
-
-
-def test_the_examples_in_help_parse(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "--help"]) == 0
-    shown = capsys.readouterr().out
-    for example in [line for line in shown.splitlines() if line.startswith("  stillhouse compare --")]:
-        words = shlex.split(example.split("(")[0])[2:]
-        from stillhouse.cli.compare import compare_parser
-
-        compare_parser().parse(words)
-    assert shown.count("  stillhouse compare --") >= 4 and "If a variant fails, the page shows why" in shown
 
 
 def test_the_recipe_is_the_named_one_or_that_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from stillhouse.cli import main
@@ -92,22 +91,3 @@ def test_questions_are_made_of_japanese_articles(tmp_path: Path, capsys: pytest.
     queries = searched(tmp_path, source).queries
     assert set(queries["split"]) == {"train", "dev", "test"}
     assert queries["text"].str.contains("[\u3040-\u30ff]").all()
-
-
-@pytest.mark.parametrize("language", ["en", "de", "ar", "hi", "zh"])
-def test_languages_of_xquad(language: str, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "test.json.gz").write_bytes(data("xquad", f"xquad.{language}.json.gz").read_bytes())
-    searched(tmp_path, source, "--queries", "source")
-    assert pq.read_metadata(tmp_path / "corpus" / "queries.parquet").num_rows == 1190
-    assert json.loads((tmp_path / "bm25" / "terms.json").read_text(encoding="utf-8"))["language"] == language
-    figures = measured(tmp_path, "RR@10", "R@20", "Answer@20")
-    assert figures["RR@10"] > LEAST_RR10[language]
-    assert figures["Answer@20"] > figures["R@20"] - 0.02  # a few answers stop in the middle of a word
-    made = tmp_path / "made"
-    words = ["--queries", "pairs", "--pair-tasks", "ict"]
-    assert main(["ingest", "--source", str(source), "--corpus", str(made), *words]) == 0
-    queries = Corpus.open(made).queries
-    asked = queries[queries["split"] == "train"]["query_id"].str.partition(":")[0]
-    assert asked.value_counts()["ict"] > 100

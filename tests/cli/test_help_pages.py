@@ -10,9 +10,3 @@ def test_every_command_explains_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """argparse reads a `%` in a help text as a format, and fails only when it makes the page."""
     pages = {command: parser.format_help() for command, parser in parsers(monkeypatch).items()}
     assert len(pages) > 30 and all("usage: stillhouse" in page for page in pages.values())
-
-
-def test_no_heading_appears_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    for command, parser in parsers(monkeypatch).items():
-        headings = [group.title for group in parser._action_groups if group._group_actions]
-        assert len(headings) == len(set(headings)), command

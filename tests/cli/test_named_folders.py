@@ -11,13 +11,12 @@ import pytest
 
 from stillhouse.artifacts import write_manifest
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.several_processes import step_words
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.workflow.graph import Use, known_uses
+from stillhouse.workflow.graph import Use
 from stillhouse.workflow.in_process import up_to_date
-from stillhouse.workflow.step_command import command_of, given_inputs, step_parser
+from stillhouse.workflow.step_command import given_inputs, step_parser
 
 EVALUATE = find_step("evaluate")
 
@@ -40,37 +39,12 @@ def test_folders_have_their_names_and_stand_in_the_order_given() -> None:
     assert list(found.items()) == [(key, Path(folder)) for key, folder in expected.items()]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--run", "artifacts/bm25/run"], "write NAME=FOLDER"),
-        (["--run", "bm25="], "write NAME=FOLDER"),
-        (["--run", "=artifacts"], "write NAME=FOLDER"),
-        (["--run", "a/b=artifacts"], "write NAME=FOLDER"),
-        (["--run", "../a=artifacts"], "write NAME=FOLDER"),
-        (["--run", "a=one", "--run", "b=two", "--run", "a=three"], "--run a is given twice"),
-    ],
-)
-def test_an_invalid_name_and_folder_is_refused(words: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parsed(*words)
-
-
 def test_a_folder_that_is_missing_is_refused_and_so_is_a_step_without_any(tmp_path: Path) -> None:
     corpus = made(tmp_path / "corpus")
     with pytest.raises(InputError, match="nowhere does not exist"):
         open_inputs(EVALUATE, {"corpus": corpus, "run/a": tmp_path / "nowhere"})
     with pytest.raises(InputError, match="needs at least one --run NAME=FOLDER"):
         open_inputs(EVALUATE, {"corpus": corpus, "curves/a": corpus})
-
-
-@pytest.mark.parametrize("words", [lambda use: " ".join(command_of(use)[2:]).split(), None])
-def test_command_lines_of_a_step_parse_to_their_folders(words: Any) -> None:
-    """This covers the words of examples and those for other processes."""
-    use = known_uses({})["evaluate"]
-    inputs, outputs = use.input_paths(), use.output_paths()
-    flags = words(use) if words else step_words(use.step, use.step.config(), inputs, outputs)[1:]
-    assert list(parsed(*flags).items()) == list(inputs.items())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,32 +9,12 @@ import pytest
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.cli import main
-from stillhouse.errors import InputError
 from stillhouse.lock import only_process
-from stillhouse.releases.tags import Overtaken
-from stillhouse.steps.registry import find_step
 from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.key_names import keys_in_errors
-from stillhouse.workflow.recipe_settings import with_settings
 from stillhouse.workflow.recipes import configs
 from stillhouse.workflow.small import small
 
 MICRO = ["run", "--recipe", "micro", "--quiet"]
-
-
-def test_until_runs_a_use_and_its_dependencies(tmp_path: Path) -> None:
-    assert main([*MICRO, "--until", "bm25", "--folder", str(tmp_path)]) == 0
-    assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"ingest", "validate", "bm25"}
-
-
-def test_unfinished_work_is_kept_in_the_folder_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
-    assert main([*MICRO, "--until", "ingest", "--folder", str(here)]) == 0
-    assert (here / ".stillhouse" / "work").is_dir()
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
-    assert main([*MICRO, "--until", "ingest", "--folder", str(there)]) == 0
-    assert (tmp_path / "volume").is_dir() and not (there / ".stillhouse").exists()
 
 
 def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
@@ -68,31 +48,6 @@ def test_set_changes_a_setting_of_this_run_only(tmp_path: Path) -> None:
     assert (made["k1"], made["negatives_depth"]) == (0.7, 3)
     assert main(command) == 0
     assert read_manifest(tmp_path / "artifacts" / "bm25" / "bm25").config["k1"] != 0.7
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--set", "bm25.k2=1"], "bm25 has no setting 'k2'"),
-        (["--until", "retriever1"], "did you mean 'retriever_1"),
-        (["--small", "--source", "sample"], "leave --source out, or --small"),
-    ],
-)
-def test_invalid_flags_are_refused(
-    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*MICRO, *flags, "--folder", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_setting_of_a_stage_that_the_recipe_has_not_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It would change nothing. The settings of a refresh, which no run reads, may be set for the pipeline `refresh`."""
-    words = ["run", "--recipe", "labelled", "--until", "ingest", "--folder", str(tmp_path), "--set"]
-    assert main([*words, "pretraining.max_steps=2"]) == 2
-    assert "labelled.yaml has no stage 'pretraining'" in capsys.readouterr().err and not list(tmp_path.iterdir())
-    assert with_settings({"graph": "labelled"}, ["query_tower.max_steps=2"], "recipe")["query_tower"]
 
 
 def test_small_caps_amounts_and_leaves_other_settings() -> None:
@@ -157,16 +112,3 @@ def test_an_error_of_a_step_names_what_the_user_edits(
     assert main(command) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"stillhouse: {where}the source nowhere does not exist; {named} takes a folder")
-
-
-def test_inputs_are_keys_of_stages_and_commands_keep_their_flags() -> None:
-    message = "--old-index is not of --dev-fraction; run `stillhouse ingest --source x`, and see --generated, --sources"
-    ingest, recipe = find_step("ingest"), Path("params.yaml")
-    with pytest.raises(Overtaken) as found, keys_in_errors(ingest, recipe, "passages", (), "first"):
-        raise Overtaken(message)
-    assert str(found.value) == (
-        "params.yaml: passages: --old-index is not of passages.dev_fraction; run `stillhouse ingest --source x`, and "
-        "see stages.first.generated, --sources"
-    )
-    with pytest.raises(InputError, match="see --generated"), keys_in_errors(ingest, recipe, "passages", ()):
-        raise InputError(message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import os
 import unicodedata
 from pathlib import Path
 
@@ -65,12 +64,6 @@ def test_without_a_question_it_prompts_until_an_empty_line(searcher: StandIn, mo
     assert searcher.asked == [("what is an echo", 1), ("who hears mice", 1)]
 
 
-def test_the_end_of_input_ends_the_command(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo"))
-    assert cli.main(["search"]) == 0
-    assert len(searcher.asked) == 1
-
-
 def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["search", "--retriever", "artifacts/other/retriever", "why"]) == 2
     assert "--retriever artifacts/other/retriever does not exist" in capsys.readouterr().err
@@ -107,11 +100,6 @@ def test_it_searches_as_the_run_chose_unless_flags_say_otherwise(
     assert searcher.folders == {name: folder for name, folder in searched.items() if folder}
 
 
-def test_with_and_without_bm25_contradict_each_other(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["search", "--dense", "--hybrid", "artifacts/best/hybrid", "why"]) == 2
-    assert "leave one of them out" in capsys.readouterr().err and not searcher.asked
-
-
 def test_json_is_one_object_a_question(
     searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,15 +112,6 @@ def test_json_is_one_object_a_question(
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["question"] for line in lines] == ["what is an echo", "who hears mice", "last"]
     assert all([hit["rank"] for hit in line["hits"]] == [1, 2] for line in lines) and err == ""
-
-
-def test_invalid_utf8_is_refused(
-    searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["search", os.fsdecode(b"caf\xe9")]) == 2
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"first\ncaf\xe9\n"), encoding="utf-8"))
-    assert cli.main(["search", "--json"]) == 2
-    assert capsys.readouterr().err.count("not valid UTF-8") == 2
 
 
 NASTY = "\n\r\t\v\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2067\ufeff[2J1. "
@@ -167,11 +146,3 @@ def test_no_text_can_forge_a_hit(
     assert all(line.startswith(f"{rank:2}. ") for rank, line in enumerate(begun, 1))
     assert cli.main(["search", "--json", "why"]) == 0
     assert json.loads(capsys.readouterr().out)["hits"] == [dataclasses.asdict(hit) for hit in searcher.hits]
-
-
-def test_letters_of_every_script_are_shown_unescaped(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "Übermaß 漢字　かな עברית العربية नमस्ते \U0001f469\u200d\U0001f467"
-    searcher.hits = [Hit(1, 0.5, "Übermaß-漢字", text, text)]
-    assert cli.main(["search", "why"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first == f" 1. {text}  [0.5000]  Übermaß-漢字" and second == f"    {text}"

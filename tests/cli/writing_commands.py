@@ -205,12 +205,12 @@ def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 def clone_alone(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     """A refresh that ends once it has its clone and its artifacts."""
     from stillhouse.releases.refresh import run
-    from stillhouse.releases.refresh.plan import Plan, Rung
+    from stillhouse.releases.refresh.plan import Level, Plan
     from stillhouse.releases.refresh.workspace import open_clone
 
     def begin(request: run.Request, log: object) -> run.Refreshed:
         open_clone(request.repo, request.branch, request.folder)
-        return run.Refreshed(Plan(Rung.NOTHING, "nothing changed"))
+        return run.Refreshed(Plan(Level.NOTHING, "nothing changed"))
 
     own = inputs / "own"
     for name, value in {"AUTHOR": "me", "COMMITTER": "me"}.items():

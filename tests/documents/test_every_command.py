@@ -14,8 +14,6 @@ import pytest
 from documented_commands import ROOT, Command, every_command, section
 from not_run import NOT_RUN, runs, why_not
 
-from stillhouse import cli
-
 
 def typed_by(path: Path) -> Iterator[Command]:
     """Yield the commands that a test module takes from `section`, by the constants in its source."""
@@ -59,29 +57,8 @@ def test_the_table_names_what_the_documents_still_have(start: str) -> None:
         assert (ROOT / name).is_file(), name
 
 
-def test_headings_are_unique() -> None:
-    """A test names a page's commands by their heading, so no two headings may be the same."""
-    places: dict[tuple[str, str], set[int]] = {}
-    for one in every_command():
-        headings = [
-            n for n, line in enumerate((ROOT / one.page).read_text().splitlines()) if heading_of(line) == one.heading
-        ]
-        places[one.page, one.heading] = set(headings)
-    assert not [place for place, lines in places.items() if len(lines) > 1]
-
-
-def heading_of(line: str) -> str:
-    found = re.match("#+ (.*)", line)
-    return found[1] if found else ""
-
-
 def named(program: str) -> list[str]:
     return sorted({one.text for one in every_command() if one.only_named and one.program == program})
-
-
-@pytest.mark.parametrize("text", named("stillhouse"))
-def test_commands_that_are_only_named_exist(text: str) -> None:
-    assert cli.main([*text.split()[1:], "--help"]) == 0
 
 
 def of_make() -> list[Command]:

@@ -12,7 +12,7 @@ from repositories import call
 from terminal import Terminal
 
 from stillhouse.releases.git import Git
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.tags import read_history
 
 pytestmark = pytest.mark.long
@@ -32,7 +32,7 @@ def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monk
 
     terminal.type(by_revision)
     champion = read_history(Git.of(work)).champion
-    assert champion and champion.record["rung"] == Rung.FINE_TUNE and champion.name == "v1.1.0"
+    assert champion and champion.record["level"] == Level.FINE_TUNE and champion.name == "v1.1.0"
 
     clicked = Path("clicked/qrels")
     clicked.mkdir(parents=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
 from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
 
@@ -80,12 +77,6 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     found = places(made, "pretrained", 1)
     assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
     assert "distilled" not in found
-
-
-def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
-    """Return a use and its ancestors by recursion, whatever the order of the graph."""
-    by_name = {use.name: use for use in uses}
-    return {name}.union(*(ancestors(source.split("/")[0], uses) for source in by_name[name].inputs.values()))
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
@@ -162,20 +153,6 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
         plan([{"name": "a", "retriever": "bm52"}])
 
 
-def of_labelled(system: str, **content: Any) -> Plan:
-    variants = [{"name": "short", "overrides": {"retriever_1.epochs": 1}}, {"name": "as_it_is"}]
-    content = {"variants": variants, "retriever": system, "seeds": [3]} | content
-    return make_plan(make_sweep("trial", content, "trial"), load_recipe(find_recipe("labelled")), "labelled")
-
-
-def test_a_run_that_the_recipe_does_not_evaluate_is_refused() -> None:
-    """The retriever without pre-training is the variant `pretraining: false`, not a system."""
-    with pytest.raises(InputError, match="retriever 'averagd'; did you mean 'averaged'"):
-        of_labelled("averagd")
-    with pytest.raises(InputError, match="retriever 'retriever_1_unpretrained'; did you mean 'retriever_1'"):
-        plan([MLM], retriever="retriever_1_unpretrained")
-
-
 def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     stages = {"loss": {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}}
     made = plan([NONE, MLM, {"name": "words", "retriever": "bm25"}], stages=stages, losses={"MLM loss": "loss"})
@@ -184,11 +161,3 @@ def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     assert "loss" not in words
     with pytest.raises(InputError, match="losses: there is no training 'los'; did you mean 'loss'"):
         plan([MLM], stages=stages, losses={"MLM loss": "los"})
-
-
-def test_the_listing_names_what_a_sweep_needs_and_why_it_cannot_be_run() -> None:
-    text = listing({}, "recipe")
-    assert all(f"{name}: " in text for name in shipped_sweeps())
-    assert "needs --with general=VALUE" in text
-    bad = make_sweep("bad", {"variants": [{"name": "a", "overrides": {"pretraining.objective": "mml"}}]}, "bad")
-    assert "did you mean 'mlm'" in problem_of(bad, {}, "recipe")

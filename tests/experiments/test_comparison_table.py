@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import statistics
@@ -104,24 +103,6 @@ def test_tests_are_paired_over_queries_of_seed_averaged_values() -> None:
     for variant, expected in holm.items():
         assert made.row(variant).figures["RR@10"].against.t_test_p_holm == pytest.approx(expected, rel=1e-4)  # type: ignore[union-attr]
     assert made.row("none").figures["RR@10"].against is None
-
-
-def test_losses_are_averaged_over_seeds_and_shown_beside_the_published() -> None:
-    found = [dataclasses.replace(o, losses={"MLM loss": o.seed / 2}) if o.variant != "none" else o for o in outcomes()]
-    sweep = dataclasses.replace(SWEEP, losses={"MLM loss": "mlm_loss"})
-    made = make_table(sweep, found, {}, Settings(200, 200, 3))
-    assert made.row("none").losses == {} and made.row("bow").losses == {"MLM loss": 1.0}
-    assert as_json(made)["variants"]["bow"]["losses"] == {"MLM loss": 1.0}
-    lines = [[cell.strip() for cell in line.split("|")] for line in as_markdown(made).splitlines() if "|" in line]
-    column = lines[0].index("MLM loss")
-    assert {line[1]: line[column] for line in lines[2:]} == {"none": "–", "mlm": "1.000", "bow": "1.000"}
-
-
-def test_speed_is_beside_plain_mlm_and_memory_the_highest() -> None:
-    made = table(outcomes())
-    assert made.row("bow").relative_speed == pytest.approx(-0.2)
-    assert made.row("mlm").relative_speed == 0 and made.row("none").relative_speed is None
-    assert made.row("mlm").peak_memory == 1003.0
 
 
 def test_the_best_is_chosen_on_dev_and_on_test_without_dev() -> None:

@@ -24,7 +24,7 @@ def sweep(**content: Any) -> Any:
 
 
 BAD = {
-    "unknown key": ({"varaints": []}, "unknown key 'varaints'; did you mean 'variants'"),
+    "unknown key": ({"varaints": []}, "unknown setting 'varaints'; did you mean 'variants'"),
     "both kinds": ({"grid": {"pretraining.epochs": [1]}}, "either `variants`"),
     "no variant": ({"variants": []}, "at least one variant"),
     "a name for a folder": ({"variants": [{"name": "a/b"}]}, "cannot be called 'a/b'"),
@@ -38,19 +38,19 @@ BAD = {
     "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write STAGE.SETTING"),
     "a list of lists for a value": ({"overrides": {"pretraining.objective": [["mlm"]]}}, "a plain value, or a list"),
     "a seed as a setting": ({"overrides": {"pretraining.seed": 3}}, "list the seeds under `seeds`"),
-    "a seed twice": ({"seeds": [1, 1]}, "contains a seed twice"),
-    "a negative seed": ({"seeds": [-1]}, "whole numbers"),
+    "a seed twice": ({"seeds": [1, 1]}, "different whole numbers"),
+    "a negative seed": ({"seeds": [-1]}, "whole numbers of at least 0"),
     "an unknown baseline": ({"baseline": "nome"}, "did you mean 'none'?"),
-    "published text": ({"variants": [{"name": "a", "published": {"RR@10": "38.0"}}]}, "measures to numbers"),
+    "published text": ({"variants": [{"name": "a", "published": {"RR@10": "38.0"}}]}, "RR@10 must be a number"),
     "pre-training of none": (
         {"variants": [{"name": "a", "pretraining": False, "overrides": {"pretraining.epochs": 1}}]},
         "cannot change settings of pretraining",
     ),
-    "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "use.input to use/output"),
-    "a retriever that is no text": ({"variants": [{"name": "a", "retriever": 2}]}, "its retriever must be text"),
+    "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "inputs must map text"),
+    "a retriever that is no text": ({"variants": [{"name": "a", "retriever": 2}]}, "retriever must be text"),
     "a condition without a name": (
         {"conditions": [{"retriever": "retriever_2"}]},
-        "condition 1: its name must be text",
+        "conditions[0] lacks name",
     ),
     "a condition that is a variant": ({"conditions": [{"name": "MLM"}]}, "a condition and a variant are called 'MLM'"),
     "two conditions": ({"conditions": [{"name": "a"}, {"name": "a"}]}, "two conditions are called 'a'"),
@@ -70,7 +70,7 @@ BAD = {
         "'first' is not a condition; there are none",
     ),
     "stages as a list": ({"stages": ["pretraining"]}, "stages must map"),
-    "losses of no text": ({"losses": {"loss": 3}}, "losses must map"),
+    "losses of no text": ({"losses": {"loss": 3}}, "losses: loss must be text"),
     "an empty grid": ({"variants": None, "grid": {}}, "either `variants`"),
 }
 

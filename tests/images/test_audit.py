@@ -79,16 +79,3 @@ def test_a_vulnerability_with_a_fix_fails(
     assert ended == code
     assert logged in said
     assert "not known to the index: two" in said
-
-
-def test_every_lock_and_what_is_installed_without_images_is_audited(tmp_path: Path, index: str) -> None:
-    _, said = run(tmp_path, index, report(), locks=())
-    logged = [line.partition(":")[0] for line in said.splitlines() if "packages audited" in line]
-    assert logged == [*sorted(path.name for path in AUDIT.parent.glob("*.txt")), "constraints.txt"]
-
-
-def test_an_unavailable_service_is_reported_and_does_not_fail(tmp_path: Path, index: str) -> None:
-    for address in (f"{index}/elsewhere", "http://127.0.0.1:9"):
-        ended, said = run(tmp_path, address, report(MENDED))
-        assert ended == 0
-        assert said.startswith(f"not audited: {address} does not report vulnerabilities here")

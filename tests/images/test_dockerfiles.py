@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from operator import attrgetter
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "images"
 DOCKERFILES = {path.parent.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*/Dockerfile")}
-SCRIPTS = ("build", "try", "install", "finish", "checks/inside", "locks/resolve")
 
 
 def final(name: str) -> str:
@@ -67,14 +65,6 @@ def test_pods_mount_what_the_image_declares(table: Path) -> None:
     assert f"USER {shared['user']}:{shared['group']}\n" in final("gpu")
 
 
-def test_the_last_stages_differ_only_in_their_labels() -> None:
-    stages = []
-    for name in sorted(DOCKERFILES):
-        text = re.sub(r"^#.*\n", "", final(name).replace("\\\n", ""), flags=re.MULTILINE)
-        stages.append([line for line in text.splitlines() if not line.startswith(("LABEL ", "ARG VARIANT"))])
-    assert stages[0] == stages[1]
-
-
 def test_everything_is_installed_by_its_hash() -> None:
     commands = re.findall(r"pip install ([^&\n]*)", (IMAGES / "install").read_text(encoding="utf-8"))
     assert commands and all("--require-hashes" in command for command in commands)
@@ -95,9 +85,3 @@ def test_copied_paths_exist_and_are_not_ignored(name: str) -> None:
     for source in found:
         assert (ROOT / source).exists(), source
         assert source.split("/")[0] not in ignored, source
-
-
-@pytest.mark.parametrize("name", [*SCRIPTS, *(f"checks/{path.name}" for path in (IMAGES / "checks").glob("*.sh"))])
-def test_scripts_are_well_formed(name: str) -> None:
-    done = subprocess.run(["bash", "-n", str(IMAGES / name)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

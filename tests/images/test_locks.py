@@ -12,8 +12,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from stillhouse.workflow.recipes import find_recipe, load_recipe
-
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted(path.stem for path in (ROOT / "images" / "locks").glob("*.txt"))
 
@@ -77,20 +75,6 @@ def test_the_locks_fulfil_the_project_s_requirements(name: str, extras: tuple[st
         for wanted in project()[extra]:
             version, _ = packages[canonicalize_name(wanted.name)]
             assert wanted.specifier.contains(Version(version).public), wanted
-
-
-def test_the_cpu_variant_has_no_gpu_packages() -> None:
-    packages = lock("cpu")
-    assert not [package for package in packages if package.startswith(("nvidia-", "cuda-", "triton", "faiss-gpu"))]
-    assert packages["torch"][0].endswith("+cpu")
-    assert [package for package in lock("gpu") if package.startswith("nvidia-")]
-
-
-def test_the_steps_have_the_model_of_the_sample() -> None:
-    """The recipes `labelled`, `simlm` and `micro` run on any cluster, so their model is in the image."""
-    for recipe in ("labelled", "simlm", "micro"):
-        model = load_recipe(find_recipe(recipe))["fetch_model"]["model"]
-        assert model.removeprefix("package:") in lock("sample")
 
 
 def test_of_the_platform_the_steps_have_only_kfp() -> None:

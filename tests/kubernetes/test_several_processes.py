@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from stillhouse.artifacts import digest_files
@@ -45,19 +44,6 @@ def test_only_parallel_steps_use_several_processes(monkeypatch: pytest.MonkeyPat
     assert processes_for(find_step("encode")) == 1, "torchrun started this process already"
 
 
-@pytest.mark.parametrize("asked", ["0", "-1", "two"])
-def test_an_invalid_number_of_processes_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PROCESSES, asked)
-    with pytest.raises(InputError, match="whole number of at least 1"):
-        processes_for(find_step("encode"))
-
-
-def test_without_gpus_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PROCESSES, raising=False)
-    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
-    assert processes_for(find_step("pretrain")) == 1
-
-
 def test_the_command_names_every_folder_and_setting(tmp_path: Path) -> None:
     step = find_step("pretrain")
     config = build(step.config, {"learning_rate": 1e-4, "seed": 7}, "test")
@@ -79,24 +65,6 @@ def test_torchrun_does_not_consume_the_flags_of_a_step(name: str, tmp_path: Path
     read = parse_args(words[words.index("stillhouse.kubernetes.pods.torchrun") + 1 :])
     assert (read.nproc_per_node, read.module, read.training_script) == ("2", True, "stillhouse.cli")
     assert read.training_script_args == words[words.index(name) :]
-
-
-@pytest.mark.slow
-def test_two_processes_encode_the_same_vectors_as_one(
-    run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
-    model = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=16)["encoder"]
-    inputs = {"corpus": small_corpus, "retriever": model}
-    one = run_step("encode", inputs, into="one", cache_gib=0.0)["vectors"]
-    step = find_step("encode")
-    report = execute_together(
-        step, build(step.config, {"cache_gib": 0.0}, "test"), inputs, {"vectors": tmp_path / "two"}, 2
-    )
-    assert report.metrics == {"encoded": 24.0}
-    assert report.summary == "shard 1 of 1: 24 passages, 24 of them encoded now, by 2 processes"
-    vectors = [np.load(folder / "passages.vectors.npy") for folder in (one, tmp_path / "two")]
-    np.testing.assert_array_equal(*vectors)
 
 
 @pytest.mark.slow

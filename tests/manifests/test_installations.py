@@ -12,8 +12,6 @@ from test_security import OWN_NAMESPACE
 
 CLUSTER_WIDE = {"ClusterQueue", "ClusterRole", "ClusterRoleBinding", "Namespace", "ResourceFlavor"}
 CLUSTER_WIDE |= {"WorkloadPriorityClass"}
-EDIT = "kubeflow-pipelines-edit"
-"""The role with which multi-user Kubeflow Pipelines lets a namespace's accounts start runs and upload pipelines."""
 DOCS = MANIFESTS.parent / "docs"
 
 
@@ -69,14 +67,3 @@ def test_what_goes_beyond_the_namespace_is_bound_for_each_namespace_by_a_command
     assert bound == role["metadata"]["name"] and binding == f"{bound}-{namespace}"
     for overlay in OWN_NAMESPACE:
         assert ("ServiceAccount", namespace, name) in {identity(one) for one in rendered(overlay)}
-
-
-@pytest.mark.parametrize("overlay", OWN_NAMESPACE)
-def test_the_namespace_has_the_account_whose_token_people_send(overlay: str) -> None:
-    resources = rendered(overlay)
-    text = (DOCS / "kubeflow.md").read_text(encoding="utf-8")
-    [(namespace, account)] = re.findall(r"kubectl -n (\S+) create token (\S+) --audience", text)
-    assert ("ServiceAccount", namespace, account) in {identity(one) for one in resources}
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    bound = [one["roleRef"] for one in resources if one["kind"] == "RoleBinding" and subject in one["subjects"]]
-    assert bound == [{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": EDIT}]

@@ -90,12 +90,6 @@ def test_custom_resources_have_the_fields_of_their_kinds(overlay: str) -> None:
             check_custom(resource)
 
 
-def test_the_single_node_needs_no_operator() -> None:
-    """It does not need Kubernetes-native mode either: a cluster refuses kinds that it does not have."""
-    for overlay in ("single-node", "shared-namespace"):
-        assert not [key(resource) for resource in rendered(overlay) if is_custom(resource) or is_kueue(resource)]
-
-
 @pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_resources_are_unique_and_in_their_namespace(overlay: str) -> None:
     cluster_wide = {"Namespace", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
@@ -132,10 +126,6 @@ PIPELINES = {"gpu": "gpu", "single-node-pipelines": "cpu", "single-node": "", "s
 """The compiled pipelines that each overlay installs. Their kinds exist only in Kubernetes-native mode."""
 
 
-WITHOUT_PIPELINES = "cpu"
-"""The table whose pipelines users submit on an overlay that installs none."""
-
-
 def compiled(table: str) -> list[Resource]:
     """Return every resource in the compiled pipelines of a table, or nothing without a table."""
     paths = sorted((MANIFESTS / "pipelines" / table).glob("*.yaml")) if table else []
@@ -151,49 +141,3 @@ def test_an_overlay_has_every_compiled_pipeline_of_its_table_unchanged(overlay: 
     there = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in rendered(overlay) if "spec" in one}
     there = {name: spec for name, spec in there.items() if name[0].startswith("Pipeline")}
     assert there == {(one["kind"], one["metadata"]["name"]): one["spec"] for one in own}
-
-
-def claims_of_pods(table: str) -> dict[str, dict[str, str]]:
-    """Return the claims that each pod mounts, by pipeline and task: the default name of a claim and its mount path."""
-    found: dict[str, dict[str, str]] = {}
-    for one in compiled(table):
-        if one["kind"] != "PipelineVersion":
-            continue
-        defaults = one["spec"]["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]
-        pods = one["spec"]["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-        for task, pod in pods.items():
-            claims = found.setdefault(f"{one['spec']['pipelineName']}/{task}", {})
-            for mount in pod.get("pvcMount", []):
-                name = mount["pvcNameParameter"]
-                if "runtimeValue" in name:
-                    claim = name["runtimeValue"]["constant"]
-                else:
-                    parameter = name["componentInputParameter"].removeprefix("pipelinechannel--")
-                    claim = defaults[parameter]["defaultValue"]
-                claims[claim] = mount["mountPath"]
-    return found
-
-
-def claims_of_watcher(overlay: str) -> dict[str, str]:
-    spec = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]
-    paths = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
-    return {
-        volume["persistentVolumeClaim"]["claimName"]: paths[volume["name"]]
-        for volume in spec["volumes"]
-        if "persistentVolumeClaim" in volume
-    }
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) -> None:
-    pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
-    there = {one["metadata"]["name"] for one in rendered(overlay) if one["kind"] == "PersistentVolumeClaim"}
-    assert there == {name for claims in pods.values() for name in claims}
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_watcher_and_the_pods_mount_the_remote_at_the_same_path(overlay: str) -> None:
-    """The watcher sees a changed corpus through its claims. The tasks read it and write the release through theirs."""
-    pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
-    for task in ("check-refresh", "corpus", "plan-refresh", "release-refresh"):
-        assert pods[f"refresh/exec-{task}"] == claims_of_watcher(overlay), task

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
-from rendered_overlays import MANIFESTS, Resource, rendered, with_component
-from test_overlays import check_custom, is_kueue
+from rendered_overlays import Resource, rendered
 
 from stillhouse.pipelines.placement import Placement
 from stillhouse.pipelines.placement_table import find_table, shipped_tables
-
-PAGE = (MANIFESTS.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
-SECTION = PAGE.split("## The queue\n")[1].split("\n## ")[0]
 
 
 def placements() -> list[Placement]:
@@ -55,22 +48,3 @@ def test_the_queue_hands_out_what_placements_ask_for() -> None:
     asked = {placement.accelerator.type for placement in placements() if placement.queue and placement.accelerator}
     assert asked and {"cpu", "memory"} | asked <= set(covered)
     assert not [name for name in covered if "/mig-" in name]
-
-
-def test_other_accelerators_take_the_patches_that_the_page_shows(tmp_path: Path) -> None:
-    """docs/deploy.md shows the patches as YAML for a custom overlay."""
-    example = yaml.safe_load(SECTION.split("```yaml")[1].split("```")[0])
-    resources = with_component(tmp_path, "gpu", **example)
-    for resource in resources:
-        if is_kueue(resource):
-            check_custom(resource)
-    [more] = set(check_groups(resources)) - set(check_groups(rendered("gpu")))
-    assert more.startswith("nvidia.com/mig-") and more in SECTION
-    assert f"requests.{more}" in only(resources, "ResourceQuota")["spec"]["hard"]
-
-
-def test_named_priorities_exist() -> None:
-    there = {one["metadata"]["name"]: one["value"] for one in rendered("gpu") if one["kind"] == "WorkloadPriorityClass"}
-    assert {placement.priority for placement in placements()} - {""} <= there.keys()
-    assert there["stillhouse-refresh"] > there["stillhouse-experiment"] > 0, "without a class it is 0"
-    assert all(f"| `{name}` | {value} |" in SECTION for name, value in there.items())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
-from network_policies import Peer, lets_through
 from rendered_overlays import Resource, pod_specs, with_component
 from test_overlays import KUBERNETES, check_custom
 from test_security import violations
@@ -53,32 +51,3 @@ def test_its_pods_are_restricted_and_have_the_fields_of_kubernetes(
         assert {
             v["persistentVolumeClaim"]["claimName"] for v in spec["volumes"] if "persistentVolumeClaim" in v
         } <= claims
-
-
-def test_the_version_is_that_of_the_extra(cluster: Any) -> None:
-    """Ray refuses clients of another version."""
-    pins = (Path(__file__).resolve().parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    assert f"ray=={cluster['spec']['rayVersion']}" in pins
-
-
-RAY = {"app.kubernetes.io/name": "stillhouse-ray"}
-STEP = {"pipelines.kubeflow.org/v2_component": "true"}
-WATCHER = {"app.kubernetes.io/name": "stillhouse-watcher"}
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "port", "may"),
-    [
-        (RAY, RAY, 6379, True),
-        (RAY, RAY, 34567, True),
-        (STEP, RAY, 10001, True),
-        (STEP, RAY, 6379, False),
-        (WATCHER, RAY, 10001, False),
-        (RAY, WATCHER, 10001, False),
-    ],
-)
-def test_only_steps_reach_the_ray_cluster(
-    resources: tuple[Resource, ...], source: dict[str, str], target: dict[str, str], port: int, may: bool
-) -> None:
-    policies = [one for one in resources if one["kind"] == "NetworkPolicy"]
-    assert lets_through(policies, Peer("stillhouse", source), Peer("stillhouse", target), port) is may

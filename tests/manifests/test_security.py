@@ -59,12 +59,6 @@ def test_pods_have_limits_a_numeric_user_and_a_root_that_is_read_only(overlay: s
             assert "memory" in container["resources"]["limits"], name
 
 
-@pytest.mark.parametrize("overlay", OWN_NAMESPACE)
-def test_the_namespace_enforces_the_level(overlay: str) -> None:
-    [namespace] = [one for one in rendered(overlay) if one["kind"] == "Namespace"]
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-
-
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_accounts_have_few_rights(overlay: str) -> None:
     """Roles have no wildcards, read only secrets that they name, and give no rights beyond the namespace."""
@@ -97,13 +91,6 @@ def test_roles_are_bound_to_accounts_that_are_there(overlay: str) -> None:
     assert bound == {name for kind, name in there if kind == "Role"}
 
 
-def test_the_watcher_cannot_delete() -> None:
-    [role] = [
-        one for one in rendered("gpu") if one["kind"] == "Role" and one["metadata"]["name"] == "stillhouse-watcher"
-    ]
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "create"}
-
-
 @pytest.mark.parametrize("overlay", OWN_NAMESPACE)
 def test_only_connections_named_by_a_policy_are_allowed(overlay: str) -> None:
     policies = [one for one in rendered(overlay) if one["kind"] == "NetworkPolicy"]
@@ -114,9 +101,3 @@ def test_only_connections_named_by_a_policy_are_allowed(overlay: str) -> None:
             assert rule.get("from"), f"{policy['metadata']['name']} lets everybody in"
         for rule in policy["spec"].get("egress", []):
             assert rule.get("to") or rule.get("ports"), f"{policy['metadata']['name']} lets everything out"
-
-
-def test_a_shared_namespace_keeps_its_own_rules() -> None:
-    """The overlay adds no quota, policy or security level that affects other people's pods."""
-    kinds = {one["kind"] for one in rendered("shared-namespace")}
-    assert not kinds & {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"}

@@ -137,22 +137,6 @@ def test_nodes_have_what_the_run_chose() -> None:
     assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "stillhouse-training", "as the policy goes by"
 
 
-def test_the_job_sets_the_numbers_of_nodes_and_processes() -> None:
-    made = job(replace(CASES["many"], accelerator_count=8))
-    trainer = made["spec"]["trainer"]
-    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (16, 8)
-    assert job(CASES["cpu"])["spec"]["trainer"]["numProcPerNode"] == 1, "not one for each processor"
-    assert made["spec"]["activeDeadlineSeconds"] == 240 * 3600
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "stillhouse"
-    assert not {one["name"] for one in trainer["env"]} & {
-        "PET_NNODES",
-        "PET_NPROC_PER_NODE",
-        "PET_NODE_RANK",
-        "PET_MASTER_ADDR",
-        "PET_MASTER_PORT",
-    }, "Trainer refuses these"
-
-
 def test_the_runtimes_are_those_of_the_manifests() -> None:
     assert CASES["cpu"].runtime == RUNTIME_CPU and CASES["gpu"].runtime == RUNTIME_GPU
     there = {name for name in pod_specs(rendered("gpu")) if name.startswith("TrainingRuntime/")}

@@ -16,12 +16,12 @@ from stillhouse.artifacts import write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods import run_control
 from stillhouse.kubernetes.pods.refresh import ASKED, run_check, run_release
-from stillhouse.kubernetes.pods.run_control import STATES, TEXT
+from stillhouse.kubernetes.pods.run_control import TEXT
 from stillhouse.kubernetes.pods.stage import PARAMS, RECIPE, step_in_pod
 from stillhouse.monitoring.watch import watch_task
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.releases.refresh.parameters import Parameters
-from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.releases.refresh.run import Refreshed
 from stillhouse.releases.tags import Overtaken
 from stillhouse.steps.spec import Report
@@ -112,7 +112,7 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
     monkeypatch.setattr("stillhouse.releases.refresh.on_cluster.release_refresh", release)
     monkeypatch.setenv("STILLHOUSE_TASK", "promote")
     (folder / "planned").mkdir()
-    known = {"rung": "index", "champion": "v1.0.0", "reason": "one article"}
+    known = {"level": "index", "champion": "v1.0.0", "reason": "one article"}
     (folder / "planned" / "refresh.json").write_text(json.dumps(known))
     own = {name: SimpleNamespace(path=str(folder / name)) for name in (RECIPE, "planned", "refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(folder / "metrics"), log_metric=lambda name, value: None)
@@ -153,7 +153,7 @@ def test_commands_that_release_push_the_outcome(
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
     monkeypatch.setattr("stillhouse.releases.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
-    refreshed = Refreshed(Plan(Rung.INDEX, "one article"), outcome)
+    refreshed = Refreshed(Plan(Level.INDEX, "one article"), outcome)
     monkeypatch.setattr("stillhouse.releases.refresh.run.refresh", lambda *given: refreshed)
     cli.main(["release", "promote", "--folder", str(tmp_path)])
     cli.main(["refresh", "r.git", "--folder", str(tmp_path / "refreshed")])
@@ -194,14 +194,6 @@ def test_a_run_whose_end_kubeflow_leaves_open_is_neither_a_success_nor_a_failure
     assert page.startswith("## refresh: unknown\n") and "first failed task" not in page
     [(method, _, samples)] = gateway.pushes
     assert method == "PUT" and samples.keys() == {("stillhouse_run_finished_timestamp_seconds", "")}
-
-
-def test_every_state_of_kubeflow_s_enumerations_is_known() -> None:
-    """The states of the API come from its client, those of ML Metadata from its protocol, where they are 0 to 6."""
-    from kfp_server_api import V2beta1RuntimeState
-
-    metadata = ("UNKNOWN", "NEW", "RUNNING", "COMPLETE", "FAILED", "CACHED", "CANCELED")
-    assert {*V2beta1RuntimeState.allowable_values, *metadata, "CANCELLED"} == STATES.keys()
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "CANCELED", "CANCELING"])

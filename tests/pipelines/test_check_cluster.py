@@ -85,10 +85,6 @@ def test_optional_resources_never_block_the_first_and_last_task(pipeline: Compil
         assert secret["optional"] is True
 
 
-def test_a_failed_cluster_check_is_not_retried(pipeline: Compiled) -> None:
-    assert "retryPolicy" not in group_of(pipeline)[LOOK]
-
-
 def chosen_for_run(pipeline: Compiled, names: set[str]) -> None:
     """Check that the cluster check reads these parameters of the run."""
     given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
@@ -121,44 +117,6 @@ def test_claims_and_secrets_chosen_for_a_run_reach_the_cluster_check(tmp_path: P
     for kind, name in (("secretAsVolume", "data_secret"), ("secretAsEnv", "hub_secret")):
         [secret] = pod[kind]
         assert secret["secretNameParameter"] == {"componentInputParameter": f"pipelinechannel--{name}"}
-
-
-def test_every_kind_of_pod_is_checked(pipeline: Compiled) -> None:
-    """The first task checks the resources that each pod of the pipeline requests."""
-    given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
-    wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
-    asked = {(kind.cpu, kind.memory, kind.accelerator) for kind in wanted.pods}
-    pods = pipeline.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    found = set()
-    for label, pod in pods.items():
-        resources = pipeline.spec["deploymentSpec"]["executors"][label]["container"]["resources"]
-        amounts = [f"resource{name}" for name in ("CpuRequest", "MemoryRequest")]
-        if pod["podMetadata"]["labels"]["stillhouse.io/task"] not in (LOOK, END):
-            found.add((*(resources[name] for name in amounts), "accelerator" in resources))
-    assert found <= asked, "the rest are nodes that tasks start"
-
-
-def test_a_pipeline_without_trainings_needs_none_of_their_nodes(tmp_path: Path) -> None:
-    """A table may have kinds of pods that fit no node of the cluster, for steps that a pipeline does not have."""
-    text = "kinds: {default: {}, big: {memory: 900Gi}}\nsteps: {pretrain: big}"
-    (tmp_path / "mine.yaml").write_text(text)
-    table = read_table(tmp_path / "mine.yaml")
-    sizes = {}
-    for name in ("zero-shot", "train"):
-        made = compile_small(Request(name, "simlm").build(table))
-        wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
-        sizes[name] = {kind.memory for kind in wanted.pods}
-    assert sizes == {"zero-shot": {"2Gi"}, "train": {"2Gi", "900Gi"}}
-
-
-def test_scales_from_zero_reaches_the_cluster_check(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        "kinds: {default: {}, gpu: {accelerator: {count: 1}, preflight: true, scales_from_zero: true}}\n"
-        "steps: {index: gpu}"
-    )
-    made = compile_small(Request("zero-shot").build(read_table(tmp_path / "mine.yaml")))
-    wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
-    assert {kind.tasks: kind.scales_from_zero for kind in wanted.pods if kind.accelerator} == {("zero_shot",): True}
 
 
 def test_the_cluster_check_gets_the_secrets_of_the_pods() -> None:

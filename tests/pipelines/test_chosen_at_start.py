@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.preflight import REQUIREMENTS
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.ir import Compiled, compile_small
-from stillhouse.pipelines.placement_table import find_table, read_table, shipped_tables
+from stillhouse.pipelines.placement_table import find_table, shipped_tables
 from stillhouse.pipelines.submit import check_pod_parameters
 
 DIGEST = "sha256:" + "1" * 64
@@ -93,52 +92,8 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
             assert task.secrets() == own, task.name
 
 
-def test_google_credentials_are_mounted_where_its_library_looks() -> None:
-    """tests/releases/test_keys_of_remotes.py checks what Google's library and DVC find there."""
-    for name in shipped_tables():
-        table = find_table(name)
-        assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {
-            KEYS["stillhouse-gcs"]
-        }
-        assert {f"{placement.environment['HOME']}/.ssh" for placement in table.kinds.values()} == {
-            KEYS["stillhouse-ssh"]
-        }
-
-
-def with_own_image(folder: Path, image: str) -> Path:
-    path = folder / "mine.yaml"
-    path.write_text(f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\ntasks:\n  corpus: corpus\n")
-    return path
-
-
-def test_a_kind_s_own_image_has_its_own_parameter(tmp_path: Path) -> None:
-    table = read_table(with_own_image(tmp_path, f'{{parameter: corpus_image, name: "{OWN_IMAGE}"}}'))
-    compiled = compile_small(Request("train", "simlm").build(table))
-    assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
-    made = list(tasks(compiled))
-    for task in made:
-        name = "corpus_image" if task.name == "corpus" else "image"
-        assert task.container["image"] == f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
-    assert [task.name for task in made if "corpus_image" in task.inputs] == ["corpus"]
-
-
-BAD_IMAGES = {
-    "by tag": ("{parameter: corpus_image, name: registry.example/corpus:latest}", "not named by its digest"),
-    "the parameter of all": (f'{{parameter: image, name: "{OWN_IMAGE}"}}', "name it like gpu_image"),
-    "no parameter": (f'{{name: "{OWN_IMAGE}"}}', "image lacks parameter"),
-    "text": (f'"{OWN_IMAGE}"', "image must map settings to values"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_IMAGES)
-def test_an_invalid_image_of_a_kind_is_refused(case: str, tmp_path: Path) -> None:
-    text, message = BAD_IMAGES[case]
-    with pytest.raises(InputError, match=message):
-        read_table(with_own_image(tmp_path, text))
-
-
 CHOSEN: dict[str, tuple[dict[str, str], str]] = {
-    "image by tag": ({"corpus_image": "registry.example/corpus:2"}, "not named by its digest"),
+    "image by tag": ({"image": "registry.example/corpus:2"}, "not named by its digest"),
 }
 
 
@@ -146,4 +101,4 @@ CHOSEN: dict[str, tuple[dict[str, str], str]] = {
 def test_a_wrong_choice_is_refused_before_anything_is_sent(case: str) -> None:
     values, message = CHOSEN[case]
     with pytest.raises(InputError, match=message):
-        check_pod_parameters(values, {"corpus_image": OWN_IMAGE})
+        check_pod_parameters(values, {})

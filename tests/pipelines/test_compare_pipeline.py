@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from stillhouse import cli
-from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.experiments.comparison.sweeps import find_sweep
 from stillhouse.kubernetes.pods.compare import shared_stages, shared_uses, write_comparison_plan
 from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.kubernetes.pods.stage import write_recipe
-from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.compare import compile_comparison, varied_uses
-from stillhouse.pipelines.ir import compile_small
-from stillhouse.pipelines.placement_table import find_table
-from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 VARIANTS: list[dict[str, Any]] = [
     {"name": "none", "pretraining": False},
@@ -123,25 +117,3 @@ def test_variants_may_have_graphs_of_their_own(content: dict[str, Any], tmp_path
     made = plan(**content)
     compile_comparison(made, tmp_path / "compare.yaml")
     same_plan(made, tmp_path)
-
-
-WITHOUT = {"labelled": "has no pretraining", "unlabelled": "retriever 'retriever_1'"}
-"""The recipes that cannot compare pre-trainings, with what they lack."""
-
-
-@pytest.mark.parametrize("recipe", shipped_files(SHIPPED))
-def test_every_recipe_that_pre_trains_compiles_with_the_default_sweep(recipe: str, tmp_path: Path) -> None:
-    request = Request("compare-objectives", recipe)
-    if recipe in WITHOUT:
-        with pytest.raises(InputError, match=WITHOUT[recipe]):
-            request.build(find_table("cpu"))
-        return
-    compile_small(request.build(find_table("cpu")))
-    same_plan(make_plan(find_sweep(request.sweep), load_recipe(find_recipe(recipe)), recipe), tmp_path)
-
-
-def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "build/compare.yaml"
-    words = ["compare", "--recipe", "micro", "--sweep", "simlm-table8", "--kubeflow", str(path)]
-    assert cli.main(words) == 0 and str(path) in capsys.readouterr().out
-    assert next(yaml.safe_load_all(path.read_text()))["pipelineInfo"]["name"] == "compare-objectives"

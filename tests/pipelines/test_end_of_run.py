@@ -11,10 +11,7 @@ import pytest
 from kfp.dsl.executor import Executor
 from kubernetes_server import NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
 
-from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.control import report_end
-from stillhouse.pipelines.ir import compile_small
-from stillhouse.pipelines.placement_table import find_table
 
 
 def ended(folder: Path, **status: Any) -> dict[str, Any]:
@@ -34,7 +31,7 @@ def ended(folder: Path, **status: Any) -> dict[str, Any]:
             "inputs": {"parameterValues": values},
             "outputs": {"artifacts": outputs, "outputFile": str(folder / "executor_output.json")},
         },
-        function_to_execute=report_end.python_func,
+        function_to_execute=report_end().python_func,
     ).execute()
     made = json.loads((folder / "executor_output.json").read_text())
     logged = made["artifacts"]["metrics"]["artifacts"][0]["metadata"]
@@ -75,15 +72,11 @@ def test_a_terminated_run_is_canceled(kubernetes: Kubernetes, tmp_path: Path) ->
     assert kubernetes.calls == [("get", "argoproj.io", "workflows")], "the right that manifests/base gives"
 
 
-def test_a_run_that_nobody_terminated_stays_unknown(kubernetes: Kubernetes, tmp_path: Path) -> None:
-    assert ended(tmp_path, state="RUNNING") == {"title": "## train: unknown", "logged": {}}
-
-
 @pytest.mark.parametrize("state", ["COMPLETE", "FAILED"])
 def test_a_state_that_says_how_a_run_ended_needs_no_look_at_its_workflow(
     state: str, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
-    """The state of a refresh is COMPLETE although conditions skipped its other rungs."""
+    """The state of a refresh is COMPLETE although conditions skipped its other levels."""
     ended(tmp_path, state=state)
     assert not kubernetes.calls
 
@@ -101,13 +94,3 @@ def test_a_workflow_that_cannot_be_read_leaves_the_end_unknown(
     assert ended(tmp_path, state="RUNNING")["title"] == "## train: unknown"
     said = capsys.readouterr().out
     assert ("workflows is forbidden" if namespace else "$STILLHOUSE_POD_NAMESPACE") in said
-
-
-def test_the_last_task_knows_its_namespace() -> None:
-    platforms = compile_small(Request("zero-shot").build(find_table("cpu"))).platforms
-    pod = platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-report-end"]
-    assert {"name": "STILLHOUSE_POD_NAMESPACE", "fieldPath": "metadata.namespace"} in pod["fieldPathAsEnv"]
-
-
-def test_a_run_without_a_state_is_unknown(tmp_path: Path) -> None:
-    assert ended(tmp_path) == {"title": "## train: unknown", "logged": {}}

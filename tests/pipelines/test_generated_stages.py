@@ -18,12 +18,10 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.releases.refresh.graph import Ladder, before
-from stillhouse.releases.refresh.plan import Rung
-from stillhouse.workflow.dvc_file import render
+from stillhouse.releases.refresh.graph import Levels, before
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import configs
-from stillhouse.workflow.uses import stages_of
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
 
@@ -74,14 +72,6 @@ def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server
     ] * 2
 
 
-def test_dvc_runs_it_with_the_corpus(recipe: dict[str, Any], here: Path) -> None:
-    corpus = yaml.safe_load(render(recipe, here))["stages"]["corpus"]
-    assert "${ingest.source}" in corpus["deps"] and not [word for word in corpus["deps"] if "http" in word]
-    [stage] = [stage for stage in stages_of(graph_of(recipe)) if stage.name == "corpus"]
-    names = [use.name for use in stage.uses]
-    assert [name for name in names if name in PATH] == PATH
-
-
 @pytest.mark.parametrize("build", [build_pipeline, build_refresh])
 def test_a_pipeline_makes_the_questions_with_the_corpus(build: Any, recipe: dict[str, Any]) -> None:
     compiler.Compiler().compile(build(recipe), "pipeline.yaml")
@@ -93,14 +83,7 @@ def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any
     whole = graph_of(recipe)
     assert [use.name for use in before(whole)] == PATH
     made = {use.name for use in before(whole)}
-    for rung in Rung:
-        assert not made & {use.name for use in Ladder.of(whole).uses_of(rung)}, "no use stands twice"
+    for level in Level:
+        assert not made & {use.name for use in Levels.of(whole).uses_of(level)}, "no use stands twice"
     assert [use.name for use in before(graph_of({}))] == ["ingest", "validate"]
     assert configs(recipe, "recipe")["passages"] == configs(recipe, "recipe")["ingest"]
-
-
-def test_local_queries_beside_a_corpus_in_a_repository_are_watched(tmp_path: Path) -> None:
-    (tmp_path / "clicks").mkdir()
-    section = {"repo": "https://example.com/corpora.git", "source": "clicks", "train_queries": "clicks"}
-    deps = yaml.safe_load(render({"ingest": section}, tmp_path))["stages"]["corpus"]["deps"]
-    assert "${ingest.train_queries}" in deps and "${ingest.source}" not in deps

@@ -11,19 +11,15 @@ from typing import Any
 
 import pytest
 
-from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.context import QUIET
 from stillhouse.corpus.chat_api import Reply
 from stillhouse.corpus.query_generation import KeptAnswers
 from stillhouse.errors import InputError
-from stillhouse.lock import only_process
 from stillhouse.pipelines import local
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.local import PipelineFailed, run_local
 from stillhouse.workflow import first_run_times
-
-VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.example/releases.git"}}
 
 
 @pytest.fixture
@@ -52,21 +48,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("pipeline", ["compare-objectives", "zero-shot"])
-def test_shards_of_pipelines_that_are_not_divided_are_refused(pipeline: str, ran: list[str], tmp_path: Path) -> None:
-    assert cli.main(["pipeline", "run-local", pipeline, "--shards=2", f"--folder={tmp_path}"]) == 2
-    assert not ran and not list(tmp_path.iterdir())
-
-
-def test_unfinished_work_of_steps_stays(ran: list[str], tmp_path: Path) -> None:
-    kept = tmp_path / ".stillhouse" / "work" / "pretrain-0123" / "checkpoint"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("days of work")
-    run_local(Request("train"), {}, tmp_path)
-    assert kept.read_text() == "days of work"
-    assert not Path(ran[0]).exists() and [path.name for path in kept.parents[2].iterdir()] == ["work"]
-
-
 def test_answers_of_chat_models_stay(ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were paid for. Checkpoints and files beside them go."""
     request, answered = {"model": "m", "seed": 1}, Reply("What sings?", cut=False)
@@ -84,31 +65,6 @@ def test_answers_of_chat_models_stay(ran: list[str], tmp_path: Path, monkeypatch
         run_local(Request("train"), {}, tmp_path)
         assert [path.name for path in Path(ran[-1]).iterdir()] == ["answers"]
     assert found == [None, answered]
-
-
-@pytest.mark.parametrize("pipeline", RESULTS)
-def test_a_result_replaces_only_that_of_an_earlier_run(pipeline: str, ran: list[str], tmp_path: Path) -> None:
-    values = VALUES.get(pipeline, {})
-    for _ in range(2):
-        result = run_local(Request(pipeline), values, tmp_path)
-    assert (result / RESULTS[pipeline].page).read_text() == "run 2"
-    result.rename(tmp_path / "aside")
-    result.mkdir()
-    (result / RESULTS[pipeline].page).write_text("by hand")
-    with pytest.raises(InputError, match=f"{result.name} exists and no step wrote it"):
-        run_local(Request(pipeline), values, tmp_path)
-    assert (result / RESULTS[pipeline].page).read_text() == "by hand" and len(ran) == 2, "nothing was begun"
-
-
-def test_the_winner_replaces_only_that_of_an_earlier_run(ran: list[str], tmp_path: Path) -> None:
-    places = [tmp_path / "artifacts" / source for source in Request("train").kept()]
-    for number in (1, 2):
-        run_local(Request("train"), {}, tmp_path)
-        assert [(place / "content").read_text() for place in places] == [f"run {number}"] * 4
-    (places[1] / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds notes\.txt, which no step wrote"):
-        run_local(Request("train"), {}, tmp_path)
-    assert (places[1] / "notes.txt").read_text() == "mine" and len(ran) == 2, "nothing was begun"
 
 
 def test_the_winner_appears_with_its_evaluation_or_not_at_all(
@@ -145,12 +101,6 @@ def test_a_whole_run_is_forecast_with_its_parameters(
     assert totals[0].endswith((" s", " min")) and totals[1].endswith(" h")
     run_local(Request("zero-shot"), {}, tmp_path)
     assert "steps to do" not in capsys.readouterr().err
-
-
-def test_artifacts_that_another_run_is_writing_are_refused(ran: list[str], tmp_path: Path) -> None:
-    with only_process(tmp_path / "artifacts"), pytest.raises(InputError, match="another process"):
-        run_local(Request("train"), {}, tmp_path)
-    assert not ran
 
 
 def test_a_failed_validation_replaces_no_folder_of_others(ran: list[str], tmp_path: Path) -> None:

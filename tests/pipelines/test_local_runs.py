@@ -1,9 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Whole runs with kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
 
-import builtins
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,10 @@ from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.control import check_run
 from stillhouse.pipelines.interface import make_pipeline
-from stillhouse.pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
+from stillhouse.pipelines.local import find_result, run_local, run_pipeline
 from stillhouse.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.uses import stages_of
@@ -29,7 +26,7 @@ pytestmark = pytest.mark.slow
 BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
 
 
-def part_of_a_run(names: list[str], recipe: dict[str, Any], shards: int = 1) -> BaseComponent:
+def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
     """The pipeline of some stages of a recipe, which need no others."""
     stages = [stage for stage in stages_of(graph_of(recipe)) if stage.name in names]
 
@@ -40,7 +37,7 @@ def part_of_a_run(names: list[str], recipe: dict[str, Any], shards: int = 1) -> 
         assert pods.look
         add_stages(stages, pods.look, pods, "stillhouse.kubernetes.pods.stage")
 
-    return make_pipeline("part", "A part of a run.", [], None, body, shards, check)
+    return make_pipeline("part", "A part of a run.", [], None, body, check)
 
 
 def outputs_of(workspace: Path) -> Callable[[str], Path]:
@@ -74,20 +71,6 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
 
 
-@pytest.mark.long
-def test_shards_run_locally_too(
-    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
-    made = []
-    for shards in (1, 2):
-        run_pipeline(part_of_a_run(["corpus"], recipe, shards), {}, tmp_path / str(shards))
-        assert "".join(capfd.readouterr()).count("[count] read ") == (shards if shards > 1 else 0)
-        made.append(outputs_of(tmp_path / str(shards))("corpus/folder/importance/importance"))
-    assert digest_files(made[0]) == digest_files(made[1])
-    assert read_manifest(made[0]).digest == read_manifest(made[1]).digest
-
-
 def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,22 +96,6 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     assert ran("again") == []
     recipe["importance"] = {"min_count": 2}
     assert "importance" in ran("other settings")
-
-
-def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> None:
-    logger = logging.getLogger()
-    before = builtins.print, logger.level, list(logger.handlers)
-
-    def pipeline() -> None:
-        """Change `print` and logging, as tasks in several threads do when they do not end in the order they began."""
-        builtins.print = lambda *words: None
-        logger.setLevel(logger.level + 1)
-        logger.handlers[:] = [logging.NullHandler()]
-        raise RuntimeError("a task failed")
-
-    with pytest.raises(PipelineFailed):
-        run_pipeline(pipeline, {}, tmp_path)
-    assert (builtins.print, logger.level, logger.handlers) == before
 
 
 def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any], tmp_path: Path) -> None:

@@ -93,20 +93,6 @@ def test_a_missing_resource_ends_the_run(
     assert MISSING[path] in capsys.readouterr().err
 
 
-def test_a_secret_that_must_be_there_ends_the_run(
-    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """If the secret is missing, Kubernetes sets no variable in the pod, so the pod needs no right to read secrets."""
-    monkeypatch.delenv("LOOK_DATA_SECRET_0")
-    assert look(monkeypatch) == 0
-    assert "secret stillhouse-data does not exist" in capsys.readouterr().out
-    must = Secret(parameter="data_secret", name="stillhouse-data", keys={"access-key-id": "A"}, optional=False)
-    asked = {"pretrain": Placement(secrets=(must,))}
-    assert look(monkeypatch, wanted_of(asked, Placement()), data_secret="ours") == 2
-    assert "secret ours does not exist" in capsys.readouterr().err
-    assert "secrets" not in {resource for _, _, resource in kubernetes.calls}
-
-
 @pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "localqueues"])
 def test_a_forbidden_check_is_reported_and_skipped(
     resource: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -116,14 +102,6 @@ def test_a_forbidden_check_is_reported_and_skipped(
     [notice, end] = capsys.readouterr().out.splitlines()
     assert notice.startswith("[cluster] not checked: ") and f"403: {resource} is forbidden" in notice
     assert end.startswith("[cluster] found nothing")
-
-
-def test_a_cluster_without_kueue_is_reported_and_accepted(
-    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del kubernetes.objects[f"{KUEUE}/localqueues"]
-    assert look(monkeypatch) == 0
-    assert "this cluster has no Kueue" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how", ["no server", "no kubeconfig"])

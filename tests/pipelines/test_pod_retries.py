@@ -76,13 +76,6 @@ def test_bad_input_refusals_and_interrupts_are_not_retried(code: int, tmp_path: 
     assert tries(tmp_path) == ["given"]
 
 
-def test_outside_a_pod_and_without_retries_there_is_one_try(tmp_path: Path) -> None:
-    for folder, retries, host in ((tmp_path / "here", 3, ""), (tmp_path / "none", 0, "10.0.0.1")):
-        folder.mkdir()
-        code, said = end(start(folder, "sys.exit(1)", retries=retries, KUBERNETES_SERVICE_HOST=host))
-        assert (code, said, tries(folder)) == (1, [], ["given"])
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_process_and_ends_the_tries(number: signal.Signals, tmp_path: Path) -> None:
     program = (
@@ -94,14 +87,6 @@ def test_a_signal_reaches_the_process_and_ends_the_tries(number: signal.Signals,
     wait_for(tmp_path, "ready")
     process.send_signal(number)
     assert end(process) == (1, []) and (tmp_path / "orderly").exists() and tries(tmp_path) == ["given"]
-
-
-def test_a_signal_ends_a_pause(tmp_path: Path) -> None:
-    process = start(tmp_path, "sys.exit(1)", retries=3, pause=60)
-    assert process.stderr and "the next one starts in 60 s" in process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 1 and tries(tmp_path) == ["given"]
-    process.stderr.close()
 
 
 def test_processes_left_by_a_killed_try_are_ended(tmp_path: Path) -> None:

@@ -12,9 +12,6 @@ from kubeflow_server import serve as serve_kubeflow
 from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
 
 from stillhouse import cli
-from stillhouse.kubernetes.cluster.api import Api as ClusterApi
-from stillhouse.kubernetes.cluster.api import connect
-from stillhouse.pipelines.pods import PodWatch
 
 Plain = dict[str, Any]
 RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}
@@ -95,35 +92,6 @@ def test_why_pods_wait_is_reported_once_for_all_of_them(
     assert image.startswith(f"  corpus cannot start: image {IMAGE} is unavailable: it could not be pulled")
 
 
-def test_a_reason_is_reported_once_though_the_number_of_nodes_changes(kubernetes: Kubernetes) -> None:
-    """The scheduler counts the nodes in its message, and a cluster may gain one between two looks."""
-    lines: list[str] = []
-    pods = PodWatch(ClusterApi(connect("tests need"), NAMESPACE), RUN, lines.append)
-    for nodes in (3, 4):
-        words = f"0/{nodes} nodes are available: {nodes} Insufficient nvidia.com/gpu."
-        kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode", words)]
-        pods.look(now=True)
-    [line] = lines
-    assert line.startswith("  encode cannot start: no node has enough nvidia.com/gpu free")
-    kubernetes.objects[f"{HERE}/pods"] = [
-        unschedulable("p1", "encode", "0/4 nodes are available: 4 Insufficient memory.")
-    ]
-    pods.look(now=True)
-    assert len(lines) == 2 and "enough memory free" in lines[1], "another reason is reported"
-
-
-def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kubernetes.objects[f"{HERE}/pods"] = [waiting("p1", "ingest", "ContainerCreating")]
-    words = 'MountVolume.SetUp failed for volume "git" : secret "stillhouse-git" not found'
-    event = {"involvedObject": {"kind": "Pod", "uid": "uid-p1"}, "reason": "FailedMount", "message": words}
-    kubernetes.objects[f"{HERE}/events"] = [event | {"metadata": {"name": "e1"}, "type": "Warning"}]
-    assert wait(api) == 1
-    [line] = logged(capsys)
-    assert line.startswith("  ingest cannot start: secret stillhouse-git does not exist")
-
-
 def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,83 +133,6 @@ def test_the_message_of_a_failed_step_is_shown_once(
     assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
 
 
-LAUNCHER = 'exec: "/kfp-launcher/launch": stat /kfp-launcher/launch: permission denied: unknown'
-
-
-def never_started(name: str, task: str) -> Plain:
-    """Return a pod whose init container could not start, so the step's own container waits forever."""
-    ended = {
-        "terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}
-    }
-    own = {"name": "main", "image": IMAGE, "state": {"waiting": {"reason": "PodInitializing"}}}
-    return pod(
-        name,
-        task,
-        phase="Failed",
-        initContainerStatuses=[{"name": "kfp-launcher", "state": ended}],
-        containerStatuses=[own],
-    )
-
-
-def test_a_pod_that_never_started_does_not_hide_other_logs(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Reading its log gives HTTP 400, which does not mean that the permission is missing."""
-    failed = [never_started("p1", "ingest"), never_started("p2", "ingest"), pod("p3", "mine", phase="Failed")]
-    kubernetes.objects[f"{HERE}/pods"] = failed
-    kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}
-    assert wait(api) == 1
-    assert logged(capsys) == [
-        (
-            f"  ingest failed: its init container kfp-launcher could not be started (StartError) (OCI runtime create "
-            f"failed: {LAUNCHER})"
-        ),
-        "  mine says: there are no questions",
-    ]
-
-
-def lines_of_two_failed_pods(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str], status: int
-) -> list[str]:
-    """Return what is logged if the log of the first pod is answered with this status, and the second has a log."""
-    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
-    kubernetes.log_trouble = {"p1": status}
-    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
-    assert wait(api) == 1
-    return logged(capsys)
-
-
-def test_an_unreachable_node_does_not_hide_other_logs(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trouble, said = lines_of_two_failed_pods(api, kubernetes, capsys, 500)
-    assert "cannot read the logs of namespace stillhouse: Kubernetes answers 500" in trouble
-    assert said == "  mine says: there are no questions"
-
-
-def test_a_pod_that_is_deleted_before_its_log_is_read_is_passed_over(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lines_of_two_failed_pods(api, kubernetes, capsys, 404) == ["  mine says: there are no questions"]
-
-
-def test_forbidden_logs_are_requested_once(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    one, two = pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")
-    two["status"]["containerStatuses"] = [{"name": "main", "image": IMAGE, "state": killed}]
-    kubernetes.objects[f"{HERE}/pods"] = [one, two]
-    kubernetes.log_trouble = {"p1": 403, "p2": 403}
-    assert wait(api) == 1
-    refused, why = logged(capsys)
-    assert "cannot read the logs of namespace stillhouse" in refused
-    assert why.startswith(
-        "  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`"
-    )
-    assert kubernetes.calls.count(("get", "", "pods/log")) == 1
-
-
 def test_a_forbidden_resource_is_reported_once_and_the_rest_is_watched(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,14 +142,6 @@ def test_a_forbidden_resource_is_reported_once_and_the_rest_is_watched(
     lines = logged(capsys)
     assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
     assert lines[1].startswith("  encode cannot start: no node has enough")
-
-
-def test_a_missing_kubeconfig_is_reported_once_and_the_run_is_watched(
-    api: Api, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert wait(api) == 1
-    [line] = logged(capsys)
-    assert line.startswith("  finding out why pods wait needs a Kubernetes cluster")
 
 
 def test_an_unreachable_kubernetes_is_reported_once(
@@ -312,22 +195,3 @@ def test_a_refresh_ends_with_the_sentence_and_the_exit_code_of_the_command(
     kubernetes.objects[f"{HERE}/pods"].append(pod("p2", task, phase="Succeeded"))
     assert refresh(api) == code
     assert capsys.readouterr().out.splitlines()[-2:] == [f"  {task} says: {outcome}", f"run {RUN}: succeeded"]
-
-
-def test_a_refresh_whose_logs_cannot_be_read_does_not_claim_a_release(
-    api: Api, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert refresh(api) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2] == f"run {RUN}: succeeded" and "released a retriever or refused it" in lines[-1]
-
-
-def test_pods_are_polled_at_intervals(kubernetes: Kubernetes) -> None:
-    now = [0.0]
-    pods = PodWatch(ClusterApi(connect("tests need"), NAMESPACE), RUN, print, 15.0, lambda: now[0])
-    for moment in (1.0, 2.0, 14.0, 17.0):
-        now[0] = moment
-        pods.look()
-    pods.look(now=True)
-    assert kubernetes.calls.count(("list", "", "pods")) == 3
-    assert ("list", "", "events") not in kubernetes.calls, "nothing is starting"

@@ -1,4 +1,4 @@
-"""The refresh as a pipeline: its parameters, its rungs, and the input of its last task."""
+"""The refresh as a pipeline: its parameters, its levels, and the input of its last task."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from stillhouse.kubernetes.pods.refresh import run_check, run_plan, run_release
 from stillhouse.pipelines.catalog import RESULTS, Request
 from stillhouse.pipelines.ir import Compiled, compile_small
 from stillhouse.pipelines.placement_table import find_table
-from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
-from stillhouse.releases.refresh.graph import Ladder
+from stillhouse.releases.refresh.graph import Levels
 from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
 from stillhouse.releases.refresh.parameters import Parameters, carried_recipe, write_recipe
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.workflow.graph import USES, known_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
-LADDER = Ladder.of(USES)
+LEVELS = Levels.of(USES)
 REPOSITORY = "https://git.example/search/releases.git"
 Tasks = dict[str, dict[str, Any]]
 
@@ -82,7 +81,7 @@ def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, mo
         promoted.append((parameters, yaml.safe_load(text), planned, made))
         return Outcome("released", None, "it is better", in_use=True)
 
-    plan_made = Planned(Rung.INDEX, "v1.0.0", "one text is new")
+    plan_made = Planned(Level.INDEX, "v1.0.0", "one text is new")
     monkeypatch.setattr(on_cluster, "look", lambda parameters: "v1.0.0")
     monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: plan_made)
     monkeypatch.setattr(on_cluster, "release_refresh", release)
@@ -104,35 +103,26 @@ def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, mo
     assert made == {of: folder / of for of in ("ingest/corpus", "validate/validation")}
 
 
-def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
-    declared = compiled["root"]["inputDefinitions"]["parameters"]
-    assert declared["source"]["defaultValue"] == load_recipe(find_recipe("micro"))["ingest"]["source"]
-
-
-def test_one_task_runs_any_rung_and_one_promotes(compiled: dict[str, Any]) -> None:
+def test_one_task_runs_any_level_and_one_promotes(compiled: dict[str, Any]) -> None:
     assert set(climbed(compiled)) == {"challenger", "promote"}
-    every = {use.name for rung in Rung for use in LADDER.climbed_from(rung)}
-    assert {use.name for use in LADDER.every_stage().uses} == every, "its pod is placed for all of them"
+    every = {use.name for level in Level for use in LEVELS.climbed_from(level)}
+    assert {use.name for use in LEVELS.every_stage().uses} == every, "its pod is placed for all of them"
 
 
-def test_nothing_is_compared_before_the_corpus_is_there(compiled: dict[str, Any]) -> None:
-    tasks = inside(compiled)
-    assert tasks["corpus"]["dependentTasks"] == ["check-refresh"]
-    assert tasks["plan"]["dependentTasks"] == ["check-refresh", "corpus"]
-
-
-def test_the_promotion_receives_what_the_rung_made(compiled: dict[str, Any]) -> None:
+def test_the_promotion_receives_what_the_level_made(compiled: dict[str, Any]) -> None:
     given = climbed(compiled)["promote"]["inputs"]["artifacts"]
     assert set(given) == {"corpus", "challenger", "planned", "recipe"}
     decided = {"outputArtifactKey": "refreshed", "producerTask": "challenger"}
     assert given["planned"] == {"taskOutputArtifact": decided}, "the trial of a query tower decides again"
 
 
-def test_a_rung_takes_only_what_it_reads_from_the_release() -> None:
-    assert taken_from_champion(LADDER, Rung.NOTHING) == () and taken_from_champion(LADDER, Rung.INDEX) == ("retriever",)
-    assert taken_from_champion(LADDER, Rung.FINE_TUNE) == ("reranker", "retriever")
-    assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == {"retriever", "encoder", "reranker", "generator"}
-    assert taken_from_champion(LADDER, Rung.QUERY_ONLY) == taken_from_champion(LADDER, Rung.FINE_TUNE)
+def test_a_level_takes_only_what_it_reads_from_the_release() -> None:
+    assert taken_from_champion(LEVELS, Level.NOTHING) == () and taken_from_champion(LEVELS, Level.INDEX) == (
+        "retriever",
+    )
+    assert taken_from_champion(LEVELS, Level.FINE_TUNE) == ("reranker", "retriever")
+    assert set(taken_from_champion(LEVELS, Level.PRETRAIN)) == {"retriever", "encoder", "reranker", "generator"}
+    assert taken_from_champion(LEVELS, Level.QUERY_ONLY) == taken_from_champion(LEVELS, Level.FINE_TUNE)
 
 
 def test_only_pods_that_need_git_have_its_key(whole: Compiled) -> None:
@@ -149,14 +139,9 @@ def test_the_recipe_travels_with_the_pipeline_once(compiled: dict[str, Any]) -> 
     assert yaml.safe_dump(compiled, width=10**9).count("max_articles") == 1
 
 
-def test_only_known_settings_compile() -> None:
-    with pytest.raises(InputError, match="unknown section 'distiled'"):
-        build_refresh({"distiled": {}})
-
-
 @pytest.mark.parametrize(("kind", "code"), [("released", 0), ("already released", 0), ("refused", 4), ("", 0)])
 def test_a_local_run_ends_with_the_exit_code_of_the_command(kind: str, code: int, tmp_path: Path) -> None:
-    planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
+    planned = Planned(Level.INDEX, "v1.0.0", "one text is new")
     write_summary(tmp_path, planned, Outcome(kind, None, "so it is") if kind else None)
     assert Request("refresh").exit_code(tmp_path) == code and (tmp_path / RESULTS["refresh"].page).is_file()
 
@@ -166,8 +151,8 @@ def test_a_refusal_is_the_last_sentence_of_its_task(
     before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`submit --wait` finds it in the log, and a local run ends with the exit code of the command."""
-    rung = Rung.NOTHING if before else Rung.INDEX
-    planned = Planned(rung, "v1.0.0", "it was refused before" if before else "one text is new", refused=before)
+    level = Level.NOTHING if before else Level.INDEX
+    planned = Planned(level, "v1.0.0", "it was refused before" if before else "one text is new", refused=before)
     refused = Outcome("refused", None, "v1.0.0 stays: it is worse")
     monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: planned)
     monkeypatch.setattr(on_cluster, "release_refresh", lambda *given: refused)
@@ -188,7 +173,7 @@ def test_a_refusal_is_the_last_sentence_of_its_task(
 
 BAD: dict[str, tuple[dict[str, str], str]] = {
     "no repository": ({}, "releases is empty; give the URL of the git repository"),
-    "ladder": ({"fine_tune_above": "0.5", "pretrain_above": "0.1"}, "is below fine_tune_above"),
+    "levels": ({"fine_tune_above": "0.5", "pretrain_above": "0.1"}, "is below fine_tune_above"),
     "share": ({"fine_tune_above": "-1"}, "fine_tune_above must be at least 0"),
     "level": ({"alpha": "2"}, "alpha must be from 0 to 1"),
     "queries": ({"least_queries": "0"}, "least_queries must be at least 1"),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from kubeflow_server import IMAGE, Api, serve
-from programs import ROOT
 
 from stillhouse import cli
 from stillhouse.pipelines.schedules import cluster as kubeflow
@@ -39,45 +38,6 @@ def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> 
     path = folder / "schedules.yaml"
     path.write_text(yaml.safe_dump(content))
     return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
-
-
-@pytest.mark.parametrize("action", ["apply", "list", "watch"])
-def test_the_projected_token_is_sent_along(
-    action: str, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "token").write_text("secret\n")
-    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
-    assert schedule(tmp_path, action) == 0
-    assert api.tokens == {"Bearer secret"}
-
-
-@pytest.mark.parametrize("action", ["apply", "watch"])
-def test_a_server_that_refuses_is_reported_with_the_remedy(
-    action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.refuse = 401
-    assert schedule(tmp_path, action) == 2
-    said = capsys.readouterr().err
-    assert "refuses access (401): it requires a token" in said and "In a pod, mount a token projected" in said
-
-
-def test_kubeflow_of_several_users_says_how_to_get_a_token(
-    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.multi_user = True
-    assert schedule(tmp_path, "apply") == 2
-    said = capsys.readouterr().err
-    assert "(401): " in said and "create token ACCOUNT --audience pipelines.kubeflow.org" in said
-
-
-@pytest.mark.parametrize(("version", "logged"), [("", ""), ("v1", "id of v1")])
-def test_a_recurring_run_has_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
-    """Without a version, the request has no version id, and the server takes the newest version at each start."""
-    content = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": version}}}
-    assert schedule(tmp_path, "apply", content=content) == 0
-    [made] = api.recurring
-    assert made["service_account"] == "stillhouse-steps"
-    assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
 def test_a_retired_schedule_is_disabled_checked_and_deleted(
@@ -126,15 +86,6 @@ def test_a_terminated_run_that_argo_leaves_running_blocks_nothing(
     assert api.logged == (["delete r8 ORPHAN"] if deleted else [])
     assert ("`kfp run delete a` removes the run" in said) is deleted
     assert ("waiting for its end, 10 minutes at most" in said) is not deleted
-
-
-@pytest.mark.parametrize(("version", "logged"), [("", "id of v2"), ("v1", "id of v1")])
-def test_a_watch_s_run_has_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
-    watches = {"articles": WATCH | {"version": version, "service_account": "trainer"}}
-    assert schedule(tmp_path, "watch", content=CONTENT | {"watches": watches}) == 0
-    [run] = api.runs
-    assert run["service_account"] == "trainer", "an entry's own comes before that of the file"
-    assert run["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
 IMAGES = {
@@ -188,50 +139,3 @@ def test_a_pipeline_is_found_in_its_namespace(case: str, action: str, says_all: 
     assert schedule(tmp_path, action, "--namespace", "one") == (2 if found is None else 0)
     used = [made["pipeline_version_reference"]["pipeline_id"] for made in api.recurring + api.runs]
     assert used == ([] if found is None else [f"id in {found}"])
-
-
-def test_the_manifests_watcher_looks_in_its_own_namespace(api: Api, tmp_path: Path) -> None:
-    manifest = yaml.safe_load((ROOT / "manifests" / "base" / "watcher.yaml").read_text())
-    [container] = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    [variable] = [one for one in container["env"] if one["name"] == "POD_NAMESPACE"]
-    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
-    _, action, _, *words = container["args"]
-    api.keep("own", "stillhouse")
-    words = [word.replace("$(POD_NAMESPACE)", "stillhouse") for word in words]
-    assert schedule(tmp_path, action, *words) == 0
-    assert [run["pipeline_version_reference"]["pipeline_id"] for run in api.runs] == ["own"]
-
-
-def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that failed because it had no account is tried again once the file names one."""
-    monkeypatch.setattr(Api, "get", with_runs)
-    once = CONTENT | {"watches": {"articles": WATCH | {"attempts": 1}}}
-    for account, started in (("", 1), ("", 1), ("stillhouse-steps", 2), ("stillhouse-steps", 2)):
-        assert schedule(tmp_path, "watch", content=once | {"service_account": account}) == 0
-        assert len(api.runs) == started
-
-
-def with_runs(api: Api, path: str, query: dict[str, str], answer: Any = Api.get) -> dict[str, Any]:
-    """Answer like the API once all started runs have failed."""
-    if not path.endswith("/runs"):
-        return answer(api, path, query)
-    failed = [{"run_id": run["display_name"], "display_name": run["display_name"]} for run in api.runs]
-    return {"runs": [run | {"state": "FAILED"} for run in failed]}
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"), [([], "give --namespace, or"), (["--namespace", "one"], "delete all but")]
-)
-def test_two_pipelines_with_one_name_stop_only_their_watch(
-    words: list[str], remedy: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.pipelines.clear()
-    namespace = words[-1] if words else ""
-    for identifier in ("p1", "p2"):
-        api.keep(identifier, namespace)
-    api.keep("p3", namespace, name="somebody-s")
-    watches = {"articles": WATCH, "books": WATCH | {"pipeline": "somebody-s"}}
-    assert schedule(tmp_path, "watch", *words, content={"watches": watches}) == 2
-    said = capsys.readouterr()
-    assert "articles: not checked, the cluster has 2 pipelines 'refresh' (p1 in" in said.out and remedy in said.out
-    assert "books: started" in said.out and len(api.runs) == 1 and "Traceback" not in said.err

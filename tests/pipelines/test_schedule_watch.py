@@ -14,14 +14,12 @@ from cluster_in_memory import Memory
 from kubeflow_stand_in import Client, refusal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
-from repositories import make_repository, release
 
 from stillhouse import cli
 from stillhouse.pipelines.schedules import watch as watching
 from stillhouse.pipelines.schedules.file import Watch
-from stillhouse.pipelines.schedules.watch import InUse, in_use, look
-from stillhouse.releases.git import Git
-from stillhouse.releases.tags import Release, note_refusal
+from stillhouse.pipelines.schedules.watch import InUse, look
+from stillhouse.releases.tags import Release
 from stillhouse.remote.dvc_source import Found
 
 
@@ -63,12 +61,6 @@ def test_a_watcher_starts_one_run_for_a_change(watched: SimpleNamespace) -> None
     assert len(watched.cluster.started) == 1
 
 
-def test_a_watch_s_branch_is_passed_to_the_run(watched: SimpleNamespace) -> None:
-    watch = Watch(name="a", pipeline="refresh", releases="r.git", repo="a.git", path="corpus", branch="production")
-    seen = look(watch, watched.cluster)
-    assert watched.cluster.parameters[seen.run]["branch"] == "production"
-
-
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 def test_a_run_that_failed_is_started_anew_until_its_attempts_are_spent(
     attempts: int, watched: SimpleNamespace
@@ -85,13 +77,6 @@ def test_a_run_that_failed_is_started_anew_until_its_attempts_are_spent(
     assert look(watch, watched.cluster, again=True).kind == "known", "that attempt is in flight"
 
 
-@pytest.mark.parametrize("state", ["CANCELED", "SUCCEEDED", "SKIPPED"])
-def test_a_run_that_did_not_fail_is_not_started_anew(state: str, watched: SimpleNamespace) -> None:
-    seen = look(watched.watch, watched.cluster)
-    watched.cluster.finish(seen.run, state)
-    assert look(watched.watch, watched.cluster).kind == "known"
-
-
 @pytest.mark.parametrize("change", [{"most_loss": 0.1}, {"again": True}])
 def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
     change: dict[str, Any], watched: SimpleNamespace
@@ -106,13 +91,6 @@ def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
     assert second.kind == "started" and watched.cluster.parameters[second.run].items() >= change.items()
     watched.cluster.finish(second.run)
     assert look(changed, watched.cluster).kind == look(watched.watch, watched.cluster).kind == "known"
-
-
-def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: SimpleNamespace) -> None:
-    """The recipe is part of the pipeline, and the watcher uses the newest version."""
-    watched.cluster.finish(look(watched.watch, watched.cluster).run)
-    watched.cluster.newest = "v2"
-    assert look(watched.watch, watched.cluster).kind == "started"
 
 
 def test_again_starts_another_run_for_a_known_corpus(watched: SimpleNamespace) -> None:
@@ -146,25 +124,6 @@ def test_a_failing_watch_stops_no_other(
         'one: not checked, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"' in said.out
     )
     assert "two: started" in said.out and "the watch 'one' could not be checked" in said.err
-
-
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
-
-
-@pytest.mark.parametrize("text", [(MANIFESTS / "base" / "schedules.yaml").read_text(), "watches: {}", "watches:"])
-def test_a_watcher_with_nothing_to_watch_succeeds(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A new installation watches nothing. Its hourly job must not fail, and it sends no request to the cluster."""
-    monkeypatch.setattr(
-        "stillhouse.pipelines.schedules.cluster._connect", lambda endpoint, namespace: pytest.fail("it asked")
-    )
-    path = tmp_path / "schedules.yaml"
-    path.write_text(text)
-    assert cli.main(["schedule", "watch", str(path)]) == 0
-    said = capsys.readouterr()
-    assert said.out == f"nothing to watch: list corpora under `watches` in {path}, as docs/releases.md shows\n"
-    assert not said.err
 
 
 def test_a_file_without_watches_is_refused_by_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,51 +168,3 @@ def test_a_release_is_fresh_again_once_the_run_for_a_change_has_ended(watched: S
     watched.cluster.finish(started.run, "FAILED")
     seen = look(watched.watch, watched.cluster)
     assert (seen.fresh, seen.in_flight) == (False, False)
-
-
-def test_another_digest_of_the_same_passages_is_not_a_change(watched: SimpleNamespace) -> None:
-    """The rung is `nothing`, so that no release records the new digest."""
-    watched.champion, watched.digest = released("zero.dir"), "one.dir"
-    watched.cluster.finish(look(watched.watch, watched.cluster).run)
-    seen = look(watched.watch, watched.cluster)
-    assert seen.kind == "known" and seen.fresh and not seen.in_flight
-
-
-def test_a_terminated_run_that_never_ends_counts_as_cancelled(watched: SimpleNamespace) -> None:
-    watched.champion = released("zero.dir")
-    first = look(watched.watch, watched.cluster)
-    watched.cluster.terminate(first.run)
-    assert look(watched.watch, watched.cluster).in_flight, "its pods may still be at work"
-    watched.cluster.terminate(first.run, 11.0)
-    seen = look(watched.watch, watched.cluster)
-    assert (seen.kind, seen.in_flight) == ("known", False) and "--again starts another" in seen.why
-    assert look(watched.watch, watched.cluster, again=True).kind == "started"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"refused": True}, {"more": ("one.dir",)}, {"champion": None}],
-    ids=["its challenger was refused", "its release was rolled back", "nothing is released"],
-)
-def test_a_run_that_succeeded_does_not_always_leave_a_fresh_release(
-    change: dict[str, Any], watched: SimpleNamespace
-) -> None:
-    watched.champion = released("zero.dir")
-    vars(watched).update(change)
-    watched.cluster.finish(look(watched.watch, watched.cluster).run)
-    seen = look(watched.watch, watched.cluster)
-    assert seen.kind == "known" and not seen.fresh
-
-
-def test_the_repository_says_whether_a_challenger_of_the_champion_was_refused(tmp_path: Path) -> None:
-    work = make_repository(tmp_path / "work", tmp_path / "shelf")
-    (work / "dvc.yaml").write_text("stages: {}\n")
-    (work / "params.yaml").write_text("{}\n")
-    watch = Watch(name="a", pipeline="refresh", releases=str(tmp_path / "work.git"), repo="a.git", path="corpus")
-    assert in_use(watch) == InUse(None)
-    git = Git.of(work)
-    first = release(work).release
-    note_refusal(git, "key", first, "the challenger is worse")
-    assert in_use(watch) == InUse(first, frozenset({""}), refused=True)
-    second = release(work, 4, "two").release
-    assert in_use(watch) == InUse(second, frozenset({""}), refused=False), "it was the first one's"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from cluster_in_memory import Memory, actions, schedule
 
-from stillhouse.errors import InputError
 from stillhouse.pipelines.schedules.apply import MARK, apply, name_of
 
 
@@ -85,21 +84,6 @@ def test_waiting_for_a_terminated_run_has_a_limit(dry: bool) -> None:
     assert (old in cluster.recurring) is dry and not cluster.ended
 
 
-def test_a_run_that_starts_during_apply_is_noticed() -> None:
-    """The schedule starts a run after `apply` first looks and before it is disabled."""
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    disable = cluster.set_enabled
-
-    def fire_first(recurring: str, enabled: bool) -> None:
-        cluster.fire(recurring)
-        disable(recurring, enabled)
-
-    cluster.set_enabled = fire_first  # type: ignore[method-assign]
-    assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
-
-
 def test_a_run_starting_while_its_schedule_is_disabled_is_noticed() -> None:
     """Kubeflow's controller notices the change a moment later, and the run shows up after that."""
     cluster = Memory()
@@ -125,39 +109,6 @@ def test_a_schedule_stays_until_its_successor_exists() -> None:
     cluster.refused = set()
     assert sorted(actions(apply(new, cluster))) == sorted(["create", "keep", *["disable", "delete"] * 2])
     assert cluster.enabled == sorted(map(name_of, new))
-
-
-@pytest.mark.parametrize("dry", [True, False])
-def test_a_version_that_is_not_there_is_refused_before_anything_is_changed(dry: bool) -> None:
-    cluster = Memory()
-    apply([schedule()], cluster)
-    before = dict(cluster.recurring)
-    with pytest.raises(InputError, match="no version 'nowhere'"):
-        apply([schedule("other"), schedule(version="nowhere")], cluster, dry=dry)
-    assert cluster.recurring == before
-
-
-@pytest.mark.parametrize("in_flight", [None, "1", "2"])
-def test_of_two_schedules_with_the_same_name_one_remains(in_flight: str | None) -> None:
-    """Two `apply` commands at the same time created both."""
-    cluster = Memory()
-    for _ in range(2):
-        cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
-    run = cluster.fire(in_flight) if in_flight else ""
-    apply([schedule()], cluster)
-    assert not cluster.ended and cluster.recurring["1"][0].enabled
-    if in_flight == "2":
-        assert not cluster.recurring["2"][0].enabled
-        cluster.finish(run)
-        apply([schedule()], cluster)
-    assert list(cluster.recurring) == ["1"] and actions(apply([schedule()], cluster)) == ["keep"]
-
-
-def test_schedules_created_by_hand_are_left_alone() -> None:
-    cluster = Memory()
-    cluster.create(schedule(), "nightly-0123456789", "by hand")
-    before = dict(cluster.recurring)
-    assert apply([], cluster) == [] and cluster.recurring == before
 
 
 def test_schedules_of_another_experiment_are_left_alone() -> None:

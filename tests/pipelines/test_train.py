@@ -9,14 +9,10 @@ import pytest
 import yaml
 from kfp import compiler
 
-from stillhouse import cli
-from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.run_parameters import TRAIN, recipe_of_run
-from stillhouse.pipelines.catalog import Request
-from stillhouse.pipelines.local import WORKSPACE, run_local
+from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.pipelines.train import build_pipeline
-from stillhouse.workflow.graph import USES, known_uses
+from stillhouse.workflow.graph import USES
 from stillhouse.workflow.recipes import configs
 from stillhouse.workflow.uses import stages_of
 
@@ -57,19 +53,8 @@ def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
     assert message in str(refusal.value)
 
 
-def test_parameters_name_settings_of_one_type() -> None:
-    for name, parameter in TRAIN.items():
-        types = {field_types(known_uses({})[use].step.config)[field] for use, field in parameter.fills}
-        assert types == {parameter.hint}, name
-
-
 def of_run(recipe: dict[str, Any], **values: Any) -> dict[str, Any]:
     return configs(recipe_of_run("train", recipe, "recipe", values), "recipe")
-
-
-def test_an_integer_is_accepted_for_a_float_setting() -> None:
-    found = of_run({"distilled": {"temperature": 1}})["distilled"]
-    assert type(found.temperature) is float and found.temperature == 1.0
 
 
 def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
@@ -90,20 +75,3 @@ def test_the_end_is_reported_after_success_and_failure() -> None:
     [end] = [task for task in compiled({})["root"]["dag"]["tasks"].values() if "triggerPolicy" in task]
     assert end["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
     assert end["componentRef"]["name"] == "comp-report-end"
-
-
-def test_compile_writes_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("recipe.yaml").write_text("ingest: {source: articles}")
-    assert cli.main(["pipeline", "compile", "train", "--recipe", "recipe.yaml", "--output", "build/train.yaml"]) == 0
-    content, _ = yaml.safe_load_all(Path("build/train.yaml").read_text())
-    assert content["root"]["inputDefinitions"]["parameters"]["source"]["defaultValue"] == "articles"
-    assert "build/train.yaml" in capsys.readouterr().out
-
-
-def test_a_local_run_never_takes_a_folder_that_is_not_its_own(here: Path) -> None:
-    """kfp removes its workspace after a run, with everything in it."""
-    (here / WORKSPACE).mkdir()
-    (here / WORKSPACE / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="another local run"):
-        run_local(Request("train"), {}, here)
-    assert (here / WORKSPACE / "thesis.txt").exists()

@@ -4,11 +4,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from kfp import compiler, dsl
 
-from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import MonitoringSettings, monitoring_settings
 from stillhouse.pipelines.watched import watch
 
@@ -62,15 +60,6 @@ def test_the_manifests_scrape_the_port_that_pods_use(tmp_path: Path) -> None:
     assert [str(port["port"]) for port in rule["ports"]] == [pod["podMetadata"]["annotations"]["prometheus.io/port"]]
     [service] = [one for one in read("pushgateway.yaml") if one["kind"] == "Service"]
     assert (service["metadata"]["name"], service["spec"]["ports"][0]["port"]) == ("stillhouse-pushgateway", 9091)
-
-
-def test_nothing_is_added_without_monitoring_settings(tmp_path: Path) -> None:
-    assert compiled(tmp_path, {"STILLHOUSE_DEVICE": "cpu"}) == ({"STILLHOUSE_DEVICE": "cpu"}, {})
-
-
-def test_a_wrong_port_is_refused_when_the_pipeline_is_compiled(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="STILLHOUSE_METRICS_PORT"):
-        compiled(tmp_path, {"STILLHOUSE_METRICS_PORT": "metrics"})
 
 
 def read(name: str) -> list[dict[str, Any]]:

@@ -100,7 +100,7 @@ def make_artifacts(folder: Path, passages: int, weights: str) -> None:
 
 def candidate(folder: Path, passages: int = 3, weights: str = "one", bump: str = "minor") -> Candidate:
     make_artifacts(folder, passages, weights)
-    return Candidate(folder, PATHS, bump, f"{passages} passages, weights {weights}", {"rung": "test"})
+    return Candidate(folder, PATHS, bump, f"{passages} passages, weights {weights}", {"level": "test"})
 
 
 def release(

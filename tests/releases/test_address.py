@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.releases.refresh.run import Request
 from stillhouse.releases.refresh.workspace import open_clone
@@ -89,28 +85,6 @@ def test_text_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "https://localhost:8443/x.git",
-        "ssh://git@localhost:22/x.git",
-        "git@localhost:search/x.git",
-        "/home/me/x@y:z@w",
-        "file:///home/me@here/x.git",
-        "https://localhost/x@v1:2",
-        "https://localhost/x.git?ref=main&depth=1",
-        "s3://bucket/search",
-        "bob@localhost:x.git",
-        "sftp://bob@localhost/x",
-        "abfs://box@account.dfs.core.windows.net/x",
-    ],
-)
-def test_other_addresses_are_accepted_unchanged(address: str) -> None:
-    refuse_secret(address, "repo")
-    assert redact(address) == address
-
-
 READERS: dict[str, Callable[[str, Path], Any]] = {
     "ingest": lambda url, place: Config(repo=url, source="corpus"),
     "the pipeline, of releases": lambda url, place: Parameters(releases=url),
@@ -127,21 +101,3 @@ def test_every_reader_refuses_it_before_anything_is_done(reader: str, tmp_path: 
     with pytest.raises(InputError, match="holds a password or token"):
         READERS[reader](URL, tmp_path / "folder")
     assert not list(tmp_path.iterdir())
-
-
-def test_no_pipeline_is_compiled_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({"ingest": {"repo": URL, "source": "corpus"}}))
-    assert cli.main(["pipeline", "compile", "refresh", "--recipe", "recipe.yaml"]) == 2
-    said = capsys.readouterr()
-    assert "ingest: repo holds a password or token" in said.err and "hush" not in said.out + said.err
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
-
-
-def test_messages_of_git_are_redacted(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    with pytest.raises(GitFailed, match=r"https://\*\*\*@localhost:1/x\.git") as error:
-        Git(tmp_path)("checkout", URL)
-    assert "hush" not in str(error.value)

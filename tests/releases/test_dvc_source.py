@@ -12,14 +12,10 @@ from repositories import call, commit_data, make_repository
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.releases.lineage import dvc_digest
-from stillhouse.remote.dvc_source import fetch, look_up
+from stillhouse.remote.dvc_source import fetch
 from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
 from stillhouse.steps.places import read_outside
-from stillhouse.workflow.dvc_file import stage
-from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.uses import Stage
 
 ARTICLES = {
     f"{name}.md": f"# {name}\n\nThe {name} is an animal that lives in many places.\n" for name in ("bat", "owl")
@@ -53,22 +49,6 @@ def test_ingest_reads_a_revision_and_records_it(
     entry = yaml.safe_load(call(folder, "git", "show", f"{versioned['commit']}:articles.dvc"))
     assert versioned["digest"] == entry["outs"][0]["md5"], "as DVC itself wrote it"
     assert str(tmp_path) not in (tmp_path / "corpus" / "manifest.json").read_text(), "no place of this machine"
-
-
-def test_the_digest_is_found_without_reading_data(repository: tuple[Path, str, str], tmp_path: Path) -> None:
-    folder, first, _ = repository
-    found = look_up(str(folder), first, "articles")
-    assert fetch(str(folder), first, "articles", tmp_path / "articles") == found
-    assert dvc_digest(tmp_path / "articles") == found.digest
-    assert look_up(str(folder), "", "articles").digest != found.digest
-    single = look_up(str(folder), first, "articles/bat.md")
-    assert fetch(str(folder), first, "articles/bat.md", tmp_path / "bat.md") == single
-    assert dvc_digest(tmp_path / "bat.md") == single.digest
-
-
-def test_what_git_tracks_can_be_read_too(repository: tuple[Path, str, str], tmp_path: Path) -> None:
-    found = fetch(str(repository[0]), "", ".gitignore", tmp_path / "ignored")
-    assert found.digest == "" and "/artifacts/" in (tmp_path / "ignored").read_text()
 
 
 def test_the_earlier_fetch_stays_until_the_new_one_is_complete(
@@ -123,11 +103,6 @@ def test_data_that_were_never_pushed_are_refused_with_the_remedy(
     assert not (tmp_path / "articles").exists()
 
 
-def test_a_revision_without_a_repository_is_refused() -> None:
-    with pytest.raises(InputError, match="set `repo`"):
-        Config(revision="main")
-
-
 def test_what_was_read_is_known_of_a_whole_commit_alone() -> None:
     """Another commit, or another path in it, is read again; a branch may hold something else each time."""
 
@@ -137,12 +112,3 @@ def test_what_was_read_is_known_of_a_whole_commit_alone() -> None:
     assert read("0" * 40) == read("0" * 40) is not None
     assert read("0" * 40) not in (read("1" * 40), read("0" * 40, "other"))
     assert read("main") is None
-
-
-def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:
-    """`source` is a path in the repository; a local folder of that name is something else."""
-    (tmp_path / "articles").mkdir()
-    corpus = Stage("corpus", (known_uses({})["ingest"],))
-    assert stage(corpus, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
-    elsewhere = {"ingest": {"source": "articles", "repo": str(tmp_path)}}
-    assert stage(corpus, elsewhere, tmp_path)["deps"] == ["artifacts/plan/corpus.json"]

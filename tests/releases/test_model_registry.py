@@ -18,22 +18,16 @@ from repositories import ACCEPTED, call, release
 
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_json, write_manifest
-from stillhouse.errors import InputError
-from stillhouse.monitoring.settings import PIPELINE, RUN
-from stillhouse.releases import data, lineage
+from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.entry import _figures, storage_uri
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE
 from stillhouse.releases.model_registry.settings import (
     ADDRESS,
-    MODEL,
-    TOKEN,
     TOKEN_PATH,
-    RegistrySettings,
-    registry_settings,
 )
 from stillhouse.releases.refresh.whole_run import released_figures
-from stillhouse.releases.tags import read_history, roll_back
+from stillhouse.releases.tags import read_history
 from stillhouse.workflow.graph import graph_of
 
 pytestmark = pytest.mark.usefixtures("git_alone")
@@ -102,22 +96,13 @@ def test_every_release_is_a_version_and_the_one_in_use_alone_is_live(server: Reg
         found, artifacts = plain(version), one.record["artifacts"]
         assert found["commit"] == call(work, "git", "rev-parse", f"{one.tag}^{{commit}}").strip()
         assert {found["corpus digest"], found["retriever digest"]} == {one["digest"] for one in artifacts.values()}
-        assert version["description"] == one.record["summary"] and found["rung"] == "test"
+        assert version["description"] == one.record["summary"] and found["level"] == "test"
         assert "" not in found.values(), "Kubeflow's UI takes an empty property for a label"
         [artifact] = [artifact for artifact in server.artifacts.values() if artifact["of"] == version["id"]]
         assert artifact["storagePath"] == "artifacts/retriever" and artifact["name"] == "retriever"
         assert "modelSourceId" not in artifact, "no run of Kubeflow made it"
     assert found["RR@10"] == 0.6 and found["difference interval"] == "0.0500 to 0.1500" and found["p"] == 0.01
     assert found["previous"] == "retriever@v1.1.0" and found["test queries"] == "source"
-
-
-def test_the_same_again_changes_nothing(server: RegistryServer, work: Path) -> None:
-    registered(work)
-    before = (dict(server.models), dict(server.versions), dict(server.artifacts))
-    server.requests.clear()
-    assert registered(work) == 0
-    assert server.requests and not server.writes
-    assert (server.models, server.versions, server.artifacts) == before
 
 
 def test_a_rollback_changes_only_which_version_is_live(server: RegistryServer, work: Path) -> None:
@@ -167,24 +152,6 @@ def test_the_figures_are_those_of_the_released_system(tmp_path: Path) -> None:
         "R@50": 0.9,
         "test queries": "synthetic",
     }
-
-
-def test_some_version_is_always_live(server: RegistryServer, work: Path) -> None:
-    """While the release in use changes, a reader finds the new one or the old one."""
-    registered(work)
-    roll_back(Git.of(work))
-    seen: list[int] = []
-    server.before = lambda request: seen.append(list(server.states().values()).count(LIVE))
-    registered(work)
-    assert min(seen) == 1 and max(seen) == 2
-
-
-@pytest.mark.parametrize("versions", [("v1",), ("v1alpha3",)])
-def test_old_and_new_registry_apis_are_supported(versions: tuple[str, ...], server: RegistryServer, work: Path) -> None:
-    """Kubeflow's registry of 2025 has only v1alpha3, which will be removed in 2027."""
-    server.api_versions = versions
-    assert registered(work) == 0
-    assert server.states()["v1.2.0"] == LIVE
 
 
 def no_answer(server: RegistryServer, patch: pytest.MonkeyPatch) -> None:
@@ -241,22 +208,6 @@ def test_a_rollback_succeeds_even_if_the_registry_fails(
     assert server.states() == {"v1.0.0": ARCHIVED, "v1.1.0": LIVE, "v1.2.0": ARCHIVED}
 
 
-def test_a_token_is_read_from_its_file(
-    server: RegistryServer, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.token = "open-sesame"
-    (tmp_path / "token").write_text("open-sesame\n")
-    monkeypatch.setenv(TOKEN_PATH, str(tmp_path / "token"))
-    assert registered(work) == 0
-    monkeypatch.setenv(TOKEN_PATH, str(tmp_path / "none"))
-    assert registered(work) == 2
-    monkeypatch.delenv(TOKEN_PATH)
-    assert registered(work) == 2
-    monkeypatch.setenv(TOKEN, "open-sesame")
-    assert registered(work) == 0
-    assert "open-sesame" not in repr(registry_settings())
-
-
 @pytest.mark.parametrize("at", ["POST model_versions/2/artifacts"])
 def test_an_interrupted_registration_is_completed(at: str, server: RegistryServer, work: Path) -> None:
     """It is killed after the model, after a version without its artifact, or before unused versions are archived."""
@@ -280,43 +231,6 @@ def test_an_interrupted_registration_is_completed(at: str, server: RegistryServe
     assert server.states() == {"v1.0.0": ARCHIVED, "v1.1.0": ARCHIVED, "v1.2.0": LIVE}
     assert len(server.models) == 1
     assert sorted(one["of"] for one in server.artifacts.values()) == sorted(server.versions)
-
-
-def test_a_version_created_by_others_is_left_alone(
-    server: RegistryServer, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = {"name": "place/work", "description": "somebody's"}
-    server.answer("POST", "registered_models", {}, other, "")
-    model = next(iter(server.models))
-    server.answer("POST", "model_versions", {}, {"name": "v1.1.0", "registeredModelId": model}, "")
-    server.requests.clear()
-    assert registered(work) == 2
-    assert "has a version v1.1.0 that is not the release of" in capsys.readouterr().err and not server.writes
-    monkeypatch.setenv(MODEL, "search")
-    assert registered(work) == 0
-    assert [one["name"] for one in server.models.values()] == ["place/work", "search"]
-
-
-def test_the_run_of_kubeflow_that_made_it_is_named(
-    server: RegistryServer, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "namespace").write_text("search\n")
-    monkeypatch.setattr(lineage, "NAMESPACE", tmp_path / "namespace")
-    monkeypatch.setenv(RUN, "3f2a")
-    monkeypatch.setenv(PIPELINE, "refresh")
-    release(place / "work")
-    monkeypatch.delenv(RUN)  # a laptop may register it later
-    assert registered(place / "work") == 0
-    [artifact], [version] = server.artifacts.values(), server.versions.values()
-    source = {name: value for name, value in artifact.items() if name.startswith("modelSource")}
-    assert source == {
-        "modelSourceKind": "kfp",
-        "modelSourceClass": "pipelinerun",
-        "modelSourceGroup": "search",
-        "modelSourceId": "3f2a",
-        "modelSourceName": "refresh",
-    }
-    assert plain(version)["Kubeflow run"] == "3f2a"
 
 
 @pytest.mark.parametrize(
@@ -345,21 +259,3 @@ def test_the_address_in_storage_is_that_of_the_release(settings: dict[str, str],
     wanted = uri.format(f"{digest[:2]}/{digest[2:]}")
     assert storage_uri(Git.of(work), one) == wanted
     assert digest.endswith(".dir")
-
-
-@pytest.mark.parametrize(
-    ("environment", "found"),
-    [
-        ({}, None),
-        ({ADDRESS: "http://r:8080/"}, RegistrySettings("http://r:8080")),
-        ({ADDRESS: "https://k.example/api/model_registry/v1alpha3/"}, RegistrySettings("https://k.example")),
-        ({ADDRESS: "registry:8080"}, InputError),
-        ({ADDRESS: "http://[r"}, InputError),
-    ],
-)
-def test_settings(environment: dict[str, str], found: Any) -> None:
-    if found is InputError:
-        with pytest.raises(InputError, match="give a"):
-            registry_settings(environment)
-    else:
-        assert registry_settings(environment) == found

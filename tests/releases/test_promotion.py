@@ -15,12 +15,10 @@ import yaml
 from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError
 from stillhouse.releases import data, promotion
 from stillhouse.releases.git import Git
 from stillhouse.releases.lineage import REVISION
-from stillhouse.releases.model_registry.entry import storage_uri
 from stillhouse.releases.promotion import promote
 from stillhouse.releases.tags import Overtaken, read_history, roll_back
 
@@ -51,28 +49,6 @@ def test_the_first_release_can_be_pulled_into_another_clone(place: Path, tmp_pat
         assert entry["dvc"] == lock[name]["outs"][0]["md5"], "the digest is DVC's own"
     found = data.fetch_release(Git.of(laptop), read_history(Git.of(laptop)).champion, tmp_path / "had", ("retriever",))
     assert (found["retriever"] / "weights.txt").read_text() == "one" and not (tmp_path / "had" / "corpus").exists()
-
-
-def test_artifacts_in_the_folder_of_their_step_are_released(place: Path, tmp_path: Path) -> None:
-    """DVC's outputs are whole folders of steps, whose reports and other artifacts are not part of the release."""
-    work, shelf = place / "work", str(place / "shelf")
-    dvc(work, "remote", "modify", "shelf", "url", shelf)
-    (work / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "echo", "outs": ["artifacts"]}}}))
-    call(work, "git", "commit", "--quiet", "--all", "--message", "Whole folders")
-    call(work, "git", "push", "--quiet", "origin", "main")
-    made = candidate(work)
-    (work / "artifacts" / "report.json").write_text("{}")
-    outcome = promote(made, lambda against: {}, recorded=False)
-    assert outcome.release
-    laptop = Git.of(clone(place, "laptop"))
-    champion = read_history(laptop).champion
-    assert champion
-    found = data.fetch_release(laptop, champion, tmp_path / "had")
-    had = {name: read_manifest(path).digest for name, path in found.items()}
-    assert had == {name: entry["digest"] for name, entry in champion.record["artifacts"].items()}
-    assert sorted(path.name for path in (tmp_path / "had").iterdir()) == ["corpus", "retriever"]
-    address = storage_uri(laptop, champion)
-    assert address.startswith(f"file://{shelf}/files/md5/") and Path(address.removeprefix("file://")).is_file()
 
 
 def test_a_fetch_replaces_only_what_a_step_wrote(
@@ -111,15 +87,6 @@ def test_the_branch_follows_and_other_work_stays(place: Path) -> None:
     assert "notes.txt" not in call(folder, "git", "ls-tree", "--name-only", "retriever@v1.0.0").split()
 
 
-def test_the_same_again_does_nothing(place: Path) -> None:
-    release(place / "work")
-    before = refs(place)
-    outcome = release(place / "work")
-    assert outcome.kind == "already released" and "nothing to do" in outcome.reason and outcome.in_use
-    again = release(clone(place, "another"))
-    assert again.kind == "already released" and refs(place) == before
-
-
 def test_a_worse_challenger_is_refused_and_leaves_no_trace(place: Path) -> None:
     release(place / "work")
     before, shelf = refs(place), sorted((place.parent / "shelf").rglob("*"))
@@ -127,14 +94,6 @@ def test_a_worse_challenger_is_refused_and_leaves_no_trace(place: Path) -> None:
     assert outcome.kind == "refused" and outcome.release.name == "v1.0.0"
     assert outcome.reason == "v1.0.0 stays: the challenger is worse: 0.2 against 0.5"
     assert refs(place) == before and sorted((place.parent / "shelf").rglob("*")) == shelf
-
-
-@pytest.mark.usefixtures("git_alone")
-@pytest.mark.parametrize(("bump", "version"), [("major", "v2.0.0"), ("minor", "v1.1.0"), ("patch", "v1.0.1")])
-def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> None:
-    release(place / "work")
-    outcome = release(place / "work", 4, "two", bump=bump)
-    assert outcome.release.name == version and outcome.release.record["previous"] == "retriever@v1.0.0"
 
 
 @pytest.mark.usefixtures("git_alone")
@@ -157,16 +116,6 @@ def test_repeated_rollbacks_go_further_back(place: Path) -> None:
     outcome = release(folder, 4, "2")
     assert outcome.reason.endswith("`stillhouse release rollback --to v2.0.0` makes it the champion again")
     assert not outcome.in_use
-
-
-@pytest.mark.usefixtures("git_alone")
-def test_an_unknown_release_is_refused_with_those_there_are(place: Path) -> None:
-    git = Git.of(place / "work")
-    with pytest.raises(InputError, match="nothing is released yet"):
-        roll_back(git)
-    release(place / "work")
-    with pytest.raises(InputError, match=r"there is no release 'v7'; there are: v1\.0\.0"):
-        roll_back(git, to="v7")
 
 
 @pytest.mark.usefixtures("git_alone")

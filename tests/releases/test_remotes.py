@@ -12,7 +12,6 @@ from gcs_server import BUCKET, gcs_server
 from repositories import PATHS, call, dvc, make_repository, release
 
 from stillhouse.errors import InputError
-from stillhouse.remote.dvc_source import of_a_remote
 
 
 @pytest.fixture
@@ -76,17 +75,3 @@ def test_a_remote_that_cannot_be_written_is_named_with_the_remedy(
     with pytest.raises(InputError, match=r"(?s)DVC cannot .*may this machine write there .*you can repeat"):
         release(folder)
     assert "retriever@" not in call(tmp_path / "work.git", "git", "tag"), "nothing was released"
-
-
-@pytest.mark.parametrize(
-    ("library", "name"),
-    [
-        ("botocore.exceptions", "EndpointConnectionError"),
-        ("azure.core.exceptions", "ServiceRequestError"),
-        ("aiohttp", "ClientConnectionError"),
-    ],
-)
-def test_a_failure_of_a_storage_library_is_one_of_a_remote(library: str, name: str) -> None:
-    kind = getattr(pytest.importorskip(library), name)
-    assert of_a_remote(kind.__new__(kind))
-    assert not of_a_remote(ValueError())

@@ -143,10 +143,3 @@ def test_a_server_that_hangs_up_stops_only_its_watch(
     said = capsys.readouterr()
     assert "one: not checked, cannot read the repository" in said.out and "Host key verification" in said.out
     assert "namespace(fresh=True" in said.out, "the other is looked at"
-
-
-def test_without_a_command_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GIT_SSH_COMMAND", raising=False)
-    before = dict(os.environ)
-    with same_ssh_as_git():
-        assert dict(os.environ) == before

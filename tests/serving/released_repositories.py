@@ -66,7 +66,7 @@ def release(repository: Repository, folder: Path) -> None:
     for name, path in PATHS.items():
         shutil.rmtree(repository.work / path, ignore_errors=True)
         shutil.copytree(folder / name, repository.work / path)
-    candidate = Candidate(repository.work, PATHS, "minor", folder.parent.name, {"rung": "test", "figures": FIGURES})
+    candidate = Candidate(repository.work, PATHS, "minor", folder.parent.name, {"level": "test", "figures": FIGURES})
     assert promote(candidate, lambda against: VERDICT, recorded=False).kind == "released"
 
 

@@ -74,18 +74,6 @@ def test_added_queries_train_and_what_is_measured_stays(ingest: Callable[..., Co
     }
 
 
-def test_dev_is_drawn_of_labels_and_never_of_added_queries(
-    ingest: Callable[..., Corpus], source: Path, tmp_path: Path
-) -> None:
-    (source / "qrels" / "dev.tsv").unlink()
-    write_labels(
-        tmp_path / "added", {f"f{n}": f"new {n}" for n in range(50)}, train=[(f"f{n}", "p5") for n in range(50)]
-    )
-    corpus = ingest(train_queries=str(tmp_path / "added"), dev_fraction=0.5)
-    assert set(corpus.queries_of("dev")["query_id"]) < {"q1", "q4"} and len(corpus.queries_of("dev")) == 1
-    assert (corpus.queries_of("train")["origin"] == "added").sum() == 50
-
-
 def test_articles_that_made_queries_are_measured_on_are_not_trained_on(tmp_path: Path) -> None:
     """If the source has no labels, its sentences are queries; dev and test use other articles than train."""
     step = find_step("ingest")
@@ -122,28 +110,4 @@ def test_another_folder_changes_the_corpus_and_one_without_qrels_is_refused(
     assert read_manifest(tmp_path / "corpus").facts["source_digest"] != first
     (tmp_path / "added" / "qrels" / "train.tsv").unlink()
     with pytest.raises(InputError, match="queries export"):
-        ingest(train_queries=str(tmp_path / "added"))
-
-
-def test_added_rows_keep_the_rules_of_a_source(ingest: Callable[..., Corpus], tmp_path: Path) -> None:
-    """A score that is not a whole number makes no positive, and an id or text that a run cannot hold makes no query."""
-    queries = {"f1": "a new one", "f 2": "white space", "f3": "half a pair \ud800", "f4": "another"}
-    write_labels(tmp_path / "added", queries, train=[(id, "p5") for id in queries])
-    with (tmp_path / "added" / "qrels" / "train.tsv").open("a") as file:
-        file.write("f4\tp6\t0.5\nf4\tp6\t0.0\nf4\tp7\tabc\nf4\tp8\t-1\n")
-    corpus = ingest(train_queries=str(tmp_path / "added"))
-    added = {(query, passage) for query, passage in relevant(corpus, "train") if query.startswith("f")}
-    assert added == {("f1", "p5"), ("f4", "p5")}
-    rejected = corpus.rejected[corpus.rejected["where"].str.startswith("train_queries/")]
-    assert sorted(rejected["reason"]) == [
-        "id holds white space",
-        "not valid Unicode",
-        *["relevance is not a whole number"] * 2,
-    ]
-
-
-def test_added_labels_of_which_none_can_be_read_are_an_error(ingest: Callable[..., Corpus], tmp_path: Path) -> None:
-    write_labels(tmp_path / "added", {"f1": "a new one"})
-    (tmp_path / "added" / "qrels" / "train.tsv").write_text("f1\tp5\thigh\n")
-    with pytest.raises(InputError, match=r"train_queries/qrels/train.tsv:1: relevance is not a whole number"):
         ingest(train_queries=str(tmp_path / "added"))

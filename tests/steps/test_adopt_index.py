@@ -128,21 +128,6 @@ def test_an_index_is_upgraded_part_by_part(
     assert (mixed / "index.json").read_bytes() == (own / "index.json").read_bytes()
 
 
-def test_a_mixed_index_that_finds_less_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
-    """Half of the vectors have the wrong sign, so dev queries rank their passages last if they are in that half."""
-    with pytest.raises(InputError, match=r"new vectors is .* less than least_ratio"):
-        run_step("adopt-index", upgraded, share=0.5, precision="fp32")
-    whole = run_step("adopt-index", upgraded, "whole", share=1.0, precision="fp32")["index"]
-    assert read_manifest(whole).facts["adopted"]["ratio"] == pytest.approx(1), "all vectors are its own"
-
-
-def test_only_exact_vectors_are_mixed(run_step: Run, upgraded: dict[str, Path], retriever: Path) -> None:
-    rough = {"corpus": upgraded["corpus"], "retriever": retriever}
-    old = run_step("index", rough, "rough", kind="sq8", precision="fp32")["index"]
-    with pytest.raises(InputError, match="--share is for an index of kind flat, but this one is sq8"):
-        run_step("adopt-index", upgraded | {"old_index": old}, share=0.5)
-
-
 def test_indexes_of_other_models_are_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="--old-index was made by another model than --old-retriever"):
         run_step("adopt-index", upgraded | {"old_retriever": upgraded["retriever"]})

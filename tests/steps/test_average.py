@@ -15,15 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.fine_tuning.averaging import averaged
-from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
-from stillhouse.retrieval.index import corpus_encoding
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.steps.average import Config
@@ -95,17 +91,6 @@ def test_both_towers_and_what_projects_their_vectors_are_averaged(
     assert read == 4, "two Transformers and two linear layers"
 
 
-def test_tensors_of_few_bits_are_averaged_in_float32_and_whole_numbers_stay() -> None:
-    """The average of a number with itself is that number, but rounding in between would change it."""
-    values = torch.randn(100, generator=torch.Generator().manual_seed(1)).bfloat16()
-    rounded = values * 0.7 + values * 0.3
-    assert not torch.equal(rounded, values)
-    state = {"half": values, "ids": torch.tensor([4, 5])}
-    found = averaged(state, state, 0.3)
-    assert found["half"].dtype == torch.bfloat16 and torch.equal(found["half"], values)
-    assert found["ids"].tolist() == [4, 5]
-
-
 def slow_figures(made: dict[str, Path], alpha: float, queries: list[int]) -> tuple[float, float]:
     """Return RR@10 and nDCG@10 of the average of two folders, computed one text and one query at a time."""
     start, encoder = (BiEncoder.load(made[name]).eval() for name in ENDS)
@@ -142,57 +127,6 @@ def test_the_share_that_ranks_dev_queries_best_is_taken(run_step: Run, made: dic
     assert read_manifest(found["retriever"]).facts == {"alpha": best}
 
 
-def test_of_equal_shares_the_larger_is_taken(
-    run_step: Run, made: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = iter([0.5, 0.9, 0.9, 0.9, 0.2])
-    monkeypatch.setattr(DevCandidates, "measured", lambda *_: {"RR@10": next(values), "nDCG@10": 0.0})
-    found = run_step("average", made, alphas=[0.9, 0.75, 0.8, 0.25, 1.0])
-    assert read_manifest(found["retriever"]).facts == {"alpha": 0.8}
-    monkeypatch.undo()
-    alone = run_step("average", made, "alone", alphas=[0.8])
-    assert content(found["retriever"]) == content(alone["retriever"])
-
-
-def test_fewer_dev_queries_are_a_sample_of_them(
-    run_step: Run, made: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[str]] = []
-    real = DevCandidates.measured
-
-    def measured(self: DevCandidates, scores: np.ndarray) -> Any:
-        asked.append(list(self.query_ids))
-        return real(self, scores)
-
-    monkeypatch.setattr(DevCandidates, "measured", measured)
-    for name, seed in (("one", 3), ("same", 3), ("other", 4)):
-        run_step("average", made, name, alphas=[0.5], eval_queries=2, seed=seed, precision="fp32")
-    assert asked[0] == asked[1] != asked[2] and [len(set(ids)) for ids in asked] == [2, 2, 2]
-
-
-def test_no_vector_is_computed_twice(
-    run_step: Run, made: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The share 1 reuses the vectors of the trained retriever's index, and an index reuses those of its share."""
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-    encoded: list[int] = []
-    real = corpus_encoding.encode
-    monkeypatch.setattr(
-        corpus_encoding, "encode", lambda *given: (encoded.append(len(given[1].lengths())), real(*given))[1]
-    )
-    inputs = {"corpus": made["corpus"]}
-    run_step("index", inputs | {"retriever": made["trained"]}, "of trained")
-    everything = sum(encoded)
-    encoded.clear()
-    run_step("average", made, "trained alone", alphas=[1], eval_depth=DEPTH)
-    assert not encoded
-    found = run_step("average", made, alphas=[0.5], eval_depth=DEPTH)["retriever"]
-    candidates = sum(encoded)
-    assert 0 < candidates < everything
-    run_step("index", inputs | {"retriever": found}, "of the average")
-    assert sum(encoded) == everything
-
-
 def changed(folder: Path, into: Path, **settings: Any) -> Path:
     BiEncoder.load(folder, **settings).save(into)
     return into
@@ -223,18 +157,6 @@ def test_models_that_differ_are_refused(run_step: Run, made: dict[str, Path], tm
     for message, start in refused.items():
         with pytest.raises(InputError, match=f"{message}.*; give the encoder that the training started from"):
             run_step("average", made | {"start": start})
-
-
-def test_a_start_with_a_language_model_head_is_averaged_without_it(
-    run_step: Run, made: dict[str, Path], tmp_path: Path
-) -> None:
-    start = changed(made["start"], tmp_path / "with head")
-    AutoModelForMaskedLM.from_pretrained(start).save_pretrained(start)
-    found = run_step("average", made | {"start": start}, alphas=[0.5])["retriever"]
-    one, other = (load_file(folder / "model.safetensors") for folder in (start, made["trained"]))
-    name = "embeddings.word_embeddings.weight"
-    expected = (one[f"bert.{name}"].double() + other[name].double()) / 2
-    torch.testing.assert_close(load_file(found / "model.safetensors")[name].double(), expected, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("shares", [[], [-0.1], [1.1], [0.5, 0.5], ["half"], [float("nan")], "0.5+1", 0.5])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.runs import read_run
 
@@ -123,39 +123,3 @@ def test_the_report_shows_all_contenders_in_the_order_in_which_they_competed(
         run = run_step("retrieve", own, f"{name} run", depth=24, precision="fp32")["run"]
         values = list(reciprocal_ranks(Corpus.open(own["corpus"]), run))
         assert float(shown[name]) == pytest.approx(sum(values) / len(values), abs=6e-4)
-
-
-def test_the_report_of_a_choice_that_names_no_contenders_has_no_table(
-    run_step: Run, contenders: dict[str, Path], report_of: Callable[[Path], Path]
-) -> None:
-    """Earlier versions recorded only the number of contenders."""
-    _, run = best_run(run_step, contenders)
-    choice = chosen(run)
-    del choice["contenders"], choice["standard_errors"]
-    choose(run, choice)
-    page = report_of(run)
-    assert not Table(page).rows and "chosen from 4 systems" in page.read_text(encoding="utf-8")
-    assert "#choice" not in page.read_text(encoding="utf-8")
-
-
-def test_the_names_of_contenders_are_escaped(
-    run_step: Run, contenders: dict[str, Path], report_of: Callable[[Path], Path]
-) -> None:
-    _, run = best_run(run_step, contenders)
-    choice = chosen(run)
-    hostile = "<script>alert(1)</script>&amp;"
-    choice["contenders"] = [each | {"retriever": hostile} for each in choice["contenders"]]
-    choose(run, choice)
-    table = Table(report_of(run))
-    assert "script" not in table.tags and [row[0] for row in table.rows[1:]] == [hostile, f"{hostile} with BM25"] * 2
-
-
-def chosen(run: Path) -> dict[str, Any]:
-    """A copy of what a run records of the choice."""
-    return dict(read_manifest(run).facts["choice"])
-
-
-def choose(run: Path, choice: dict[str, Any]) -> None:
-    """Record another choice in a run."""
-    manifest = read_manifest(run)
-    write_manifest(run, "retrieve", manifest.config, manifest.inputs, manifest.facts | {"choice": choice})

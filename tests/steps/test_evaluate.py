@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
@@ -159,16 +159,6 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     assert not re.search(r"url\((?!#)|@import", text)
 
 
-def test_the_page_says_what_a_ranking_of_dev_queries_chose(tmp_path: Path) -> None:
-    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "run/zero_shot": make_run(tmp_path / "run", "zero_shot", 3)}
-    inputs["curves/better"] = make_curves(tmp_path / "better", [0.5, 0.75, 0.625])
-    inputs["curves/no better"] = make_curves(tmp_path / "no better", [0.5, 0.5, 0.25])
-    shown = Page((evaluate(inputs, tmp_path / "out") / "report.html").read_text(encoding="utf-8")).shown
-    assert "nDCG@10 on dev 0.500 → 0.750, kept from step 10." in shown
-    assert "nDCG@10 on dev 0.500 → 0.500; it found nothing better than its start, which was kept." in shown
-    assert "kept 1.500 from step 20" not in shown, "the lowest loss is not what was kept"
-
-
 def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:
     text = (whole[1] / "report.html").read_text(encoding="utf-8")
     page = Page(text)
@@ -211,14 +201,6 @@ def test_a_measure_deeper_than_a_run_is_reported(
     assert read(output / "manifest.json")["facts"]["cut_short"] == expected
     assert capsys.readouterr().err.count("is deeper than these runs; missing ranks count as not found") == 2
     assert (output / "report.html").read_text().count("zero-shot ends at rank 5") == 2
-
-
-def test_a_corpus_without_dev_queries_is_evaluated_on_test(tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path / "corpus", ("test",))
-    run = make_run(tmp_path / "run", "bm25", 20)
-    output = evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out", QUICK)
-    assert read(output / "dev_metrics.json") == {}
-    assert "no judged dev query" in (output / "report.html").read_text()
 
 
 def test_bad_input_is_refused_with_its_remedy(tmp_path: Path) -> None:
@@ -287,21 +269,6 @@ def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: P
     assert "<b>1 of 2</b><span>queries whose first passage is right" in (output / "report.html").read_text()
 
 
-def test_a_corpus_with_answers_alone_has_answer_recall_alone(tmp_path: Path) -> None:
-    corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS))
-    inputs = {"corpus": corpus, "run/bm25": written_run(tmp_path / "run", LINES)}
-    quick = {"bootstrap_samples": 100, "randomisation_samples": 100}
-    output = evaluate(inputs, tmp_path / "out", Config(measures=("Answer@3",), **quick))
-    assert read(output / "metrics.json")["bm25"] == pytest.approx({"Answer@3": 2 / 3})
-    assert "queries whose first passage is right" not in (output / "report.html").read_text(), "nothing tells which is"
-    with pytest.raises(InputError, match=r"no qrels in its test split, so RR@10"):
-        evaluate(inputs, tmp_path / "no", Config(measures=("Answer@3", "RR@10"), **quick))
-    qrels = {"query_id": ["q0"], "passage_id": ["p0"], "relevance": [1], "split": ["test"]}
-    inputs["corpus"] = hand_made(tmp_path / "qrels", two_passages(qrels=qrels))
-    with pytest.raises(InputError, match=r"no answers in its test split, so Answer@3"):
-        evaluate(inputs, tmp_path / "no", Config(measures=("RR@10", "Answer@3"), **quick))
-
-
 @pytest.mark.parametrize(
     ("lines", "qrel", "message"),
     [
@@ -320,59 +287,6 @@ def test_damaged_inputs_and_those_of_another_corpus_are_refused(
     corpus = hand_made(tmp_path / "corpus", two_passages(qrels=qrels))
     with pytest.raises(InputError, match=message):
         evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
-
-
-def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
-    corpus, other = make_corpus(tmp_path / "corpus"), make_corpus(tmp_path / "other", ("test",))
-    run = make_run(tmp_path / "run", "bm25", 3)
-    write_manifest(run, "bm25", {}, {"corpus": read_manifest(other).digest}, {})
-    with pytest.raises(InputError, match="--run bm25 was made from another corpus than the --corpus given here"):
-        evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out")
-
-
-@pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("bm25", "Other")])
-def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: str, tmp_path: Path) -> None:
-    """The step that made a run shows whether it comes from a retriever alone."""
-    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
-    inputs |= {f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("other", 4), ("own_best", 9))}
-    write_manifest(inputs["run/own_best"], step, {}, {}, {})
-    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
-    assert f"<h1>{subject}: RR@10" in (output / "report.html").read_text(encoding="utf-8")
-
-
-def test_the_headline_is_of_the_winner_where_an_ablation_is_as_good(tmp_path: Path) -> None:
-    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
-    inputs |= {f"run/{name}": make_run(tmp_path / name, name, 9) for name in ("distilled", "best")}
-    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
-    assert "<h1>The winner: RR@10" in (output / "report.html").read_text(encoding="utf-8")
-
-
-CHOICE = {
-    "retriever": "retriever_1",
-    "with_bm25": True,
-    "formula": "0.5 · BM25 + 20 · retriever",
-    "chosen_by": "log_likelihood",
-    "queries": 19,
-    "systems": 3,
-}
-
-
-@pytest.mark.parametrize(("best", "choice"), [(4, CHOICE), (4, None), (9, None)])
-def test_the_page_names_what_was_chosen_and_claims_no_lead_that_it_lacks(
-    best: int, choice: dict | None, tmp_path: Path
-) -> None:
-    """A winner chosen by log-likelihood may have a lower RR@10 on dev than another system."""
-    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
-    inputs |= {
-        f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("retriever_2", 6), ("best", best))
-    }
-    if choice:
-        write_manifest(inputs["run/best"], "retrieve", {}, {}, {"choice": choice})
-    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
-    page = (output / "report.html").read_text(encoding="utf-8")
-    assert ("is the best on the dev split" in page) == (best > 6)
-    for part in ("<b>retriever 1 with BM25</b>", CHOICE["formula"], "log-likelihood", "19 queries", "from 3 systems"):
-        assert (part in page) == bool(choice)
 
 
 @pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])

@@ -65,11 +65,6 @@ def test_nothing_but_a_steps_own_output_is_replaced(
     assert (tmp_path / "extension" / "manifest.json").read_text() == "mine"
 
 
-def test_an_own_output_an_empty_folder_and_a_new_one_are_fine(tmp_path: Path) -> None:
-    outputs = {"a": own(tmp_path / "old"), "b": make(tmp_path / "empty"), "c": tmp_path / "new"}
-    refuse_outputs({"corpus": tmp_path / "corpus"}, outputs)
-
-
 def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:
     """Otherwise ingests of two corpora would wait for each other, and one revision would use another's files."""
     step = find_step("ingest")
@@ -126,16 +121,6 @@ def test_unfinished_work_is_not_resumed_if_results_would_differ(
         monkeypatch.setattr(precision, "has_bf16", lambda device: True)
         assert work_of(tmp_path, Precision("bf16")) != work_of(tmp_path, Precision("fp32"))
     assert work_of(tmp_path) != before
-
-
-def test_another_gpu_number_resumes_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes of one training must share their work, although each has its own GPU."""
-    found = set()
-    monkeypatch.setattr(precision, "has_bf16", lambda device: True)
-    for number in (0, 1):
-        monkeypatch.setattr(Context, "torch_device", lambda context, number=number: torch.device("cuda", number))
-        found.add(computed_on(Precision()))
-    assert found == {("cuda", "torch.bfloat16")}
 
 
 @pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "bm25", "evaluate"])

@@ -1,4 +1,4 @@
-"""If no generator or no re-ranker model is fetched, the starting model takes its place."""
+"""If no generator or no re-ranker model is fetched, the base model takes its place."""
 
 from __future__ import annotations
 

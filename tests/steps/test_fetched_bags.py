@@ -12,13 +12,11 @@ from exact_ranking import check_search
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
-from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.models import source
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower
 
 Run = Callable[..., dict[str, Path]]
@@ -65,46 +63,6 @@ def test_a_fetched_bag_runs_through_every_step(
     check_search(run_step, small_corpus, retriever, model, passages_ND, tmp_path)
 
 
-def test_random_weights_draw_a_bag_of_the_same_sizes(tiny_model: Path, tmp_path: Path) -> None:
-    own = written(tiny_model, tmp_path / "own", "separate")
-    for name, seed in (("first", 7), ("again", 7), ("other", 8)):
-        torch.rand(seed)  # earlier draws change nothing
-        (tmp_path / name).mkdir()
-        fetch(str(own), None, None, 12, 20, tmp_path / name, random_from=seed)
-    assert digest_files(tmp_path / "first") == digest_files(tmp_path / "again")
-    drawn, other, before = (BiEncoder.load(tmp_path / name) for name in ("first", "other", "own"))
-    torch.manual_seed(7)
-    fresh = BagOfWordsTower(len(drawn.tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8).state_dict()
-    for role in ("query", "passage"):
-        assert all(drawn.tower(role).state_dict()[name].equal(value) for name, value in fresh.items())
-    for name, value in drawn.state_dict().items():
-        assert not value.equal(before.state_dict()[name]) and not value.equal(other.state_dict()[name]), name
-
-
-def test_a_bag_of_the_hub_needs_its_weights_for_its_sizes(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, asked = written(tiny_model, tmp_path / "own"), []
-
-    def downloaded(name: str, weights: bool = True) -> Path:
-        asked.append(weights)
-        return own
-
-    monkeypatch.setattr(source, "downloaded", downloaded)
-    (tmp_path / "fetched").mkdir()
-    fetch("somebody/bag", None, None, 12, 20, tmp_path / "fetched", random_from=7)
-    assert asked == [False, True]
-
-
-@pytest.mark.parametrize("settings", [{"layers": 1}, {"pooling": "cls"}, {"layers": 1, "weights": "random"}])
-def test_settings_that_a_bag_has_no_use_for_are_refused(
-    run_step: Run, tiny_model: Path, tmp_path: Path, settings: dict[str, object]
-) -> None:
-    own = written(tiny_model, tmp_path / "own")
-    with pytest.raises(InputError, match=r"no Transformer layers or pooling.*layers and pooling out"):
-        run_step("fetch-model", {}, model=str(own), **LENGTHS, **settings)
-
-
 def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
     run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -115,7 +73,7 @@ def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
     for step, inputs, settings in (
         ("pretrain", {"tokens": tokens, "init": start}, {"objective": "mlm", "max_length": 20}),
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": start}, {"max_length": 20}),
-        # A re-ranker without its own starting model starts from the common one.
+        # A re-ranker without its own base model starts from the common one.
         ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": none, "encoder": start}, {}),
     ):
         with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, such as"):

@@ -95,9 +95,3 @@ def test_a_line_that_is_wrong_is_named(
     lines[2] = change(lines[2])
     with pytest.raises(InputError, match=message):
         api_evaluate(corpus, {"mine": written(tmp_path / "mine.run", lines)}, tmp_path / "out", **QUICK)
-
-
-def test_a_run_of_other_queries_alone_is_refused(corpus: Path, bm25: Path, tmp_path: Path) -> None:
-    path = written(tmp_path / "mine.run", lines_of(bm25, "dev"))
-    with pytest.raises(InputError, match=r"no line for any of the .* test queries"):
-        api_evaluate(corpus, {"mine": path}, tmp_path / "out", **QUICK)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -80,25 +78,6 @@ def test_the_table_holds_what_the_model_asked(small_corpus: Path, run_step: RunS
     assert facts["queries"] == len(queries) and facts["passages_left_out"] == facts["not_found_again"] == 0
 
 
-def test_a_request_holds_the_prompt_and_the_settings(small_corpus: Path, run_step: RunStep) -> None:
-    settings = {"prompt": "{number} {{text}}: {title}{other}\n{text}", "temperature": 0.25, "max_tokens": 99, "seed": 3}
-    with serving(by_number) as server:
-        run_step(
-            "generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_passages=1, **settings
-        )
-        [request] = server.requests
-    [passage] = [text for text in Corpus.open(small_corpus).passages["text"] if text == asked_about(request)]
-    title = " ".join(passage.split()[1:3])
-    assert request == {
-        "model": "m",
-        "messages": [{"role": "user", "content": f"3 {{{passage}}}: {title}{{other}}\n{passage}"}],
-        "temperature": 0.25,
-        "max_tokens": 99,
-        "seed": 3,
-        "stream": False,
-    }
-
-
 def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corpus: Path, run_step: RunStep) -> None:
     chance = random.Random(0)
 
@@ -149,18 +128,6 @@ def test_an_interrupted_run_is_resumed(small_corpus: Path, run_step: RunStep, tm
         assert len(server.requests) == 24
     for name in ("manifest.json", "queries.parquet"):
         assert (resumed["queries"] / name).read_bytes() == (calm["queries"] / name).read_bytes()
-
-
-def test_truncated_cached_answers_are_requested_again(small_corpus: Path, run_step: RunStep) -> None:
-    with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, "one", base_url=server.address, model="m")
-        files = sorted(Path(os.environ["STILLHOUSE_WORK"], "answers").rglob("*.json"))
-        assert len(files) == 24
-        files[0].write_bytes(files[0].read_bytes()[:7])
-        files[1].write_text('{"text": 1, "cut": 2}')
-        server.requests.clear()
-        made = run_step("generate-queries", {"corpus": small_corpus}, "two", base_url=server.address, model="m")
-        assert len(server.requests) == 2 and len(table(made["queries"])) == 24
 
 
 def test_a_rate_limit_delays_every_request(small_corpus: Path, run_step: RunStep) -> None:
@@ -290,31 +257,6 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
     assert len(lexical) != len(texts) and len(dense) != len(texts), "both leave some out"
 
 
-def test_inputs_that_do_not_go_together_are_refused(small_corpus: Path, run_step: RunStep, retriever: Path) -> None:
-    for settings, inputs, message in [
-        ({}, {}, "no model is named; set model to"),
-        ({"model": "m"}, {"retriever": retriever}, "a retriever needs its index"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            run_step("generate-queries", {"corpus": small_corpus, **inputs}, **settings)
-    for settings, message in [({"prompt": "Ask!"}, "prompt lacks {text}"), ({"base_url": "here"}, "give the address")]:
-        with pytest.raises(InputError, match=message):
-            run_step("generate-queries", {"corpus": small_corpus}, model="m", **settings)
-
-
-def test_passages_without_prose_and_repeats_get_no_questions(tmp_path: Path, run_step: RunStep) -> None:
-    path = tmp_path / "articles" / "a.md"
-    path.parent.mkdir()
-    path.write_text(
-        "# A\n\nThe bird sings.\n\n```\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nThe bird sings.\n"
-    )
-    corpus = run_step("ingest", {}, source=str(path.parent), queries="source")["corpus"]
-    assert len(Corpus.open(corpus).passages) == 4
-    with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": corpus}, base_url=server.address, model="m")
-        assert [asked_about(request) for request in server.requests] == ["The bird sings."]
-
-
 def generated(run_step: RunStep, source: Path, server: ChatServer, **settings: object) -> dict[str, Path]:
     passages = run_step("ingest", {}, "passages", source=str(source), queries="source")["corpus"]
     inputs = {"corpus": passages}
@@ -344,37 +286,6 @@ def test_made_questions_are_divided_by_articles(source: Path, run_step: RunStep)
     assert all(split_of[article] == split for article, split in zip(own["article_id"], own["split"]))
 
 
-def test_made_questions_join_labelled_train_queries(source: Path, run_step: RunStep) -> None:
-    with serving(by_number) as server:
-        before = generated(run_step, source, server)
-        ids = list(Corpus.open(before["passages"]).passages["passage_id"])
-        labelled = {"q1": ids[0], "q2": ids[3], "q3": ids[5]}
-        texts = {"q1": "who sings", "q2": "what swims", "q3": f"which  PASSAGE is {ARTICLES['animals'][0]}?"}
-        (source / "qrels").mkdir()
-        (source / "queries.jsonl").write_text(
-            "".join(json.dumps({"_id": id, "text": texts[id]}) + "\n" for id in labelled)
-        )
-        for split, chosen in (("train", ["q1"]), ("test", ["q2", "q3"])):
-            rows = "".join(f"{id}\t{labelled[id]}\t1\n" for id in chosen)
-            (source / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
-        folder = run_step("ingest", {"generated": before["queries"]}, source=str(source), dev_fraction=0.0)["corpus"]
-    corpus, facts = Corpus.open(folder), read_manifest(folder).facts
-    assert facts["labels"] == "source" and facts["generated_queries"] == {"train": 11, "dev": 0, "test": 0}
-    assert list(corpus.queries_of("test")["query_id"]) == ["q2", "q3"]
-    assert Counter(corpus.queries_of("train")["origin"]) == {"source": 1, "generated": 11}, "one repeats a test query"
-
-
-def test_questions_about_other_passages_are_refused(source: Path, run_step: RunStep) -> None:
-    with serving(by_number) as server:
-        made = generated(run_step, source, server)
-    inputs = {"generated": made["queries"]}
-    with pytest.raises(InputError, match="leave one of them out"):
-        run_step("ingest", inputs, source=str(source), queries="pairs")
-    (source / "songs.md").write_text("# songs\n\nthe bird is gone\n")
-    with pytest.raises(InputError, match=r"questions about other passages.*generate-queries"):
-        run_step("ingest", inputs, source=str(source))
-
-
 def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retriever: Path) -> None:
     with serving(by_number) as server:
         made = generated(run_step, source, server)
@@ -398,19 +309,3 @@ def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retri
     assert metrics["bm25"]["RR@10"] == 1.0, "a question holds its passage's words"
     shown = (page / "report.html").read_text()
     assert "synthetic" in shown and "a question that a chat model made from a passage" in shown
-
-
-def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> None:
-    before = threading.active_count()
-    with serving(lambda request: Answer("", 401)) as server, pytest.raises(InputError):
-        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m")
-    until = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert threading.active_count() <= before
-
-
-def test_the_length_of_an_answer_may_be_left_to_the_server(small_corpus: Path, run_step: RunStep) -> None:
-    with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_tokens=None)
-        assert not [request for request in server.requests if "max_tokens" in request]

@@ -24,9 +24,7 @@ from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.mining.relevance import JudgedQueries
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search import hybrid
 from stillhouse.retrieval.search.bm25 import BM25
-from stillhouse.retrieval.search.hybrid import read_hybrid, unfitted
 from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.retrieval.search.winner import log_likelihoods
 from stillhouse.steps.select_best import NOTHING
@@ -97,18 +95,6 @@ def test_a_question_is_answered_as_the_hybrid_run_ranks_it(
     assert other, "BM25 has a part in it"
 
 
-@pytest.mark.parametrize(("fewest", "method"), [(5, "fitted"), (6, "fitted"), (7, "unfitted")])
-def test_few_labelled_dev_queries_fit_no_weights(
-    run_step: Run, dense: dict[str, Path], bm25: Path, fewest: int, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The corpus has six."""
-    assert len(JudgedQueries(Corpus.open(dense["corpus"]))) == 6 and hybrid.FEWEST_TO_FIT == 30
-    monkeypatch.setattr(hybrid, "FEWEST_TO_FIT", fewest)
-    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
-    found, fixed = read_hybrid(fitted, VectorIndex(dense["index"])), unfitted("auto", 100, VectorIndex(dense["index"]))
-    assert (found.fusion != fixed) == (method == "fitted")
-
-
 def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
     run_step: Run, dense: dict[str, Path], bm25: Path, contenders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -168,39 +154,6 @@ def test_without_dev_queries_a_fixed_combination_serves(
         assert runs[0].equals(runs[1]) and len(runs[0])
 
 
-def test_queries_made_from_the_corpus_fit_no_weights(
-    run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
-) -> None:
-    """Such queries repeat the words of their passages, so weights fitted on them would trust BM25 too much."""
-    corpus = Corpus.open(small_corpus)
-    passages = pd.concat(corpus.passage_blocks(*SCHEMAS["passages"].names), ignore_index=True)
-    queries = corpus.queries.assign(origin=["ict" if split == "dev" else "source" for split in corpus.queries["split"]])
-    made = write_corpus(tmp_path / "made", {"passages": passages, "queries": queries, "qrels": corpus.qrels})
-    index = run_step("index", {"corpus": made, "retriever": retriever}, precision="fp32")["index"]
-    bm25 = run_step("bm25", {"corpus": made}, negatives_depth=5)["bm25"]
-    inputs = {"corpus": made, "retriever": retriever, "index": index, "bm25": bm25}
-    opened = VectorIndex(index)
-    fusions = {
-        method: read_hybrid(
-            run_step("hybrid", inputs, method, method=method, precision="fp32")["hybrid"], opened
-        ).fusion
-        for method in ("auto", "spread", "weights")
-    }
-    assert fusions["auto"] == fusions["spread"] == unfitted("auto", 100, opened) != fusions["weights"]
-
-
-def test_a_hybrid_of_another_index_is_refused(
-    run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, tiny_model: Path
-) -> None:
-    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
-    settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
-    other = run_step("fetch-model", {}, "other", **settings)["encoder"]
-    inputs = {"corpus": small_corpus, "retriever": other}
-    index = run_step("index", inputs, "other index", precision="fp32")["index"]
-    with pytest.raises(InputError, match=r"made from another (retriever|index)"):
-        run_step("retrieve", {**inputs, "index": index, "hybrid": fitted}, "mixed")
-
-
 @pytest.fixture
 def contenders(run_step: Run, small_corpus: Path, dense: dict[str, Path], tiny_model: Path) -> dict[str, Path]:
     """Return the retriever as `start`, and one that pools the [CLS] token instead as `other`."""
@@ -242,27 +195,6 @@ def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
     assert report["dev_rr10"][facts["winner"]] == pytest.approx(mean, abs=1e-6)
     figures = report[f"dev_{metric}"]
     assert figures[facts["winner"]] == max(figures.values()) and facts["chosen_by"] == metric
-
-
-def test_the_first_stays_where_nothing_is_shown_to_be_better(
-    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
-) -> None:
-    inputs = {"corpus": small_corpus, "bm25": bm25, **contenders}
-    made = run_step("select-best", inputs, precision="fp32", standard_errors=1e6)
-    facts = read_manifest(made["hybrid"]).facts
-    assert facts["winner"] == "start"
-    assert json.loads((made["hybrid"] / "hybrid.json").read_text())["method"] == "dense"
-
-
-def test_an_index_of_another_model_is_refused(
-    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
-) -> None:
-    swapped = contenders | {"indexes/start": contenders["indexes/other"]}
-    with pytest.raises(InputError, match="another model"):
-        run_step("select-best", {"corpus": small_corpus, "bm25": bm25, **swapped})
-    unpaired = {key: folder for key, folder in contenders.items() if key != "indexes/other"}
-    with pytest.raises(InputError, match="--indexes other"):
-        run_step("select-best", {"corpus": small_corpus, "bm25": bm25, **unpaired})
 
 
 def test_systems_are_compared_over_the_candidates_of_all(

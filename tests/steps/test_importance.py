@@ -72,15 +72,6 @@ def test_two_shards_score_as_one_corpus(unit: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ami, np.load(whole / "ami.npy"))
 
 
-@pytest.mark.parametrize("unit", ["pieces", "words"])
-def test_tokens_missing_from_the_counts_have_no_importance(unit: str, tmp_path: Path) -> None:
-    counts = importance(tmp_path / "i_one", write_tokens(tmp_path / "one", ONE), unit=unit)
-    unknown = write_tokens(tmp_path / "unknown", [[2, 4, 40], [2, 30, 2, 4]])
-    ami = np.load(importance(tmp_path / "i", unknown, counts=counts, unit=unit, own=False) / "ami.npy")
-    # Only (2 4) was counted, so only these tokens of the two passages have importance.
-    assert (ami != 0).tolist() == [True, True, False, False, False, True, True]
-
-
 def test_whole_words_score_their_pieces_alike(tmp_path: Path) -> None:
     # The words 2-3, 4, 2-3 and 4-5-7 make two passages, "a b" and "a c".
     tokens = write_tokens(tmp_path / "tokens", [[2, 3, 4], [2, 3, 4, 5, 7]])
@@ -100,20 +91,6 @@ def test_pruning_reports_its_error(tmp_path: Path) -> None:
     assert facts["pruning_ami_error_mean"] == round(math.log(4 / 3) / 2, 4)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"window": 3}, "has window 4, but this run has 3.*stillhouse importance"),
-        ({"unit": "words"}, "has unit pieces, but this run has words"),
-    ],
-)
-def test_refuses_counts_of_another_kind(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
-    tokens = write_tokens(tmp_path / "tokens", ONE)
-    counts = importance(tmp_path / "counts", tokens)
-    with pytest.raises(InputError, match=message):
-        importance(tmp_path / "importance", tokens, counts=counts, **settings)
-
-
 def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> None:
     counts = importance(tmp_path / "counts", write_tokens(tmp_path / "one", ONE, "a"))
     other = write_tokens(tmp_path / "other", ONE, "b")
@@ -121,12 +98,6 @@ def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> No
         importance(tmp_path / "importance", other, counts=counts)
     with pytest.raises(InputError, match=r"nothing to count: leave own at true, or give the input counts"):
         importance(tmp_path / "importance", other, own=False)
-
-
-def test_an_empty_corpus(tmp_path: Path) -> None:
-    folder = importance(tmp_path / "importance", write_tokens(tmp_path / "tokens", [[], []]))
-    assert np.load(folder / "ami.npy").shape == (0,)
-    assert np.load(folder / "ngrams_4.npy").shape == (0,)
 
 
 def test_picture(small_corpus: Path, tiny_model: Path, run_step: RunStep) -> None:
@@ -139,9 +110,3 @@ def test_picture(small_corpus: Path, tiny_model: Path, run_step: RunStep) -> Non
     assert "http" not in text
     again = run_step("importance", inputs, into="again")["importance"] / "masking.html"
     assert again.read_bytes() == page.read_bytes()
-
-
-def test_picture_refuses_another_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
-    tokens = write_tokens(tmp_path / "tokens", ONE, "another")
-    with pytest.raises(InputError, match="is not the tokenizer of"):
-        execute(STEP, Config(), {"tokens": tokens, "tokenizer": tiny_model}, {"importance": tmp_path / "importance"})

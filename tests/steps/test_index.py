@@ -10,17 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from indexed_corpora import FP32, Run, contents, corpus_of
 
 from stillhouse.artifacts import read_manifest, write_manifest
-from stillhouse.context import embeddings_root
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.index.embeddings import shard_rows
-from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.models.encoder import BiEncoder
 
 
@@ -91,43 +87,6 @@ def encoded_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return noted
 
 
-def test_no_vectors_are_cached_without_a_cache_allowance(
-    run_step: Run, small_corpus: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    computed = encoded_texts(monkeypatch)
-    kept = contents(run_step("index", inputs, "one", cache_gib=0.0, **FP32)["index"])
-    assert not embeddings_root().exists()
-    run_step("index", inputs, "two", cache_gib=1e-9, **FP32)
-    assert not list(embeddings_root().rglob("*.npy"))
-    run_step("index", inputs, "three", **FP32)
-    assert len(computed) == 3 * 24 and list(embeddings_root().rglob("*.npy"))
-    assert contents(run_step("index", inputs, "four", cache_gib=0.0, **FP32)["index"]) == kept
-    assert len(computed) == 4 * 24
-
-
-def test_cached_vectors_are_reported(
-    run_step: Run,
-    small_corpus: Path,
-    retriever: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_QUIET", "")
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    run_step("index", inputs, "one", **FP32)
-    assert "24 of them encoded now" in capsys.readouterr().err
-    run_step("index", inputs, "two", **FP32)
-    assert "of 24 passages 24 are known from earlier runs" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("count", [1, 3, 30])
-def test_shards_divide_the_passages(count: int) -> None:
-    rows = [shard_rows(24, shard, count) for shard in range(1, count + 1)]
-    assert np.concatenate(rows).tolist() == list(range(24))
-    assert np.ptp([len(part) for part in rows]) <= 1
-
-
 @pytest.fixture
 def shards(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> Path:
     for shard in (1, 2, 3):
@@ -152,14 +111,6 @@ def test_an_index_of_shards_is_that_of_one_machine(
     assert found == whole
     assert manifests[0]["files"] == manifests[1]["files"]
     assert manifests[0]["inputs"].keys() - manifests[1]["inputs"].keys() == {"vectors"}
-
-
-def test_one_shard_alone_is_not_changed(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    vectors = run_step("encode", inputs, **FP32)["vectors"]
-    stored = np.load(vectors / "passages.vectors.npy")
-    index = VectorIndex(run_step("index", inputs | {"vectors": vectors}, **FP32)["index"])
-    assert np.array_equal(np.concatenate([block for _, block in index.blocks()]), stored) and stored.shape == (24, 32)
 
 
 def missing(shards: Path) -> None:
@@ -218,11 +169,6 @@ def test_shards_of_another_corpus_or_model_are_refused(
     index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, "index", **FP32)["index"]
     with pytest.raises(InputError, match="written by step 'index'"):
         run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": index}, "again", **FP32)
-
-
-def test_a_shard_beyond_the_last_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    with pytest.raises(InputError, match="no shard 3 of 2"):
-        run_step("encode", {"corpus": small_corpus, "retriever": retriever}, shard=3, shards=2)
 
 
 @pytest.mark.long

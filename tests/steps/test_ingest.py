@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.config import build
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
 
@@ -78,15 +76,6 @@ def test_another_source_has_another_digest(tmp_path: Path) -> None:
     assert digests[0] != digests[1]
 
 
-def test_the_built_in_sample_is_clean(tmp_path: Path) -> None:
-    execute(STEP, Config(), {}, {"corpus": tmp_path / "corpus"})
-    corpus = Corpus.open(tmp_path / "corpus")
-    assert corpus.rejected.empty
-    assert corpus.passages["article_id"].nunique() >= 40
-    assert len(corpus.passages) >= 200
-    assert len(corpus.links) >= 40
-
-
 def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = [
         {"id": "q0", "question": "Who?", "answers": [{"text": "Ann"}]},
@@ -112,24 +101,6 @@ def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsy
     assert "1 answers, 4 of the passages distractors" in log
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"reqa_split": "5/95"}, "reqa_split is for reqa, and .* is read as beir; leave it out"),
-        ({"dpr_positives": "first"}, "dpr_positives is for dpr, and"),
-        ({"answer_kind": "regex"}, "answer_kind is for dpr and tables, and"),
-        ({"columns": {"passages.text": "body"}}, "columns is for tables, and"),
-        ({"max_distractors": 5}, "max_distractors is for `distractors`; leave it out"),
-    ],
-)
-def test_a_setting_that_the_source_does_not_read_is_refused(
-    tmp_path: Path, settings: dict[str, object], message: str
-) -> None:
-    source = write_source(tmp_path / "source")
-    with pytest.raises(InputError, match=message):
-        execute(STEP, build(Config, {"source": str(source), **settings}, "ingest"), {}, {"corpus": tmp_path / "corpus"})
-
-
 def test_sentences_of_the_corpus_join_the_labelled_train_queries_alone(tmp_path: Path) -> None:
     """The requested number joins, each with its own passage, and none of them is a dev or test query."""
     source = write_source(tmp_path / "source")
@@ -145,12 +116,3 @@ def test_sentences_of_the_corpus_join_the_labelled_train_queries_alone(tmp_path:
     relevant = dict(zip(corpus.qrels["query_id"], corpus.qrels["passage_id"]))
     for query, text, taken in zip(joined["query_id"], joined["text"], joined["taken_from"]):
         assert relevant[query] == taken and text in texts[taken]
-
-
-def test_a_corpus_without_sentences_keeps_its_labelled_queries(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = write_source(tmp_path / "source")
-    report = execute(STEP, Config(source=str(source), mixed_pairs=1.0), {}, {"corpus": tmp_path / "corpus"})
-    assert report.facts["queries"]["train"] == 18 and report.facts["mixed_pairs"] == 0
-    assert "no sentences of the corpus join" in capsys.readouterr().err

@@ -68,18 +68,6 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
     assert facts["queries_without_negatives"] == sum(set(row) == {-1} for row in rows(made))
 
 
-def test_a_margin_may_leave_the_dev_ranking_whole(run_step: Run, small_corpus: Path, dense: dict[str, Path]) -> None:
-    """If a margin removed everything above the positive, every ranking of the candidates would be perfect."""
-    settings = {"negatives_depth": 10, "margin": "absolute", "absolute_margin": 0.01}
-    plain = run_step("mine", dense, "plain", negatives_depth=10)
-    both, train = (run_step("mine", dense, on, **settings, margin_on=on) for on in ("train+dev", "train"))
-    splits = list(Negatives.read(plain["negatives"]).queries["split"])
-    for split, one, other, whole in zip(splits, rows(train), rows(both), rows(plain)):
-        assert one == (whole if split == "dev" else other)
-    dev = [number for number, split in enumerate(splits) if split == "dev"]
-    assert any(rows(both)[number] != rows(plain)[number] for number in dev)
-
-
 def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
     run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -104,26 +92,6 @@ def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
     assert sampler.positives.tolist() == of_train
     both = run_step("mine", inputs | {"others": found}, "both", negatives_depth=4, others_depth=2)
     assert len(rows(both)) == len(exact)
-
-
-def test_a_round_trip_that_leaves_no_train_query_is_refused(
-    run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
-) -> None:
-    worst = scores_of(Corpus.open(small_corpus), base).argmin(axis=1)
-    corpus = corpus_of_made_queries(small_corpus, tmp_path / "made", (), worst)
-    inputs = {"corpus": corpus, "retriever": base}
-    inputs |= {"index": run_step("index", inputs)["index"]}
-    with pytest.raises(InputError, match="raise round_trip_depth"):
-        run_step("mine", inputs, "none", round_trip_depth=5)
-
-
-def test_dev_queries_alone_are_mined(run_step: Run, small_corpus: Path, base: Path, tmp_path: Path) -> None:
-    corpus = corpus_of_made_queries(small_corpus, tmp_path / "dev", split="dev")
-    inputs = {"corpus": corpus, "retriever": base}
-    inputs |= {"index": run_step("index", inputs)["index"]}
-    assert len(rows(run_step("mine", inputs, negatives_depth=3))) == 18
-    with pytest.raises(InputError, match="raise round_trip_depth"):
-        run_step("mine", inputs, "none", round_trip_depth=24)
 
 
 def corpus_of_made_queries(
@@ -152,13 +120,6 @@ def corpus_of_made_queries(
     return folder
 
 
-def test_defaults_are_the_ranking_alone(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:
-    plain = rows(run_step("mine", dense, "plain", negatives_depth=6))
-    assert rows(run_step("mine", {**dense, "others": lexical}, "with", negatives_depth=6)) == plain
-    skipped = rows(run_step("mine", dense, "skipped", negatives_depth=4, range_min=2))
-    assert skipped == [row[2:6] for row in plain]
-
-
 def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:
     own = rows(run_step("mine", dense, "own", negatives_depth=4))
     settings = {"negatives_depth": 4, "others_depth": 2, "random_negatives": 2}
@@ -172,28 +133,6 @@ def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path)
     again = rows(run_step("mine", {**dense, "others": lexical}, "again", **settings))
     other = rows(run_step("mine", {**dense, "others": lexical}, "other", seed=7, **settings))
     assert again == mixed != other
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"absolute_margin": 0.1}, "absolute_margin has no effect with margin none; set margin: absolute or both"),
-        ({"margin": "relative", "absolute_margin": 0.1}, "absolute_margin has no effect with margin relative"),
-        ({"margin": "absolute", "relative_margin": 0.1}, "relative_margin has no effect with margin absolute"),
-        ({"reranker_margin": 0.5}, "name it as the input filter_reranker"),
-        ({"negatives_depth": 8, "range_max": 7}, "range_max 7 cannot give negatives_depth 8"),
-    ],
-)
-def test_a_setting_without_effect_is_refused(
-    run_step: Run, dense: dict[str, Path], settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        run_step("mine", dense, **settings)
-
-
-def test_others_depth_needs_a_folder(run_step: Run, dense: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="name their folder as the input others"):
-        run_step("mine", dense, others_depth=2)
 
 
 def test_negatives_of_other_retrievers_may_be_mixed_in_but_not_of_other_corpora(
@@ -256,22 +195,6 @@ def test_a_cross_encoder_leaves_out_what_it_finds_as_right_as_the_positive(
     assert facts["above_reranker_margin"] == dropped and 0 < dropped < 18 * 8 and facts["above_margin"] == 0
 
 
-def test_bm25_leaves_out_its_best_and_counts_queries_without_negatives(run_step: Run, small_corpus: Path) -> None:
-    inputs = {"corpus": small_corpus}
-    plain = rows(run_step("bm25", inputs, "plain", negatives_depth=6))
-    assert rows(run_step("bm25", inputs, "skipped", negatives_depth=4, range_min=2)) == [row[2:6] for row in plain]
-    none = run_step("bm25", inputs, "none", negatives_depth=4, range_min=24)["negatives"]
-    assert (np.load(none / "rows.npy") == -1).all()
-    assert read_manifest(none).facts["queries_without_negatives"] == 18
-
-
-def test_a_depth_beyond_the_corpus_works(run_step: Run, dense: dict[str, Path]) -> None:
-    made = rows(run_step("mine", dense, negatives_depth=100, random_negatives=5))
-    for number, row in enumerate(made):
-        assert sorted(row[:23]) == [passage for passage in range(24) if passage != number]
-        assert set(row[23:]) == {-1} and len(row) == 105
-
-
 def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step: Run, tmp_path: Path) -> None:
     """Query q0 shares no word with its passage, which BM25 cannot find; no other passage has the word of q1."""
     from stillhouse.artifacts import whole_folder, write_manifest
@@ -296,26 +219,3 @@ def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step:
     groups = sampler.draw(np.arange(2), np.zeros(2, np.int64))
     assert groups.rows_BK[:, 0].tolist() == [0, 1] and set(groups.rows_BK[0, 1:]) < {2, 3, 4}
     assert groups.rows_BK[1].tolist() == [1, -1, -1]
-
-
-def test_a_training_says_how_many_queries_have_no_negatives(
-    run_step: Run, small_corpus: Path, base: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every step that makes or reads negatives logs this number."""
-    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    none = run_step("bm25", {"corpus": small_corpus}, negatives_depth=4, range_min=24)["negatives"]
-    assert "18 queries have none" in capsys.readouterr().err
-    short = {"max_steps": 1, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4}
-    for step, port in (("train-retriever", "encoder"), ("train-reranker", "init")):
-        more = {"max_length": 32} if port == "init" else {}
-        run_step(step, {"corpus": small_corpus, port: base, "negatives": none}, **short, **more)
-        said = capsys.readouterr().err
-        assert "12 train queries have no hard negatives" in said and "6 dev queries have no hard negatives" in said
-
-
-def test_mining_says_how_many_queries_have_no_negatives_left(
-    run_step: Run, dense: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    run_step("mine", dense, negatives_depth=3, margin="absolute", absolute_margin=2.0)
-    assert "18 queries have none" in capsys.readouterr().err

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,68 +64,6 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
     check_search(run_step, uneven_corpus, retriever, model, passages_ND, tmp_path)
 
 
-def test_skipping_padding_trains_the_same_retriever(
-    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])  # the first ones may be the best
-    corpus = {"corpus": uneven_corpus}
-    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
-    inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
-    found = {
-        padding: run_step("train-retriever", inputs, padding, padding=padding, **TUNING | {"learning_rate": 3e-4})
-        for padding in ("kept", "none", "auto")
-    }
-    np.testing.assert_allclose(losses_of(found["kept"]["curves"]), losses_of(found["none"]["curves"]), rtol=1e-4)
-    weights = {name: digest_files(folders["retriever"])["model.safetensors"] for name, folders in found.items()}
-    assert weights["auto"] == weights["none"] != weights["kept"]
-
-
-def test_a_fetched_model_keeps_the_kinds_of_its_layers_and_reads_short_texts(
-    run_step: Run, tiny_modernbert: Path
-) -> None:
-    encoder = run_step("fetch-model", {}, model=str(tiny_modernbert), layers=2)["encoder"]
-    config = json.loads((encoder / "config.json").read_text())
-    assert config["num_hidden_layers"] == 2
-    assert config["layer_types"] == ["full_attention", "sliding_attention"]
-    own, cut = (AutoModel.from_pretrained(folder).eval() for folder in (tiny_modernbert, encoder))
-    ids = torch.tensor([[2, *range(5, 20), 3]])
-    with torch.no_grad():
-        expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[2])
-        torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
-    # No length was set, and the model's limit of 8,192 tokens does not count as one.
-    assert (BiEncoder.load(encoder).settings.query_length, BiEncoder.load(encoder).settings.passage_length) == (32, 144)
-    bare = BiEncoder.load(tiny_modernbert).settings
-    assert (bare.query_length, bare.passage_length) == (32, 144)
-    assert SentenceTransformer(str(encoder), device="cpu").max_seq_length == 144
-
-
-def test_a_configuration_in_the_form_of_the_hub_is_cut_too(
-    run_step: Run, tiny_modernbert: Path, tmp_path: Path
-) -> None:
-    """This form says how often a layer attends to the whole text, but not the type of each layer."""
-    model = Path(shutil.copytree(tiny_modernbert, tmp_path / "hub"))
-    config = json.loads((model / "config.json").read_text())
-    assert config.pop("layer_types") and config.pop("rope_parameters")
-    config |= {"global_attn_every_n_layers": 2, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
-    (model / "config.json").write_text(json.dumps(config))
-    encoder = fetched(run_step, model, layers=3)
-    own, cut = (AutoModel.from_pretrained(folder).eval() for folder in (model, encoder))
-    assert cut.config.layer_types == ["full_attention", "sliding_attention", "full_attention"]
-    ids = torch.tensor([[2, *range(5, 20), 3]])
-    with torch.no_grad():
-        expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[3])
-        torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
-
-
-def test_random_weights_make_a_modernbert(run_step: Run, tiny_modernbert: Path) -> None:
-    first, again, other = (
-        fetched(run_step, tiny_modernbert, into=str(number), weights="random", weights_seed=seed, layers=3)
-        for number, seed in enumerate((7, 7, 8))
-    )
-    assert digest_files(first) == digest_files(again) != digest_files(other)
-    assert len(AutoModel.from_pretrained(first).layers) == 3
-
-
 def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, tmp_path: Path
 ) -> None:
@@ -155,15 +91,6 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     with torch.no_grad():
         own = loaded.eval()(*loaded.pairs(*map(list, zip(*pairs))).batch(range(5), torch.device("cpu")))
     np.testing.assert_allclose(TheirCrossEncoder(str(reranker), device="cpu").predict(pairs), own, atol=1e-5)
-
-
-def test_pairs_of_a_foreign_model_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
-    """Such a model only states its limit of 8,192 tokens, which often needs too much memory."""
-    AutoModelForSequenceClassification.from_pretrained(tiny_modernbert, num_labels=1).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_modernbert).save_pretrained(tmp_path)
-    model = CrossEncoder.load(tmp_path)
-    assert model.max_length == 512
-    assert model.pairs(["bird"], ["fish " * 2000]).ids.lengths().tolist() == [512]
 
 
 def test_a_killed_training_resumes_to_the_same_retriever(

@@ -138,17 +138,6 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
         pretrain({"tokens": articles, "init": folder}, tmp_path / "next", objective="bow")
 
 
-@pytest.mark.parametrize("signal", SIGNALS)
-def test_a_signal_can_choose_the_parameters(articles: Path, tiny_model: Path, tmp_path: Path, signal: str) -> None:
-    settings = {"objective": "mlm", "max_steps": 60, "learning_rate": 3e-2, "metric_for_best_model": signal}
-    folder = pretrain({"tokens": articles, "init": tiny_model}, tmp_path, **settings)
-    with (tmp_path / "curves" / "signals.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["signal"] == signal]
-    values = [float(row["value"]) * (1 if signal.endswith("loss") else -1) for row in rows]
-    best = max(n for n, value in enumerate(values) if value == min(values))
-    assert read_manifest(folder).facts["best_step"] == 2 * best
-
-
 def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = pretrain(prepared.inputs(), tmp_path, objective="simlm")
@@ -199,12 +188,6 @@ def test_a_killed_run_resumes_to_the_same_parameters(
     monkeypatch.setattr(BottleneckPretraining, "forward", counted)
     assert digest_files(pretrain(prepared.inputs(), tmp_path / "broken", objective=objective)) == unbroken
     assert resumed_steps == 2
-
-
-def test_the_seed_determines_the_encoder(prepared: Prepared, tmp_path: Path) -> None:
-    first = digest_files(pretrain(prepared.inputs(), tmp_path / "first", seed=1))
-    assert digest_files(pretrain(prepared.inputs(), tmp_path / "again", seed=1)) == first
-    assert digest_files(pretrain(prepared.inputs(), tmp_path / "other", seed=2)) != first
 
 
 def claimed_untrained(prepared: Prepared, folder: Path) -> Path:
@@ -266,13 +249,6 @@ def test_refusals(prepared: Prepared, tmp_path: Path, case: str) -> None:
     assert not (tmp_path / "encoder").exists()
 
 
-def test_few_masked_tokens_refuse_no_head_whose_loss_falls(prepared: Prepared, tmp_path: Path) -> None:
-    """After a small step, as many tokens are right as before it, but all have become more probable."""
-    inputs = prepared.inputs(init=prepared.bare)
-    facts = read_manifest(pretrain(inputs, tmp_path, **HEAD | {"max_steps": 1, "learning_rate": 1e-3})).facts
-    assert facts["masked_accuracy"] <= facts["unigram_accuracy"]
-
-
 def test_lengths_follow_from_the_model(small_corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     """The passage length of `fetch-model` gives the same tokens and encoder as this length in every section."""
     model = tmp_path / "model" / "encoder"
@@ -289,18 +265,3 @@ def test_lengths_follow_from_the_model(small_corpus: Path, tiny_model: Path, tmp
     assert digests["follows"] == digests["explicit"]
     found = np.diff(np.load(tmp_path / "follows" / "tokens" / "offsets.npy"))
     assert found.max() == 10, "twelve with [CLS] and [SEP]"
-
-
-def test_lengths_of_pair_tasks_follow_from_the_model(articles: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """The lengths of `fetch-model` give the same encoder as these lengths in the section `pretrain`, and no others."""
-    model = tmp_path / "model" / "encoder"
-    lengths = {"query_length": 8, "passage_length": 12}
-    execute(FETCH, build(FETCH.config, {"model": str(tiny_model)} | lengths, "model"), {}, {"encoder": model})
-    trained = {}
-    for name, settings in {"follows": {}, "explicit": lengths, "longer": {"passage_length": 20}}.items():
-        made = pretrain({"tokens": articles, "init": model}, tmp_path / name, objective="ict", max_steps=4, **settings)
-        saved = json.loads((made / "stillhouse.json").read_text())
-        trained[name] = (digest_files(made)["model.safetensors"], saved["query_length"], saved["passage_length"])
-    assert trained["follows"] == trained["explicit"]
-    assert trained["follows"][1:] == (8, 12) and trained["longer"][1:] == (8, 20)
-    assert trained["longer"][0] != trained["follows"][0]

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import build
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
@@ -112,12 +111,6 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.pretraining.run.train", began)
 
 
-@pytest.fixture
-def any_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allow any head, because a few steps on few passages may leave it worse than the unigram guess."""
-    monkeypatch.setattr("stillhouse.pretraining.objectives.Objective.masked_lm", property(lambda _: False))
-
-
 def refused(prepared: Prepared, into: Path, message: str, settings: dict[str, Any], **changes: Path) -> None:
     with pytest.raises(InputError, match=message):
         pretrain(prepared.inputs(**changes), into, **settings)
@@ -134,16 +127,6 @@ def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, object
     del without["importance"]
     with pytest.raises(InputError, match="needs the input importance; `stillhouse importance` makes it"):
         pretrain(without, tmp_path, **settings)
-
-
-@pytest.mark.usefixtures("no_training")
-def test_importance_of_another_length_whatever_its_manifest_says(prepared: Prepared, tmp_path: Path) -> None:
-    """The folder is made by hand, and its values do not line up with the tokens."""
-    folder = tmp_path / "importance"
-    with whole_folder(folder) as staging:
-        np.save(staging / "ami.npy", np.zeros(7, dtype=np.float32))
-        write_manifest(staging, "importance", {}, {"tokens": read_manifest(prepared.tokens).digest}, {})
-    refused(prepared, tmp_path, "does not match the tokens", {"objective": "cdmae"}, importance=folder)
 
 
 @pytest.mark.usefixtures("no_training")
@@ -191,44 +174,6 @@ def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_p
     with pytest.raises(InputError, match=message) as caught:
         pretrain({"tokens": tokens, "init": prepared.bare}, tmp_path, **settings)
     assert "stillhouse ingest" in str(caught.value), "the remedy is named"
-
-
-@pytest.mark.usefixtures("any_head")
-@pytest.mark.parametrize("objective", NAMES)
-def test_passages_of_one_token_are_learned_and_those_of_none_counted(
-    prepared: Prepared, tmp_path: Path, objective: str
-) -> None:
-    encoder = pretrain(
-        prepared.inputs(), tmp_path, objective=objective, gradient_accumulation_steps=6, bucket_steps=None
-    )
-    facts = read_manifest(encoder).facts
-    assert facts["skipped_passages"] == len(NOTHING)
-    assert facts["training_passages"] + facts["heldout_passages"] == len(ONE_TOKEN) + len(ORDINARY)
-    for name, value in AutoModelForMaskedLM.from_pretrained(encoder).state_dict().items():
-        assert torch.isfinite(value).all(), name
-    for line in (tmp_path / "curves" / "curves.csv").read_text().splitlines()[1:]:
-        assert np.isfinite([float(value) for value in line.split(",")]).all()
-
-
-@pytest.mark.usefixtures("any_head")
-@pytest.mark.parametrize("objective", ["simlm", "enhanced_decoding", "auto_regression", "cdmae_bow"])
-def test_a_corpus_of_passages_of_one_token(prepared: Prepared, tmp_path: Path, objective: str) -> None:
-    """Every passage is cut to its first token: only the bottleneck is visible, but no loss is NaN."""
-    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, max_length=3, mask_unit="word")
-    assert read_manifest(encoder).facts["skipped_passages"] == len(NOTHING)
-
-
-@pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize(("texts", "found"), [(NOTHING, 0), ([*NOTHING, "red"], 1)])
-def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, texts: list[str], found: int) -> None:
-    tokens = tokenized(tmp_path / "tokens", prepared.bare, texts)
-    with pytest.raises(InputError, match=f"needs at least 2 passages with tokens, there are {found}"):
-        pretrain({"tokens": tokens, "init": prepared.model}, tmp_path, objective="bow")
-
-
-@pytest.mark.usefixtures("no_training")
-def test_a_metric_for_best_model_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
-    refused(prepared, tmp_path, "yield no ICT pairs", {"objective": "bow", "metric_for_best_model": "ict_RR@10"})
 
 
 @pytest.mark.parametrize("kind", [torch.nan, torch.inf])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from stillhouse.artifacts import digest_files
 from stillhouse.config import build
@@ -45,39 +43,11 @@ def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
     return into / "encoder"
 
 
-def train_losses(folder: Path) -> dict[int, float]:
-    with (folder / "curves" / "curves.csv").open() as file:
-        return {int(row["step"]): float(row["train_loss"]) for row in csv.DictReader(file)}
-
-
 def test_signals_change_nothing(inputs: dict[str, Path], tmp_path: Path) -> None:
     watched, unwatched = (pretrain(inputs, tmp_path / str(on), signals=on) for on in (True, False))
     assert digest_files(watched)["model.safetensors"] == digest_files(unwatched)["model.safetensors"]
     assert (tmp_path / "True" / "curves" / "signals.csv").exists()
     assert not (tmp_path / "False" / "curves" / "signals.csv").exists()
-
-
-def test_examples_of_coverage_say_which_tokens_the_passage_has(inputs: dict[str, Path], tmp_path: Path) -> None:
-    """A token is in a passage if its id is among the token ids of the passage's text."""
-    encoder = pretrain(inputs, tmp_path, max_steps=1)
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    examples = json.loads((tmp_path / "curves" / "coverage_examples.json").read_text(encoding="utf-8"))
-    expected, found = [], []
-    for example in examples:
-        own = set(tokenizer(example["passage"], add_special_tokens=False)["input_ids"]) - {*tokenizer.all_special_ids}
-        expected += [tokenizer.convert_tokens_to_ids(token["token"]) in own for token in example["tokens"]]
-        found += [token["in_passage"] for token in example["tokens"]]
-    assert len(examples) == 3 and len(found) == 60
-    assert found == expected and {*found} == {True, False}
-
-
-def test_how_often_is_measured_changes_no_training_step(inputs: dict[str, Path], tmp_path: Path) -> None:
-    """The mean training loss up to the last step is the same, even with dropout, masks and gradient accumulation."""
-    pretrain(inputs, tmp_path / "once", **SCHEDULES)
-    pretrain(inputs, tmp_path / "often", eval_steps=1, **SCHEDULES)
-    once, often = train_losses(tmp_path / "once"), train_losses(tmp_path / "often")
-    assert once[6] == pytest.approx(sum(often[step] for step in range(1, 7)) / 6, abs=2e-6)
-    assert len({often[step] for step in range(1, 7)}) == 6
 
 
 @pytest.mark.parametrize("killed_at", [2, 5, 9])

@@ -124,10 +124,3 @@ def test_an_invalid_file_is_reported_in_a_sentence(
     (tmp_path / "negatives").write_text(content)
     with pytest.raises(InputError, match=said):
         run_step("read-negatives", {"corpus": small_corpus}, file=str(tmp_path / "negatives"))
-
-
-def test_a_missing_or_unnamed_file_is_reported(small_corpus: Path, run_step: Callable[..., dict[str, Path]]) -> None:
-    with pytest.raises(InputError, match="does not exist"):
-        run_step("read-negatives", {"corpus": small_corpus}, file="nowhere.tsv")
-    with pytest.raises(InputError, match="name the file"):
-        run_step("read-negatives", {"corpus": small_corpus})

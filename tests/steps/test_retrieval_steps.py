@@ -143,24 +143,6 @@ def test_three_stages_end_in_a_distilled_retriever(
     assert [hit.rank for hit in hits] == [1, 2, 3] and hits[0].score >= hits[1].score >= hits[2].score
 
 
-def test_the_same_inputs_give_the_same_bytes(
-    run_step: Run, small_corpus: Path, base: Path, lexical: dict[str, Path]
-) -> None:
-    first = train(run_step, small_corpus, base, lexical["negatives"], "one")
-    again = train(run_step, small_corpus, base, lexical["negatives"], "two")
-    other = train(run_step, small_corpus, base, lexical["negatives"], "three", seed=7)
-    assert read_manifest(first) == read_manifest(again) != read_manifest(other)
-
-
-def test_an_index_of_another_model_is_refused(
-    run_step: Run, small_corpus: Path, base: Path, lexical: dict[str, Path]
-) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": base})["index"]
-    other = train(run_step, small_corpus, base, lexical["negatives"], "other")
-    with pytest.raises(InputError, match=r"--index was made from another retriever.*'index'"):
-        run_step("retrieve", {"corpus": small_corpus, "retriever": other, "index": index})
-
-
 def test_negatives_of_another_corpus_are_refused(
     run_step: Run, small_corpus: Path, base: Path, lexical: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from indexed_corpora import FP32, Run
-from silence import SOON, slow, talk_soon
+from silence import slow, talk_soon
 
 from stillhouse import cli, file_stamps
 from stillhouse.artifacts import digest_file
@@ -105,23 +105,3 @@ def test_a_search_is_not_silent_and_keeps_its_answers_clean(
     monkeypatch.setenv(QUIET, "1")
     assert cli.main([*words, "--json"]) == 0
     assert capsys.readouterr() == (found.out, "")
-
-
-def test_a_search_that_waits_for_a_question_is_silent(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    talk_soon(monkeypatch)
-    typed, said = iter(["where does the red bird sing"]), list[str]()
-
-    def slow_input(prompt: str) -> str:
-        capsys.readouterr()
-        time.sleep(4 * SOON)
-        said.append(capsys.readouterr().err)
-        try:
-            return next(typed)
-        except StopIteration:
-            raise EOFError from None
-
-    monkeypatch.setattr("builtins.input", slow_input)
-    assert cli.main([words[0], *words[2:], "--json"]) == 0
-    assert said == ["", ""]

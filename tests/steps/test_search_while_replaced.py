@@ -6,7 +6,6 @@ The versions have the same passage ids but other texts and vectors, so no other 
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexed_corpora import FP32, write_corpus
 
-from stillhouse import open_folders
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
@@ -214,46 +212,3 @@ def test_a_file_that_is_overwritten_in_its_place_is_refused(place: Place) -> Non
     passages.write_bytes((place.versions[1] / "corpus" / "passages.parquet").read_bytes())
     with pytest.raises(InputError, match=f"{passages}.* (overwritten|damaged)"):
         searcher.search(QUESTIONS[0], 5)
-
-
-def test_a_damaged_part_is_refused_by_its_own_name(place: Place) -> None:
-    passages = place.folder / "corpus" / "passages.parquet"
-    data = bytearray(passages.read_bytes())
-    data[100] ^= 1
-    passages.write_bytes(data)
-    with pytest.raises(InputError, match=f"^{place.folder / 'corpus'}: passages.parquet changed after it was written"):
-        place.open()
-
-
-def test_without_links_to_open_files_copies_are_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_folders, "OPEN_FILES", Path("/nowhere"))
-    searcher = place.open()
-    place.install_all(1)
-    assert answers(searcher) == place.answers[0]
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_only_files_are_held(tmp_path: Path) -> None:
-    """Opening does not wait for a pipe without a writer, links keep their targets, and no file stays open."""
-    folder = tmp_path / "folder"
-    (folder / "inner").mkdir(parents=True)
-    (tmp_path / "elsewhere").write_text("elsewhere")
-    (folder / "inner" / "own").write_text("own")
-    os.mkfifo(folder / "pipe")
-    (folder / "link").symlink_to(tmp_path / "elsewhere")
-    (folder / "dangling").symlink_to(tmp_path / "nothing")
-    before = open_files()
-    held = OpenFolders({"it": folder})
-    view = held["it"]
-    shutil.rmtree(folder)
-    (tmp_path / "elsewhere").unlink()
-    found = {path.relative_to(view).as_posix(): path.read_text() for path in view.rglob("*") if path.is_file()}
-    assert found == {"inner/own": "own", "link": "elsewhere"}
-    del held
-    assert not view.exists() and open_files() == before
-    with pytest.raises(InputError, match="does not exist"):
-        OpenFolders({"it": folder})
-    assert open_files() == before

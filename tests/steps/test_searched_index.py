@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from indexed_corpora import FP32, Run, contents, corpus_of, write_corpus
+from indexed_corpora import FP32, Run, contents, corpus_of
 
 from stillhouse.artifacts import read_manifest, write_manifest
-from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
@@ -18,8 +17,6 @@ from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.search.searcher import Searcher
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivfsq8", "sq8", "binary_rescored"])
@@ -53,14 +50,6 @@ def test_an_index_does_not_depend_on_the_clock(run_step: Run, small_corpus: Path
     assert contents(one) == contents(two)
 
 
-def test_a_corpus_without_held_out_queries_is_measured_on_passages(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    corpus = corpus_of(small_corpus, tmp_path / "train only", Corpus.open(small_corpus).passages.iloc[:12])
-    index = run_step("index", {"corpus": corpus, "retriever": retriever}, kind="sq8", **FP32)["index"]
-    assert json.loads((index / "index.json").read_text())["measured_with"] == "passages"
-
-
 def test_an_index_of_another_model_or_corpus_is_refused(
     run_step: Run, small_corpus: Path, retriever: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -71,43 +60,6 @@ def test_an_index_of_another_model_or_corpus_is_refused(
     other = corpus_of(small_corpus, tmp_path / "other", Corpus.open(small_corpus).passages.iloc[:20])
     with pytest.raises(InputError, match="--index was made from another corpus"):
         run_step("retrieve", {"corpus": other, "retriever": retriever, "index": index})
-
-
-def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    with pytest.raises(InputError, match="truncate_dim is 33 and the model's vectors have 32 dimensions"):
-        run_step("index", {"corpus": small_corpus, "retriever": retriever}, truncate_dim=33)
-    with pytest.raises(InputError, match="at least 256 passages, but the corpus has 24; choose kind flat"):
-        run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")
-
-
-def test_empty_and_very_long_questions(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
-    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    for empty in ("", " \n"):
-        with pytest.raises(InputError, match="the question is empty"):
-            searcher.search(empty, 3)
-    long = searcher.search("the red bird " * 3334, 3)
-    assert [hit.score for hit in long] == [hit.score for hit in searcher.search("the red bird " * 5, 3)]
-
-
-def test_a_query_of_ten_thousand_words_is_searched_for_like_any_other(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    """A dense query is truncated to the model's query_length; BM25 reads all of it."""
-    corpus = Corpus.open(small_corpus)
-    [query_id, text] = corpus.queries_of("test").iloc[0][["query_id", "text"]]
-    queries = corpus.queries.assign(text=corpus.queries["text"].replace(text, f"{text} " * 1667))
-    tables = {"passages": corpus.passages, "queries": queries, "qrels": corpus.qrels}
-    long = write_corpus(tmp_path / "long", tables)
-    index = run_step("index", {"corpus": long, "retriever": retriever}, **FP32)["index"]
-    runs = [run_step("retrieve", {"corpus": long, "retriever": retriever, "index": index}, **FP32)["run"]]
-    runs.append(run_step("bm25", {"corpus": long})["run"])
-    short = run_step("bm25", {"corpus": small_corpus}, "short")["run"]
-    for run in runs:
-        assert query_id in set(read_run(run / "test.trec")["query_id"])
-    found, expected = (read_run(run / "test.trec") for run in (runs[1], short))
-    first = [lines[lines["query_id"] == query_id]["passage_id"].iloc[0] for lines in (found, expected)]
-    assert first[0] == first[1]
 
 
 def test_a_model_of_another_width_is_refused_before_the_search(
@@ -135,12 +87,3 @@ def test_a_query_tower_that_computes_nan_is_refused(
     inputs = {"corpus": small_corpus, "retriever": broken}
     with pytest.raises(InputError, match=r"query/model.safetensors: weights of .* are NaN"):
         run_step("index", inputs, kind=kind, **FP32)
-
-
-@pytest.mark.parametrize("kind", ["flat", "sq8"])
-def test_the_time_of_a_query_is_reported(small_corpus: Path, retriever: Path, tmp_path: Path, kind: str) -> None:
-    step = find_step("index")
-    config = build(step.config, {"kind": kind, **FP32}, "index")
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    report = execute(step, config, inputs, {"index": tmp_path / "index"})
-    assert 0 < report.metrics["milliseconds_a_query"] < 1000 and "ms a query" in report.summary

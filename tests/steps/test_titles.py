@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.errors import InputError
 from stillhouse.steps import bm25, ingest, tokenize
 from stillhouse.steps.execute import execute
 
-ROOT = Path(__file__).resolve().parents[2]
 READ = {"space": "red bird", "colon": "red: bird", "line": "red\nbird", "sep": "red\x1fbird", "left_out": "bird"}
 
 
@@ -61,45 +58,3 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     execute(tokenize.STEP, tokenize.Config(), inputs, {"tokens": tmp_path / "tokens"})
     lengths = np.load(tmp_path / "tokens" / "title_lengths.npy")
     assert lengths.tolist() == [{"colon": 2, "sep": 2, "left_out": 0}.get(titles, 1), 0, 0]
-
-
-def test_an_unknown_titles_setting_is_refused(tmp_path: Path) -> None:
-    folder = ingested(tmp_path, "space")
-    made = read_manifest(folder)
-    write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"titles": "glued"})
-    with pytest.raises(InputError, match="titles has the unknown value 'glued'"):
-        passage_texts(Corpus.open(folder))
-    write_manifest(folder, made.step, made.config, made.inputs, {})
-    assert Corpus.open(folder).titles == "space"
-
-
-# Files that may read the column `title`, and why.
-ALLOWED = {
-    "stillhouse/corpus/store.py",  # passage_texts
-    "stillhouse/pretraining/token_files.py",  # passage_text, for some of the passages at a time
-    "stillhouse/corpus/difference.py",  # separate digests of both
-    "stillhouse/corpus/part_files.py",  # one digest of both, which tells passages apart
-    "stillhouse/evaluation/own_passages.py",  # passage_text, for passages with the id of a query
-    "stillhouse/evaluation/report/examples.py",  # shown to people
-}
-
-
-def test_titles_are_joined_to_texts_in_one_place() -> None:
-    """Code outside the source readers takes texts from `passage_texts`, never from the column `title`."""
-    found = set()
-    for path in (ROOT / "stillhouse").rglob("*.py"):
-        name = path.relative_to(ROOT).as_posix()
-        if name.startswith(
-            (
-                "stillhouse/corpus/sources/",
-                "stillhouse/experiments/",
-                "stillhouse/workflow/",
-                "stillhouse/kubernetes/",
-                "stillhouse/cli/",
-            )
-        ):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "title":
-                found.add(name)
-    assert found <= ALLOWED and ALLOWED - found <= {"stillhouse/evaluation/report/examples.py"}

@@ -76,12 +76,3 @@ def test_refuses_a_corpus_without_passages(
     with pytest.raises(InputError, match="stillhouse ingest"):
         execute(STEP, Config(), inputs, {"tokens": tmp_path / "tokens"})
     assert not (tmp_path / "tokens").exists()
-
-
-def test_refuses_a_folder_without_a_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-    (tmp_path / "none").mkdir()
-    write_manifest(tmp_path / "none", "fetch-model", {}, {}, {"model": "none"})
-    inputs = {"corpus": corpus(tmp_path / "corpus", ["rye"]), "tokenizer": tmp_path / "none"}
-    with pytest.raises(InputError, match="has no tokenizer that can be read; give a model folder"):
-        execute(STEP, Config(), inputs, {"tokens": tmp_path / "tokens"})

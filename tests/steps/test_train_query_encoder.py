@@ -81,11 +81,3 @@ def test_training_works_with_an_index_sample_and_a_teacher(
     assert facts["end"]["nDCG@10"] > facts["start"]["nDCG@10"]
     with pytest.raises(InputError, match="give them as --negatives"):
         run_step("train-query-encoder", released | {"teacher": teacher["teacher"]}, "refused", **TUNING)
-
-
-def test_an_index_of_another_model_is_refused(run_step: Run, released: dict[str, Path], tiny_model: Path) -> None:
-    other = run_step(
-        "fetch-model", {}, "other", model=str(tiny_model), pooling="cls", query_length=16, passage_length=24
-    )["encoder"]
-    with pytest.raises(InputError, match="--old-index was made by another model"):
-        run_step("train-query-encoder", released | {"encoder": other}, **TUNING)

@@ -14,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
-from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models.encoder import BiEncoder
@@ -126,36 +125,3 @@ def test_towers_are_divided_and_joined_on_demand(
     query, passage = encoder.tower("query").state_dict(), encoder.tower("passage").state_dict()
     same = [name for name in query if query[name].equal(passage[name]) and ".pooler." not in name]
     assert bool(same) == (towers == "shared")
-
-
-def test_a_bag_of_words_is_not_a_language_model(
-    run_step: Run, two_sentences: Path, tiny_model: Path, pretrained: Callable[[str], Path], tmp_path: Path
-) -> None:
-    bag = pretrained("shared bag of words")
-    negatives = run_step("bm25", {"corpus": two_sentences}, negatives_depth=5)["negatives"]
-    tokens = tmp_path / "tokenize" / "tokens"
-    refused: list[tuple[str, dict[str, Path], dict[str, object]]] = [
-        ("pretrain", {"tokens": tokens, "init": bag}, {"objective": "mlm", "max_length": 32}),
-        ("train-reranker", {"corpus": two_sentences, "negatives": negatives, "init": bag}, {"max_length": 32}),
-    ]
-    for step, inputs, settings in refused:
-        with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\), without a Transformer"):
-            run_step(step, inputs, "refused", **settings)
-
-
-def test_towers_trained_elsewhere_pass_through_to_the_fine_tuning(
-    run_step: Run, pretrained: Callable[[str], Path], tmp_path: Path
-) -> None:
-    towers = pretrained("separate Transformers")
-    lengths = {"query_length": 12, "passage_length": 20}
-    fetched = run_step("fetch-model", {}, model=str(towers), **lengths)["encoder"]
-    inputs = {"tokens": tmp_path / "tokenize" / "tokens", "init": fetched}
-    passed = run_step("pretrain", inputs, "passed", objective="none")
-    assert read_manifest(passed["encoder"]).facts["lm_head"] == "absent"
-    before, after = BiEncoder.load(towers), BiEncoder.load(passed["encoder"])
-    assert (after.settings.query_length, after.settings.passage_length) == (12, 20)
-    trained = {name: value for name, value in before.state_dict().items() if ".pooler." not in name}
-    for name, value in trained.items():
-        assert after.state_dict()[name].equal(value), name
-    with pytest.raises(InputError, match="two towers, which are taken whole"):
-        run_step("fetch-model", {}, "cut", model=str(towers), layers=1, **lengths)

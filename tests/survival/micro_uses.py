@@ -12,7 +12,7 @@ from typing import Any
 from chat_server import address_of_this_process
 from kills import KILLS
 
-from stillhouse.workflow.graph import APART, USES, Use
+from stillhouse.workflow.graph import CORPUS, GATE, PRETRAINED, USES, Use
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -32,17 +32,34 @@ FORKS.set_forkserver_preload(
     ]
 )
 
-INSTEAD = {
-    "compare_release": {"champion": "retriever_1_run/run"},
-    "query_tower": {"encoder": "retriever_1/retriever", "old_index": "retriever_1_index/index"},
-    "adopt_index": {
-        "retriever": "retriever_1/retriever",
-        "old_index": "retriever_1_index/index",
-        "old_retriever": "retriever_1/retriever",
-    },
-}
-"""Inputs of uses that would otherwise read a release, or an index that does not accept a tiny model's vectors."""
-RUN_USES = (*USES, *(replace(use, inputs={**use.inputs, **INSTEAD.get(use.name, {})}) for use in APART))
+RETRIEVER = {"retriever": "retriever_1/retriever"}
+OLD_INDEX = {"old_index": "retriever_1_index/index"}
+NEGATIVES = {"negatives": "mine_2/negatives"}
+RUN_USES = (
+    *USES,
+    Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
+    Use("count", "count", {"tokens": "tokenize/tokens"}),
+    Use("read_negatives", "read-negatives", CORPUS | GATE),
+    Use("query_tower", "train-query-encoder", CORPUS | OLD_INDEX | {"encoder": "retriever_1/retriever"}),
+    Use("adopt_index", "adopt-index", CORPUS | RETRIEVER | OLD_INDEX | {"old_retriever": "retriever_1/retriever"}),
+    Use(
+        "average",
+        "average",
+        CORPUS | {"negatives": "bm25/negatives", "start": PRETRAINED["encoder"], "trained": "retriever_1/retriever"},
+    ),
+    Use("score_shard", "score-shard", CORPUS | NEGATIVES | {"reranker": "reranker/reranker"}),
+    Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
+    Use(
+        "hybrid",
+        "hybrid",
+        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
+    ),
+    Use(
+        "compare_release",
+        "compare-release",
+        CORPUS | {"champion": "retriever_1_run/run", "challenger": "distilled_run/run"},
+    ),
+)
 """The uses of the graph, and one of each step that a full run does not need, with default settings."""
 
 EXACT = {"precision": "fp32"}
@@ -50,7 +67,7 @@ TRAINED = {"max_steps": 4, "eval_steps": 2}
 SMALL = KILLS == 1
 """Whether runs start from a small model. `make test-kill` uses the recipe's own, whose files take longer to write."""
 START = "start_model"
-"""The folder of the start model below the artifacts."""
+"""The folder of the base model below the artifacts."""
 TOO_FAST = {"reranker": {"learning_rate": 1.0 if SMALL else 1e-2}}
 """At this rate the held-out loss stops falling, so a killed run must remember and restore the best parameters."""
 

@@ -1,4 +1,4 @@
-"""A start model for the micro recipe, a hundred times smaller than its own: little to hash, copy and write."""
+"""A base model for the micro recipe, a hundred times smaller than its own: little to hash, copy and write."""
 
 from __future__ import annotations
 

@@ -17,13 +17,9 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
-from stillhouse.kubernetes.pods import zero_shot as zero_shot_run
 from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.kubernetes.pods.stage import page as stage_page
 from stillhouse.markdown import as_text
-from stillhouse.releases.promotion import Outcome
-from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-from stillhouse.releases.refresh.plan import Rung
 from stillhouse.steps.spec import Report
 from stillhouse.workflow.uses import Stage, Use
 
@@ -128,67 +124,6 @@ def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, P
     # The browser does run a script that is really there.
     (tmp_path / "page.html").write_text(text.replace("</body>", f"{TRAP}</body>"), encoding="utf-8")
     assert "<title>caught" in in_browser(tmp_path / "page.html")
-
-
-@pytest.mark.parametrize("page", SHOWING)
-def test_the_hostile_text_is_shown_as_text(page: str, pages: dict[str, Path]) -> None:
-    assert "<script>document.title" in Elements(pages[page].read_text(encoding="utf-8")).shown
-
-
-MARKDOWN = (
-    TRAP,
-    BROKEN_OUT,
-    "a | b | c",
-    "`code` and ``more`` with a `single",
-    "[click](javascript:alert(1)) ![x](http://localhost/x.png) [a]: b <https://localhost> https://localhost",
-    "lines\n\n# heading\n- item\n> quote\n---\n| a |\n|---|\n",
-    "**bold** __bold__ ~~gone~~ ==marked== $x$ \\*",
-    "&lt;script&gt; &amp; &copy;",
-    "# heading",
-    "- item",
-    "+ item",
-    "1. item",
-    "12) item",
-    "---",
-    "    code",
-    "C:\\folder\\*",
-)
-"""Texts that Markdown reads as markup."""
-
-
-def end_of_a_run(text: str, folder: Path) -> str:
-    report_end(text, text, "FAILED", text, str(folder / "summary"), str(folder / "metrics"))
-    return (folder / "summary").read_text(encoding="utf-8")
-
-
-def averages(text: str, folder: Path) -> str:
-    failure = zero_shot_run.Failure(text, text, bad_input=True)
-    return zero_shot_run._summary({text: {text: 0.5}}, 1, {text: failure})
-
-
-def refresh(text: str, folder: Path) -> str:
-    return write_summary(folder, Planned(Rung.INDEX, text, text), Outcome("refused", None, text))
-
-
-SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
-    "report-end": (end_of_a_run, 3, {"h2", "p", "blockquote"}),
-    "zero-shot": (averages, 5, {"h2", "p", "table", "thead", "tbody", "tr", "th", "td"}),
-    "refresh": (refresh, 3, {"p", "strong"}),
-}
-"""The function that writes each summary in Kubeflow, how often a text is in it, and the summary's elements."""
-
-
-@pytest.mark.parametrize("text", MARKDOWN)
-@pytest.mark.parametrize("summary", SUMMARIES)
-def test_a_summary_shows_a_text_unchanged(summary: str, text: str, tmp_path: Path) -> None:
-    rendering = pytest.importorskip("markdown_it", reason="what comes with rich is not installed")
-    make, times, own = SUMMARIES[summary]
-    show = rendering.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render
-    page, calm = Elements(show(make(text, tmp_path))), Elements(show(make("calm", tmp_path)))
-    assert page.runs == [] and page.elements == calm.elements and page.elements <= own
-    shown, line = page.shown, " ".join(text.split())
-    assert calm.shown.count("calm") == times and shown.count(line) >= times
-    assert shown.replace(line, "calm").split() == calm.shown.split()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import pytest
 from stillhouse.config import setting
 from stillhouse.context import Context, work_root
 from stillhouse.lock import only_process
-from stillhouse.steps import old_work
 from stillhouse.steps.execute import execute
 from stillhouse.steps.old_work import DAYS
 from stillhouse.steps.spec import Paths, Port, Report, Step
@@ -106,18 +105,6 @@ def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
     process.join()
     run(tmp_path)
     assert not folder.exists()
-
-
-def test_work_that_cannot_be_removed_ends_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = unfinished(f"write-{'a' * 20}")
-
-    def refuse(path: Path) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(old_work, "shutil", type("Refusing", (), {"rmtree": staticmethod(refuse)}))
-        run(tmp_path)
-    assert folder.is_dir() and (tmp_path / "out" / "text").is_file()
 
 
 @pytest.mark.parametrize("locks", [True, False])

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, BertModel
+from transformers import BertConfig, BertModel
 
-from stillhouse.artifacts import write_manifest
-from stillhouse.retrieval.models.token_lengths import token_lengths
 from stillhouse.steps.index import Config as Index
 from stillhouse.steps.train_retriever import Config as Training
 from stillhouse.workflow import first_run_times
-from stillhouse.workflow.first_run_times import IMPORTS, OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
+from stillhouse.workflow.first_run_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe
 from stillhouse.workflow.run_times import estimate
@@ -43,40 +35,6 @@ def test_times_computed_by_hand() -> None:
     read = 10 * 32 * (20 + 2 * 30)
     assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
-
-
-def test_steps_without_a_model_read_every_passage() -> None:
-    """By hand: 200,000 passages of 100 tokens, 10,000 queries: 12 s to index, and 44 s to score them all."""
-    large = Scale(passages=200_000, queries={"train": 9000, "dev": 400, "test": 600}, tokens=100.0, weights=10**6)
-    assert predicted_seconds("bm25", object(), large) == pytest.approx(OVERHEAD + 12 + 44)
-    assert predicted_seconds("validate", object(), large) == pytest.approx(OVERHEAD + IMPORTS["validate"] + 3)
-
-
-def test_an_evaluation_takes_longer_with_more_test_queries() -> None:
-    """As measured: 34 s with 10,532 test queries, 4 s with 300."""
-    for queries, seconds in ((10_532, 34.2), (300, 4.2)):
-        scale = Scale(passages=2_067, queries={"test": queries}, tokens=100.0, weights=10**6)
-        assert predicted_seconds("evaluate", object(), scale) == pytest.approx(seconds, rel=0.1)
-
-
-def test_a_training_in_parts_passes_forward_twice_and_measurements_count() -> None:
-    """By hand: 10 steps of 32 queries of 20 tokens with 2 passages of 30, and a tenth more on dev queries."""
-    read = 10 * 32 * (20 + 2 * 30)
-    few: dict[str, Any] = {"batch_size": 32, "epochs": 2, "max_steps": 10, "negatives_per_query": 1, "eval_share": None}
-    in_parts = Training(**few, gradient_cache=True, mini_batch_size=8)
-    assert predicted_seconds("train-retriever", in_parts, SCALE) == pytest.approx(OVERHEAD + 4 * 2e6 * read / 1e9)
-    measured = Training(**{**few, "eval_share": 0.1})
-    assert predicted_seconds("train-retriever", measured, SCALE) == pytest.approx(OVERHEAD + 3.3 * 2e6 * read / 1e9)
-
-
-def test_bf16_speeds_up_products_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: products take 1 s in fp32 and 0.25 s in bf16, the rest of a model 0.85 s in both."""
-    monkeypatch.undo()
-    model_speed = first_run_times.model_speed.__wrapped__
-    monkeypatch.setattr(first_run_times, "BESIDE_PRODUCTS", 0.85)
-    monkeypatch.setattr(first_run_times, "speed", {torch.float32: 1e9, torch.bfloat16: 4e9}.__getitem__)
-    assert model_speed("fp32") == pytest.approx(1e9 / 1.85)
-    assert model_speed("bf16") == pytest.approx(1e9 / 1.1)
 
 
 def test_the_speed_of_this_machine_is_that_of_a_layer() -> None:
@@ -103,12 +61,6 @@ def test_parameter_counts_equal_those_of_the_layers() -> None:
     assert layer_weights(config.to_dict()) == matrices
 
 
-def test_a_modernbert_has_a_third_matrix_in_its_feed_forward_part(tiny_modernbert: Path) -> None:
-    layers = AutoModel.from_pretrained(tiny_modernbert).layers
-    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
-    assert layer_weights(json.loads((tiny_modernbert / "config.json").read_text())) == matrices
-
-
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
 def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
     recipe = load_recipe(find_recipe(name))
@@ -116,33 +68,6 @@ def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
     for use in graph_of(recipe, name):
         seconds = predicted_seconds(use.step_name, settings[use.name], SCALE)
         assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
-
-
-def test_passages_are_read_again_only_for_a_new_corpus_or_model(
-    tiny_model: Path,
-    run_step: Callable[..., dict[str, Path]],
-    small_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read = Mock(wraps=token_lengths)
-    monkeypatch.setattr(first_run_times, "token_lengths", read)
-    fetch = partial(run_step, "fetch-model", {}, model=str(tiny_model), query_length=16)
-    corpus, model = tmp_path / "corpus", tmp_path / "model"
-
-    def scale() -> Scale | None:
-        return scale_of(corpus, model)
-
-    shutil.copytree(fetch(passage_length=16)["encoder"], model)
-    assert scale() is None and not read.called, "there is no corpus yet"
-    shutil.copytree(small_corpus, corpus)
-    write_manifest(corpus, "ingest", {}, {}, {"passages": 24, "queries": {}})
-    first = scale()
-    assert first is not None and scale() == first and read.call_count == 1
-    write_manifest(corpus, "ingest", {}, {}, {"passages": 48, "queries": {}})
-    assert scale() == replace(first, passages=48) == scale() and read.call_count == 2
-    shutil.copytree(fetch(passage_length=4)["encoder"], model, dirs_exist_ok=True)
-    assert scale() == replace(first, passages=48, tokens=4.0) == scale() and read.call_count == 3
 
 
 def test_a_first_run_is_estimated_once_corpus_and_model_exist(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Port, named
-from stillhouse.workflow.graph import APART, GRAPHS, USES, graph_of, known_uses
+from stillhouse.workflow.graph import GRAPHS, USES, graph_of
 from stillhouse.workflow.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
 from stillhouse.workflow.uses import stages_of
 
@@ -21,10 +20,6 @@ def test_names_are_unique_and_fit_every_surface() -> None:
     names = [use.name for use in USES]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name == name.lower() for name in names)
-
-
-def test_every_step_is_used() -> None:
-    assert {use.step_name for use in (*USES, *APART)} == set(steps())
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -50,18 +45,6 @@ def test_every_step_runs_once_in_a_stage_that_follows_those_it_reads(recipe: str
     assert len(stages) <= 6
 
 
-def test_the_stages_have_the_names_of_the_projects_card() -> None:
-    assert [stage.name for stage in stages_of(USES)] == [
-        "corpus",
-        "pretraining",
-        "retriever_1",
-        "retriever_2",
-        "distillation",
-        "evaluation",
-    ]
-    assert len(stages_of(graph_of({"graph": "labelled"}))) == 5
-
-
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_evaluation_compares_every_system_and_the_choice_every_retriever(graph: str) -> None:
     uses = {use.name: use for use in graph_of({"graph": graph})}
@@ -77,13 +60,6 @@ def test_an_unknown_graph_is_named() -> None:
         graph_of({"graph": "labeled"})
     with pytest.raises(InputError, match="there is no graph"):
         graph_of({"graph": {"a": 1}})
-
-
-def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
-    """SimLM §3.2 and CDMAE §3.4: no stage continues from the one before."""
-    starts = {name: known_uses({})[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
-    assert set(starts.values()) == {"pretraining/encoder"}
-    assert known_uses({})["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"
 
 
 def test_the_repository_runs_the_shipped_recipe_of_the_sample() -> None:

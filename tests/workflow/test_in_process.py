@@ -91,14 +91,6 @@ def test_a_user_s_output_is_neither_removed_nor_replaced(lost: str, tmp_path: Pa
     assert executed(tmp_path, {}) == {"evaluate"} | UNKNOWN
 
 
-def test_skipped_uses_are_named(tmp_path: Path) -> None:
-    executed(tmp_path, {})
-    lines: list[str] = []
-    run_uses(USES, configs({}, "recipe"), tmp_path / ARTIFACTS, lines.append)
-    assert sum("skipped" in line for line in lines) == len(USES) - len(UNKNOWN)
-    assert "[evaluate] skipped: its outputs are up to date" in lines
-
-
 def test_a_changed_source_is_read_again(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

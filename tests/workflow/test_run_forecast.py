@@ -13,10 +13,9 @@ from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.errors import InputError
-from stillhouse.monitoring.duration import by_stage
 from stillhouse.workflow import first_run_times, run_forecast
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.run_forecast import fit_into, forecast, scale_of_look, shortfalls, with_settings
+from stillhouse.workflow.run_forecast import fit_into, forecast, scale_of_look, with_settings
 
 LABELLED = load_recipe(find_recipe("labelled"))
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
@@ -87,17 +86,6 @@ def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     assert own["retriever_1"]["max_steps"] < 100 and own["distilled"]["max_steps"] < 50
     others = whole.seconds.keys() - own.keys()
     assert {name: fitted.seconds[name] for name in others} == {name: whole.seconds[name] for name in others}
-
-
-def test_a_training_of_few_steps_stays_whole_while_others_give_way() -> None:
-    """With 160 train questions the distilled retriever trains for five steps, of which none can be spared."""
-    look = FirstLook("beir", 300, (150,) * 100, {"train": 160, "dev": 50, "test": 100}, True)
-    whole = forecast(LABELLED, look)
-    assert whole is not None and whole.steps["distilled"] == 5
-    own = fit_into(0.7 * whole.total / 3600, LABELLED, look)
-    fitted = forecast(with_settings(LABELLED, own), look)
-    assert fitted is not None and 0.95 * 0.7 < fitted.total / whole.total <= 0.7
-    assert own["distilled"]["max_steps"] == 5
 
 
 def test_ample_hours_change_nothing_and_too_few_are_refused() -> None:
@@ -183,44 +171,3 @@ def test_there_is_no_forecast_for_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys:
         assert "no forecast" in said and "this run uses a GPU" in said
         assert cli.main(["new", "short", "--source", "sample", "--hours", "2", *words]) == 2
         assert "this run uses a GPU" in capsys.readouterr().err
-
-
-def test_a_start_in_the_cache_of_the_hub_is_on_this_machine(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda name, file: str(tiny_model / file))
-    by_name = forecast(with_settings(LABELLED, {"fetch_model": {"model": "some/name"}}), LARGE)
-    by_folder = forecast(with_settings(LABELLED, {"fetch_model": {"model": str(tiny_model)}}), LARGE)
-    assert by_name is not None and by_name == by_folder
-
-
-def test_settings_that_take_a_part_make_the_run_shorter() -> None:
-    """By hand: a third of the layers have a third of the weights, and 15 of 60 articles a quarter of everything."""
-    look = FirstLook("beir", 3_000, (150,) * 2_000, {"train": 1000, "dev": 200, "test": 500}, True, articles=40)
-    whole = scale_of_look(configs(LABELLED, "recipe"), look)
-    part = {"fetch_model": {"layers": 2}, "ingest": {"max_articles": 15}}
-    found = scale_of_look(configs(with_settings(LABELLED, part), "recipe"), look)
-    assert (found.weights, found.passages) == (whole.weights / 3, 750)
-    assert found.queries == {split: count / 4 for split, count in whole.queries.items()}
-
-
-def test_passages_and_queries_from_elsewhere_are_not_missed() -> None:
-    look = FirstLook("beir", 2, (150, 150), {"train": 1, "test": 1}, True, articles=2)
-    stops = shortfalls(LABELLED, look)
-    assert len(stops) == 2 and "passages" in stops[0] and "dev queries" in stops[1]
-    assert shortfalls(with_settings(LABELLED, {"ingest": {"distractors": "more"}}), look) == stops[1:]
-    stages = {"passages": {"step": "ingest", "settings_of": "ingest"}, "ingest": {"generated": "generated/queries"}}
-    stages["generated"] = {"step": "generate-queries", "corpus": "passages/corpus"}
-    assert shortfalls({**LABELLED, "stages": stages}, look) == stops[:1]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "lines"),
-    [
-        ({"a": 600.0, "b": 5.0, "c": 4.9, "d": 0.1}, ["a 10 min, b 5 s, 2 others 5 s"]),
-        ({"a": 40.0, "b": 0.9, "c": 0.7}, ["a 40 s, b 1 s, 1 other 1 s"]),
-        ({"a": 8000.0}, ["a 2.2 h"]),
-        ({"x" * 60: 60.0, "y" * 60: 60.0, "z": 60.0}, ["x" * 60 + " 60 s,", "y" * 60 + " 60 s, z 60 s"]),
-    ],
-)
-def test_stages_by_hand(seconds: dict[str, float], lines: list[str]) -> None:
-    """A stage has a name if it takes 5 s or 2 % of the whole, which for `b` in the second row are 0.83 s."""
-    assert by_stage(seconds) == lines

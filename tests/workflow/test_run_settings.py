@@ -11,7 +11,6 @@ from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_control import check_run
 from stillhouse.kubernetes.pods.run_parameters import recipe_of_run
 from stillhouse.pipelines.catalog import Request
-from stillhouse.workflow.recipe_settings import with_sections
 from stillhouse.workflow.recipes import configs
 
 RECIPE = {"retriever_1": {"learning_rate": "2e-5", "epochs": 3, "warmup_steps": 10}}
@@ -28,11 +27,6 @@ def test_the_settings_field_overrides_recipe_and_form() -> None:
     assert (first.learning_rate, first.temperature, first.epochs) == (1e-3, 1.0, 3)
     assert second.learning_rate == 5e-5
     assert second.temperature == type(second)().temperature
-
-
-def test_an_empty_field_changes_nothing() -> None:
-    for empty in ("", "{}"):
-        assert of_run(empty, learning_rate=5e-5) == of_run('{"bm25": {"depth": 200}}', learning_rate=5e-5)
 
 
 BAD = {
@@ -67,18 +61,3 @@ def test_settings_of_a_stage_that_the_recipe_has_not_are_refused() -> None:
         recipe_of_run("train", other, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
     recipe_of_run("train", {}, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
     recipe_of_run("train", other, "recipe", {"settings": '{"query_tower": {"max_steps": 2}}'})
-
-
-def test_settings_that_do_not_go_with_the_form_are_refused() -> None:
-    """The form sets all seeds of a run, unless the field sets one of them."""
-    fine = {"training_steps": 20, "settings": '{"retriever_1": {"warmup_steps": 5}}'}
-    recipe_of_run("train", {}, "recipe", fine)
-    with pytest.raises(InputError):
-        recipe_of_run("train", {}, "recipe", fine | {"learning_rate": -1.0})
-    recipe_of_run("train", {}, "recipe", {"seed": 4, "settings": '{"retriever_1": {"seed": 9}}'})
-
-
-def test_sections_take_the_place_of_single_settings() -> None:
-    changed = with_sections(RECIPE, {"retriever_1": {"epochs": 1}, "evaluate": {"seed": 2}})
-    assert changed == {"retriever_1": {**RECIPE["retriever_1"], "epochs": 1}, "evaluate": {"seed": 2}}
-    assert RECIPE["retriever_1"]["epochs"] == 3

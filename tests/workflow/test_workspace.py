@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,15 +47,6 @@ def test_source_is_usable_from_the_folder(capsys: pytest.CaptureFixture[str]) ->
     assert {path.name for path in folder.iterdir()} == {".dvc", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml"}
 
 
-@pytest.mark.parametrize(("recipe", "taught"), [("labelled", True), ("micro", True), ("unlabelled", False)])
-def test_what_a_teacher_did_is_a_metric_of_a_recipe_that_has_one(recipe: str, taught: bool, tmp_path: Path) -> None:
-    """`evaluate` writes teachers.json only then, and DVC warns of a metric that is not there."""
-    assert cli.main(["new", "folder", "--source", "sample", "--recipe", recipe]) == 0
-    metrics = yaml.safe_load(Path("folder/dvc.yaml").read_text())["metrics"]
-    of = ["metrics.json", "dev_metrics.json", *["teachers.json"] * taught]
-    assert metrics == [f"artifacts/evaluate/evaluation/{name}" for name in of]
-
-
 def test_a_source_name_is_not_a_dvc_dependency() -> None:
     assert cli.main(["new", "folder", "--source", "sample", "--recipe", "recipe.yaml"]) == 0
     assert load_recipe(Path("folder/params.yaml"))["ingest"]["source"] == "sample"
@@ -70,13 +60,6 @@ def test_an_existing_workspace_is_left_alone(capsys: pytest.CaptureFixture[str])
     assert cli.main(["new", "folder", "--source", "articles", "--recipe", "recipe.yaml"]) == 2
     assert "folder already has a params.yaml" in capsys.readouterr().err
     assert [path.name for path in Path("folder").iterdir()] == ["params.yaml"]
-
-
-def test_a_bad_recipe_makes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("recipe.yaml").write_text("distilled: {learning_rat: 1}")
-    assert cli.main(["new", "folder", "--source", "articles", "--recipe", "recipe.yaml"]) == 2
-    assert "did you mean 'learning_rate'?" in capsys.readouterr().err
-    assert not Path("folder").exists()
 
 
 def test_only_relative_paths_that_exist_move(here: Path) -> None:
@@ -124,13 +107,6 @@ def test_git_takes_neither_dvcs_cache_nor_artifacts(inside: str, here: Path) -> 
     assert {name.removeprefix("folder/") for name in shown} == taken
 
 
-def test_dvcs_own_list_is_what_dvc_writes_where_it_finds_git(here: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", "with-git"], check=True)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=here / "with-git", check=True)
-    assert cli.main(["new", "folder", "--source", "sample", "--recipe", "recipe.yaml"]) == 0
-    assert Path("folder/.dvc/.gitignore").read_bytes() == Path("with-git/.dvc/.gitignore").read_bytes()
-
-
 @pytest.mark.parametrize("end", ["\n", "", "\r\n"])
 def test_existing_ignore_rules_are_kept(end: str, here: Path) -> None:
     folder = here / "folder"
@@ -151,40 +127,6 @@ def test_existing_ignore_rules_are_kept(end: str, here: Path) -> None:
     assert lines[0] == "large" and lines[-1] == ".stillhouse"
 
 
-@pytest.mark.parametrize("name", ["artifacts/mine.txt", "dvc.lock", ".dvc", ".gitignore/mine.txt", "dvc.yaml"])
-def test_a_folder_that_holds_what_a_run_would_replace_is_refused(name: str, here: Path) -> None:
-    (here / "folder" / name).parent.mkdir(parents=True)
-    (here / "folder" / name).write_text("mine")
-    before = sorted(here.rglob("*"))
-    assert cli.main(["new", "folder", "--source", "articles", "--recipe", "recipe.yaml"]) == 2
-    assert sorted(here.rglob("*")) == before and (here / "folder" / name).read_text() == "mine"
-
-
-NAMES = {
-    "an empty name": ("", "the path is empty"),
-    "blanks": ("  ", "the path is empty"),
-    "below /proc": ("/proc/x", "nothing can be written to /proc/x"),
-    "read-only": ("/sys/x", "cannot read or write /sys/x"),
-    "a long name": ("x" * 300, "File name too long"),
-    "a NUL": ("a\0b", "embedded null"),
-    "below a file": ("recipe.yaml/x", "Not a directory"),
-    "a file": ("recipe.yaml", "recipe.yaml is not a folder"),
-    "a link that leads nowhere": ("nowhere", "is a broken link"),
-}
-
-
-@pytest.mark.parametrize("case", NAMES)
-def test_an_impossible_folder_is_refused_in_a_sentence(
-    case: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name, message = NAMES[case]
-    (here / "nowhere").symlink_to("gone")
-    before = sorted(here.rglob("*"))
-    assert cli.main(["new", name, "--source", "sample", "--recipe", "recipe.yaml"]) == 2
-    logged = capsys.readouterr().err
-    assert message in logged and "Traceback" not in logged and sorted(here.rglob("*")) == before
-
-
 @pytest.mark.parametrize("source", ["", " ", "artciles", "https://example.org/articles", "x" * 300, "~nobody-here/x"])
 def test_a_missing_source_is_refused(source: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", "folder", "--source", source, "--recipe", "recipe.yaml"]) == 2
@@ -193,19 +135,3 @@ def test_a_missing_source_is_refused(source: str, here: Path, capsys: pytest.Cap
     assert cli.main(["run", "--recipe", "micro", "--source", ""]) == 2
     assert cli.main(["ingest", "--source", "", "--corpus", "corpus"]) == 2
     assert not (here / "artifacts").exists() and not (here / "corpus").exists()
-
-
-def test_names_that_ingest_knows_are_sources(here: Path) -> None:
-    for number, source in enumerate(("sample", "ir_datasets:beir/scifact/test", "articles", str(here / "articles"))):
-        assert cli.main(["new", f"folder-{number}", "--source", source, "--recipe", "recipe.yaml"]) == 0
-    (here / "recipe.yaml").write_text("ingest: {repo: 'https://git.example/corpora.git'}\n")
-    assert cli.main(["new", "versioned", "--source", "corpora/manuals", "--recipe", "recipe.yaml"]) == 0
-    assert load_recipe(Path("versioned/params.yaml"))["ingest"]["source"] == "corpora/manuals"
-
-
-def test_the_next_command_can_be_pasted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "my trial; it's $HOME"
-    assert cli.main(["new", name, "--source", "sample", "--recipe", "recipe.yaml"]) == 0
-    command = capsys.readouterr().out.splitlines()[-1].removesuffix("&& dvc repro")
-    done = subprocess.run(["sh", "-c", f"{command} && pwd"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{here / name}\n"

@@ -14,7 +14,6 @@ from typing import Any
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.conditions import Condition
 from stillhouse.experiments.comparison.graph import (
     EVALUATION,
     REFERENCES,
@@ -29,9 +28,7 @@ from stillhouse.experiments.comparison.graph import (
     unpretrained,
     with_stages,
 )
-from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.experiments.comparison.sweep_fields import NAME
-from stillhouse.experiments.comparison.variants import Variant
+from stillhouse.experiments.comparison.sweep import NAME, Condition, Sweep, Variant
 from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
 from stillhouse.workflow.recipes import Recipe, configs, copied
 from stillhouse.workflow.uses import used

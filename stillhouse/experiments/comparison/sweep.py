@@ -1,73 +1,93 @@
 """A sweep as data: variants of one recipe, each with its changed settings and the figures that a paper reports.
 
-    title: Replace rates
-    baseline: "30-50"
-    overrides: {pretraining.objective: simlm}          # for every variant
-    variants:
-      - name: "15-15"
-        overrides: {pretraining.encoder_mlm_probability: 0.15, pretraining.decoder_mlm_probability: 0.15}
-        published: {MRR@10: 37.6}
-      - name: none
-        pretraining: false                             # fine-tunes the initial model without pre-training
+A sweep is a YAML file; `make_sweep` also makes one from flags. docs/compare.md describes the format:
 
-or, instead of `variants`, `grid: {pretraining.objective: [mlm, simlm], pretraining.epochs: [1, 2]}`. A setting is
-named `use.field`; the recipe reader checks that it exists. A value `{word}` is a placeholder that the user fills in
-with `--with`; `arguments` describes it. With `conditions` (`conditions.py`) the variants are compared under each
-condition, and `published` maps conditions to figures.
+    title: "Objectives"
+    seeds: [1, 2]
+    variants:
+      - {name: none, pretraining: false, published: {MRR@10: 33.7}}
+      - {name: simlm, overrides: {pretraining.objective: simlm}, published: {MRR@10: 38.0}}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import nearest
+from stillhouse.config import nearest, read_as
 from stillhouse.errors import InputError
-from stillhouse.experiments.comparison.conditions import Condition, read_conditions
-from stillhouse.experiments.comparison.sweep_fields import (
-    Value,
-    plain,
-    read_overrides,
-    read_words,
-    refuse_equal_labels,
-    refuse_names,
-    refuse_unknown,
-)
-from stillhouse.experiments.comparison.variants import NONE, Variant, grid_variants, read_variant
 from stillhouse.yaml_file import read_yaml, shown
 
-KEYS = (
-    "title",
-    "note",
-    "source",
-    "published_on",
-    "recipe",
-    "retriever",
-    "baseline",
-    "seeds",
-    "arguments",
-    "stages",
-    "overrides",
-    "conditions",
-    "variants",
-    "grid",
-    "losses",
-    "axis",
-    "examples",
-)
-TEXTS = ("title", "note", "source", "published_on", "recipe", "retriever", "axis", "baseline")
+NONE = "none"
+"""The objective and the variant without pre-training."""
+UNTRAINED = ("bm25", "zero_shot")
+"""Systems without training that a variant can be, besides the retrievers of a recipe."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+RESERVED = ("shared", "reference")
+SETTING = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
+OBJECTIVE = "pretraining.objective"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A way to measure every variant: of another system, or with other settings.
+
+    `place` is the first condition with the same settings, which shares what it computes.
+    """
+
+    name: str
+    label: str = ""
+    retriever: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        refuse_overrides(self.overrides)
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One row of the table. `published` maps a measure's name in the paper to the paper's value.
+
+    `retriever` is the system to measure, "" for the sweep's or the condition's. `inputs` replaces inputs of the graph:
+    {"reranker.init": "pretraining/encoder"}. In a sweep with conditions, `published_under` has the paper's values by
+    condition and `published` is empty.
+    """
+
+    name: str
+    label: str = ""
+    pretraining: bool = True
+    retriever: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+    published_under: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse_overrides(self.overrides)
+        if not self.pretraining and any(key.startswith("pretraining.") for key in self.overrides):
+            raise InputError("it has no pre-training, so it cannot change settings of pretraining")
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """A comparison. `overrides` apply to every variant, before the variant's own.
 
-    `recipe` is the default recipe that the variants change, and `stages` changes its section of that name. `retriever`
-    is the system whose run is measured, any that the recipe evaluates. `losses` maps the name of a figure to a
-    training; the figure is its lowest held-out loss. `axis` is the setting on the x axis of a plot, and `examples` the
-    number of example queries on which the variants differ.
+    `source` and `published_on` say where published figures are from, and on what. `losses` maps a name to a training
+    whose held-out loss is shown, `axis` is the setting of a plot, and `examples` the number of queries shown.
+    `arguments` are the words in braces that the command fills in, with their meaning.
     """
 
     name: str
@@ -84,18 +104,37 @@ class Sweep:
     examples: int = 0
     arguments: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Mapping[str, Value] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     losses: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        refuse_overrides(self.overrides)
+        if not self.variants:
+            raise InputError("variants must be a list with at least one variant")
+        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds must be different whole numbers of at least 0, not {list(self.seeds)}")
+        for what, rows in (("variant", self.variants), ("condition", self.conditions)):
+            _refuse_names(what, [row.name for row in rows], [row.title for row in rows])
+        names = [row.name for row in self.variants]
+        if self.baseline and self.baseline not in names:
+            raise InputError(f"baseline {shown(self.baseline)} is not a variant; {nearest(self.baseline, names)}")
+        if not self.baseline:
+            object.__setattr__(self, "baseline", NONE if NONE in names else names[0])
+
     def plain(self) -> dict[str, Any]:
-        """The sweep as plain data that `make_sweep` can read."""
-        content = {key: plain(value) for key, value in vars(self).items() if key != "name"}
-        content["conditions"] = [condition.plain() for condition in self.conditions]
-        return content | {"seeds": list(self.seeds), "variants": [variant.plain() for variant in self.variants]}
+        """The content of a file that describes the same sweep."""
+
+        def short(part: Any) -> dict[str, Any]:
+            return {key: value for key, value in asdict(part).items() if value not in ("", {}, (), [])}
+
+        rows = {"variants": self.variants, "conditions": self.conditions}
+        content = short(self) | {name: [short(row) for row in of] for name, of in rows.items() if of}
+        del content["name"]
+        return content
 
     def under(self, name: str) -> Sweep:
-        """The sweep for one condition, as a sweep without conditions. Raises `InputError` for an unknown name."""
+        """The sweep under one of its conditions, with the published figures of this condition."""
         known = {condition.name: condition for condition in self.conditions}
         if name not in known:
             hint = nearest(name, known) if known else "it has none"
@@ -116,17 +155,16 @@ class Sweep:
 
     @property
     def measures(self) -> list[str]:
-        """The measures that the paper reports, in its order."""
+        """The names of the published measures, in the order of the file."""
         return list(dict.fromkeys(name for variant in self.variants for name in variant.published))
 
     @property
     def base(self) -> Variant:
-        """The variant that the others are tested against."""
         return next(variant for variant in self.variants if variant.name == self.baseline)
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep's file. Raises `InputError` for unknown, missing or invalid keys."""
+    """Read a sweep. Raises `InputError`, which names the place, for whatever is wrong with it."""
     try:
         content = read_yaml(path)
     except FileNotFoundError:
@@ -135,68 +173,105 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def make_sweep(name: str, content: Any, where: str) -> Sweep:
-    """A sweep from plain data; `where` names the source in messages. Raises `InputError` like `read_sweep`."""
-    refuse_unknown(content, KEYS, where)
-    if ("variants" in content) == ("grid" in content):
+    """Make a sweep of the content of a file, with `variants` or a `grid`."""
+    if isinstance(content, dict) and ("variants" in content) == ("grid" in content):
         raise InputError(f"{where}: give either `variants` (a list) or `grid` (values for settings)")
-    values = {key: value for key, value in content.items() if key not in ("variants", "grid")}
-    for key in TEXTS:
-        if not isinstance(values.setdefault(key, Sweep.__dataclass_fields__[key].default), str):
-            raise InputError(f"{where}: {key} must be text, not {shown(values[key])}; put it in quotes")
-    if "grid" in content:
-        variants = grid_variants(content["grid"], f"{where}: grid")
-    else:
-        if not isinstance(content["variants"], list) or not content["variants"]:
-            raise InputError(f"{where}: variants must be a list with at least one variant")
-        variants = [read_variant(item, f"{where}: variant {i + 1}") for i, item in enumerate(content["variants"])]
-    values["overrides"] = read_overrides(values.get("overrides", {}), where)
-    values["seeds"] = _seeds(values.get("seeds", [42]), where)
-    values["conditions"] = read_conditions(values.get("conditions", []), where)
-    values["arguments"] = read_words(
-        values.get("arguments", {}), f"{where}: arguments must map a word to its description"
-    )
-    values["losses"] = read_words(
-        values.get("losses", {}), f"{where}: losses must map a name to a training, as in MLM loss: mlm_loss"
-    )
-    if not isinstance(values.setdefault("stages", {}), dict):
-        raise InputError(f"{where}: stages must map stages to `none` or to their inputs, not {shown(values['stages'])}")
-    if type(values.setdefault("examples", 0)) is not int:
-        raise InputError(f"{where}: examples must be a whole number, not {shown(values['examples'])}")
-    return checked(Sweep(name=name, variants=tuple(variants), **values), where)
+    if isinstance(content, dict):
+        content = {"name": name, **content}
+        if "grid" in content:
+            content["variants"] = grid_variants(content.pop("grid"), f"{where}: grid")
+        elif isinstance(content["variants"], list):
+            content["variants"] = [_variant(item) for item in content["variants"]]
+        if isinstance(content.get("conditions"), list):
+            content["conditions"] = _with_places(content["conditions"])
+    sweep = read_as(Sweep, content, where)
+    _refuse_other_conditions(sweep, where)
+    return sweep
 
 
-def checked(sweep: Sweep, where: str) -> Sweep:
-    """The sweep with a baseline. Raises `InputError` for names that are duplicate or invalid as folders."""
-    names = [variant.name for variant in sweep.variants]
-    conditions = [condition.name for condition in sweep.conditions]
-    refuse_names(names, "variant", where)
-    refuse_equal_labels([variant.title for variant in sweep.variants], "variant", where)
+def _refuse_other_conditions(sweep: Sweep, where: str) -> None:
+    """Refuse published figures of no condition, or of none although there are some, and names that mix both up."""
+    conditions, names = [row.name for row in sweep.conditions], [row.name.lower() for row in sweep.variants]
     for name in conditions:
-        if name.lower() in [variant.lower() for variant in names]:
+        if name.lower() in names:
             raise InputError(f"{where}: a condition and a variant are called {shown(name)}; rename one of them")
     for variant in sweep.variants:
         for name in variant.published_under:
             if name not in conditions:
-                raise InputError(
-                    f"{where} ({variant.name}): published: {shown(name)} is not a condition; "
-                    + (nearest(name, conditions) if conditions else "there are none")
-                )
+                hint = nearest(name, conditions) if conditions else "there are none"
+                raise InputError(f"{where}: {variant.name}: published: {shown(name)} is not a condition; {hint}")
         if conditions and variant.published:
+            known = ", ".join(conditions)
+            raise InputError(f"{where}: {variant.name}: published must map conditions ({known}) to figures")
+
+
+def grid_variants(grid: Any, where: str) -> list[dict[str, Any]]:
+    """A variant for each combination of the values of some settings."""
+    if not isinstance(grid, dict) or not grid or not all(isinstance(of, list) and of for of in grid.values()):
+        raise InputError(f"{where}: must map settings such as {OBJECTIVE} to lists of values, not {shown(grid)}")
+    return [_of_grid(dict(zip(grid, combination)), where) for combination in product(*grid.values())]
+
+
+def _of_grid(chosen: dict[str, Any], where: str) -> dict[str, Any]:
+    if chosen.get(OBJECTIVE) == NONE:
+        if len(chosen) > 1:
+            raise InputError(f"{where}: {NONE!r} has no pre-training to vary; use `variants` instead of a grid")
+        return {"name": NONE, "label": "no pre-training", "pretraining": False}
+    words = [(str(key).rpartition(".")[2], str(value)) for key, value in chosen.items()]
+    parts = [value if name == "objective" else f"{name}-{value}" for name, value in words]
+    labels = [value if name == "objective" else f"{name.replace('_', ' ')} {value}" for name, value in words]
+    folder = "-".join(re.sub(r"[^A-Za-z0-9._+-]+", "_", part) for part in parts)
+    return {"name": folder, "label": ", ".join(labels), "overrides": chosen}
+
+
+def _variant(item: Any) -> Any:
+    """What a file says of a variant; figures by condition in a field of their own."""
+    if not isinstance(item, dict):
+        return item
+    published = item.get("published")
+    if isinstance(published, dict) and published and all(isinstance(of, dict) for of in published.values()):
+        item = {**item, "published": {}, "published_under": published}
+    return {"pretraining": item.get("retriever") not in UNTRAINED, **item}
+
+
+def _with_places(items: list[Any]) -> list[Any]:
+    first: dict[str, str] = {}
+    for item in items:
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            first.setdefault(repr(item.get("overrides", {})), item["name"])
+    return [
+        {**item, "place": first.get(repr(item.get("overrides", {})), "")} if isinstance(item, dict) else item
+        for item in items
+    ]
+
+
+def refuse_overrides(overrides: Mapping[str, Any]) -> None:
+    """Refuse what is no setting, is no value for one, or is a seed."""
+    for key, value in overrides.items():
+        if not SETTING.fullmatch(key):
+            raise InputError(f"{shown(key)} is not a setting; write STAGE.SETTING, for example {OBJECTIVE}")
+        members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
+        if not all(part is None or type(part) in (bool, int, float, str) for part in members):
+            raise InputError(f"{key} must be a plain value, or a list of these, not {shown(value)}")
+        if key.endswith(".seed"):
+            raise InputError(f"{key} cannot be varied here; list the seeds under `seeds`")
+
+
+def _refuse_names(what: str, names: Sequence[str], titles: Sequence[str]) -> None:
+    lower = [name.lower() for name in names]
+    for name, title in zip(names, titles):
+        if not NAME.fullmatch(name) or name in RESERVED:
             raise InputError(
-                f"{where} ({variant.name}): published must map conditions ({', '.join(conditions)}) to figures"
+                f"a {what} cannot be called {shown(name)}; use letters, digits and . _ + -, but not {RESERVED}"
             )
-    if sweep.baseline and sweep.baseline not in names:
-        raise InputError(
-            f"{where}: baseline {shown(sweep.baseline)} is not a variant; {nearest(sweep.baseline, names)}"
-        )
-    return replace(sweep, baseline=sweep.baseline or (NONE if NONE in names else names[0]))
+        if lower.count(name.lower()) > 1:
+            raise InputError(f"two {what}s are called {shown(name)}; give each a different name")
+        if titles.count(title) > 1:
+            raise InputError(f"two {what}s are labelled {shown(title)}; give each a different label")
 
 
 def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
-    """The sweep with its `{word}` values filled in.
-
-    Raises `InputError` for an unknown word, and for a word that the sweep uses and that is not given.
-    """
+    """Fill in the arguments of a sweep. Raises `InputError` for one that is missing or unknown."""
     parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
     used = {text for overrides in parts for value in overrides.values() for text in _texts(value)}
     for word in given:
@@ -206,24 +281,17 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
     for word, meaning in sweep.arguments.items():
         if word not in given and f"{{{word}}}" in used:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")
-
-    def fill(overrides: Mapping[str, Value]) -> dict[str, Value]:
-        return {
-            key: _filled(value, {f"{{{word}}}": text for word, text in given.items()})
-            for key, value in overrides.items()
-        }
-
+    words = {f"{{{word}}}": text for word, text in given.items()}
     return replace(
         sweep,
-        variants=tuple(replace(variant, overrides=fill(variant.overrides)) for variant in sweep.variants),
-        conditions=tuple(replace(condition, overrides=fill(condition.overrides)) for condition in sweep.conditions),
-        overrides=fill(sweep.overrides),
+        variants=tuple(replace(of, overrides=_filled(of.overrides, words)) for of in sweep.variants),
+        conditions=tuple(replace(of, overrides=_filled(of.overrides, words)) for of in sweep.conditions),
+        overrides=_filled(sweep.overrides, words),
         arguments={},
     )
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a value, those in its lists and mappings included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)):
@@ -231,18 +299,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _filled(value: Any, found: Mapping[str, str]) -> Any:
-    """A value with every text that is a `{word}` replaced, in its lists and mappings too."""
+def _filled(value: Any, words: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return found.get(value, value)
-    if isinstance(value, dict):
-        return {key: _filled(part, found) for key, part in value.items()}
-    return [_filled(part, found) for part in value] if isinstance(value, list) else value
-
-
-def _seeds(content: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(content, list) or not content or any(type(seed) is not int or seed < 0 for seed in content):
-        raise InputError(f"{where}: seeds must be a list of whole numbers, not {shown(content)}")
-    if len(set(content)) < len(content):
-        raise InputError(f"{where}: {content} contains a seed twice; list each seed once")
-    return tuple(content)
+        return words.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _filled(part, words) for key, part in value.items()}
+    return [_filled(part, words) for part in value] if isinstance(value, list) else value

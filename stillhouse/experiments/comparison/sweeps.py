@@ -9,13 +9,11 @@ from pathlib import Path
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.plan import plans
-from stillhouse.experiments.comparison.sweep import Sweep, make_sweep, read_sweep
-from stillhouse.experiments.comparison.variants import NONE
+from stillhouse.experiments.comparison.sweep import NONE, OBJECTIVE, Sweep, make_sweep, read_sweep
 from stillhouse.workflow.recipes import SHIPPED, Recipe, find_file, find_recipe, load_recipe, shipped_files
 from stillhouse.yaml_file import parse_yaml
 
 SWEEPS = SHIPPED / "sweeps"
-OBJECTIVE = "pretraining.objective"
 
 
 def shipped_sweeps() -> dict[str, Path]:

@@ -18,8 +18,7 @@ from stillhouse.evaluation.figures import Measured, comparisons, intervals, stab
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.experiments.comparison.outcomes import Outcome
-from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.experiments.comparison.variants import Variant
+from stillhouse.experiments.comparison.sweep import Sweep, Variant
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.config import setting
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, given_settings
+from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, with_settings
 
 EXAMPLES = """\
 Each FOLDER may have any format that `stillhouse ingest` reads, such as BEIR's. Running the same command again skips
@@ -109,6 +109,4 @@ def _corpus(text: str) -> Path:
 
 def zero_shot_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The parsed arguments, in which settings have their values. Raises `InputError` for a value out of range."""
-    arguments = zero_shot_parser().parse(argv)
-    vars(arguments).update(asdict(Settings(**given_settings(arguments, Settings))))
-    return arguments
+    return with_settings(zero_shot_parser().parse(argv), Settings)

@@ -1,4 +1,4 @@
-"""Reads the API of a Kubernetes cluster, with the account of a pod or the kubeconfig elsewhere; changes nothing.
+"""Asks the API of a Kubernetes cluster, with the account of a pod or the kubeconfig elsewhere.
 
 An unanswered request does not fail the run: `Unseen` says in words what could not be read.
 """
@@ -22,12 +22,13 @@ Plain = dict[str, Any]
 class Unseen(Exception):
     """Something could not be read; the text says why.
 
-    `reached` is false if nothing answers at all; `status` is the HTTP status of an answer, else 0.
+    `reached` is false if nothing answers at all; `status` is the HTTP status of an answer, else 0, and `said` its
+    message.
     """
 
-    def __init__(self, why: str, reached: bool = True, status: int = 0) -> None:
+    def __init__(self, why: str, reached: bool = True, status: int = 0, said: str = "") -> None:
         super().__init__(why)
-        self.reached, self.status = reached, status
+        self.reached, self.status, self.said = reached, status, said
 
     @property
     def refused(self) -> bool:
@@ -64,17 +65,10 @@ def connect(what_for: str, context: str = "") -> Any:
     return client.ApiClient(settings)
 
 
-def message(error: Any) -> str:
-    """The message of the API server."""
-    try:
-        message = json.loads(error.body).get("message")
-    except (TypeError, ValueError, AttributeError):
-        message = None
-    return str(message or error.reason or error.status)
-
-
 class Api:
     """One namespace and the nodes, over a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
+
+    timeout = REQUEST_TIMEOUT
 
     def __init__(self, client: Any, namespace: str) -> None:
         self.namespace, self._client = namespace, client
@@ -109,12 +103,13 @@ class Api:
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """The end of a pod's log; empty for a container that never started, or a pod that is gone."""
+        return self.log_of(pod, container, tailLines=count)
+
+    def log_of(self, pod: str, container: str, **query: Any) -> list[str]:
         try:
-            return self._read(f"{self._here}/pods/{pod}/log", container=container, tailLines=count).splitlines()
-        except _NotThere:
-            return []
+            return self._read(f"{self._here}/pods/{pod}/log", container=container, **query).split("\n")
         except Unseen as error:
-            if error.status == 400:  # "container main is waiting to start"
+            if error.status in (400, 404):  # 400: "container main is waiting to start"
                 return []
             raise
 
@@ -135,37 +130,39 @@ class Api:
 
     def _list(self, path: str, **query: str) -> list[Plain]:
         found: list[Plain] = []
-        pages = {"limit": str(PAGE)}
+        pages: dict[str, Any] = {**query, "limit": str(PAGE)}
         while True:
-            answer = json.loads(self._read(path, **query, **pages))
+            answer = json.loads(self._read(path, **pages))
             found += answer.get("items") or []
             token = answer.get("metadata", {}).get("continue")
             if not token:
                 return found
             pages["continue"] = token
 
-    def _read(self, path: str, **query: Any) -> str:
+    def _read(self, path: str, method: str = "GET", body: Plain | None = None, **query: Any) -> str:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
             answer = self._client.call_api(
                 path,
-                "GET",
+                method,
                 query_params=list(query.items()),
-                header_params={"Accept": "application/json, */*"},
+                header_params={"Accept": "application/json, */*", "Content-Type": "application/json"},
+                body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
                 _return_http_data_only=True,
-                _request_timeout=REQUEST_TIMEOUT,
+                _request_timeout=self.timeout,
             )
             return str(answer.data.decode("utf-8", errors="replace"))
         except ApiException as error:
+            said = _message(error)
             if error.status == 404:
-                raise _absence(path, error) from None
+                raise _absence(path, error, said) from None
             if not error.status:  # a connection error, for instance an untrusted certificate
                 raise Unseen(str(error.reason), reached=False) from None
-            raise Unseen(f"Kubernetes answers {error.status}: {message(error)}", status=error.status) from None
+            raise Unseen(f"Kubernetes answers {error.status}: {said}", status=error.status, said=said) from None
         except (HTTPError, OSError) as error:
             raise Unseen(f"Kubernetes does not answer ({type(error).__name__})", reached=False) from None
 
@@ -174,12 +171,22 @@ class _NotThere(Unseen):
     """There is no object with this name."""
 
 
-def _absence(path: str, error: Any) -> Unseen:
+def _absence(path: str, error: Any, said: str) -> Unseen:
     """Tells a missing object from a missing kind: for an object, the server names it."""
     try:
         named = json.loads(error.body).get("details", {}).get("name")
     except (TypeError, ValueError, AttributeError):
         named = None
     if named:
-        return _NotThere(message(error))
-    return NoSuchKind(f"the cluster has no {path.split('/namespaces/')[0].removeprefix('/apis/')}")
+        return _NotThere(said, status=404)
+    kind = path.split("/namespaces/")[0].removeprefix("/apis/")
+    return NoSuchKind(f"the cluster has no {kind}", status=404)
+
+
+def _message(error: Any) -> str:
+    """The message of the API server."""
+    try:
+        message = json.loads(error.body).get("message")
+    except (TypeError, ValueError, AttributeError):
+        message = None
+    return str(message or error.reason or error.status)

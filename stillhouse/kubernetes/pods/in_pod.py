@@ -22,7 +22,7 @@ from stillhouse.kubernetes.trainjob.settings import read_node_settings
 from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
-from stillhouse.steps.sharding import DIVIDED, SHARDS
+from stillhouse.steps.sharding import DIVIDED
 from stillhouse.steps.spec import Paths, Report, Step
 from stillhouse.terminal import warn
 
@@ -99,12 +99,6 @@ def _computed(step: Step, config: Any, inputs: Paths, outputs: Paths, task: str)
         from stillhouse.kubernetes.trainjob.shares import shared_work
 
         with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
-            return execute(step, config, inputs, outputs, shares=shares)
-    shards = int(os.environ.get(SHARDS) or 1) if part else 1
-    if shards > 1:
-        from stillhouse.kubernetes.trainjob.shares import shared_here
-
-        with shared_here(step, config, inputs, shards) as shares:
             return execute(step, config, inputs, outputs, shares=shares)
     nodes = read_node_settings(os.environ, step.name, sys.argv)
     if nodes:

@@ -25,10 +25,10 @@ from stillhouse.kubernetes.pods.stage import (
     refuse_failed_corpus,
     write_recipe,
 )
-from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, Ladder, before, with_words
+from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, Levels, before, with_words
 from stillhouse.releases.refresh.parameters import Parameters, read_parameters
 from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
-from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.steps.spec import Report
 from stillhouse.terminal import show
 from stillhouse.workflow.graph import graph_of
@@ -43,7 +43,7 @@ ASKED = "asked.json"
 """The file beside the recipe with the parameters of the run."""
 PLANNED, REFRESHED, SUMMARY = "planned", "refreshed", "summary"
 RELEASED = "released"
-"""The output of the plan with the champion's artifacts that the rung starts from."""
+"""The output of the plan with the champion's artifacts that the level starts from."""
 
 
 def run_check(values: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def read_planned(folder: Path) -> Planned:
     from stillhouse.releases.refresh.on_cluster import RECORD, Planned
 
     known = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    return Planned(Rung(known["rung"]), known["champion"], known["reason"])
+    return Planned(Level(known["level"]), known["champion"], known["reason"])
 
 
 def run_first_stage(name: str, values: Mapping[str, Any]) -> str:
@@ -100,15 +100,15 @@ def run_plan(values: Mapping[str, Any]) -> str:
         [corpus] = (folder / "ingest" / "corpus" for folder in given.values() if (folder / "ingest").is_dir())
         planned = plan_refresh(parameters, recipe, corpus, Path(values[RELEASED].path) / CHAMPION)
         _show(write_summary(Path(values[REFRESHED].path), planned), values)
-        if planned.rung == Rung.NOTHING:
-            show(f"{SENTENCE}{REFUSED if planned.refused else planned.rung}: {planned.reason}")
-        return str(planned.rung)
+        if planned.level == Level.NOTHING:
+            show(f"{SENTENCE}{REFUSED if planned.refused else planned.level}: {planned.reason}")
+        return str(planned.level)
 
 
 def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
-    """Runs the rung that the plan decided on, and returns the digest of what it hands on.
+    """Runs the level that the plan decided on, and returns the digest of what it hands on.
 
-    On the rung `query_only` it trains the query tower against the champion's index. If dev shows that to be enough,
+    On the level `query_only` it trains the query tower against the champion's index. If dev shows that to be enough,
     only the choice of the system is left to do; otherwise it goes on with the steps of `fine_tune`.
     """
     from stillhouse.releases.refresh.on_cluster import Planned, write_summary
@@ -118,20 +118,20 @@ def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
         planned = read_planned(Path(values[PLANNED].path))
         parameters, _ = read_asked(Path(values[RECIPE].path))
         recipe = load_recipe(Path(values[RECIPE].path) / PARAMS)
-        ladder, of_sections = Ladder.of(graph_of(recipe)), configs(recipe, RECIPE)
-        found = ladder.stage_of(planned.rung)
+        levels, of_sections = Levels.of(graph_of(recipe)), configs(recipe, RECIPE)
+        found = levels.stage_of(planned.level)
         settings = {use.name: of_sections[use.section] for use in found.uses}
 
         def climb(stage: StageInPod) -> None:
             decided = planned
             trial: list[Use] = []
-            if planned.rung == Rung.QUERY_ONLY:
-                trial = needed(ladder.uses_of(Rung.QUERY_ONLY), [QUERY_TOWER])
+            if planned.level == Level.QUERY_ONLY:
+                trial = needed(levels.uses_of(Level.QUERY_ONLY), [QUERY_TOWER])
                 stage.run_steps(trial)
-                plan = tried(Plan(planned.rung, planned.reason), stage.root, parameters.thresholds)
-                say(f"[{name}] {plan.rung}: {plan.reason}")
-                decided = Planned(plan.rung, planned.champion, plan.reason)
-            stage.run_steps([use for use in ladder.uses_of(decided.rung) if use not in trial])
+                plan = tried(Plan(planned.level, planned.reason), stage.root, parameters.thresholds)
+                say(f"[{name}] {plan.level}: {plan.reason}")
+                decided = Planned(plan.level, planned.champion, plan.reason)
+            stage.run_steps([use for use in levels.uses_of(decided.level) if use not in trial])
             write_summary(Path(values[REFRESHED].path), decided)
 
         return StageInPod(found, settings, values).run(climb)

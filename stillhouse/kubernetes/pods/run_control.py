@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +38,15 @@ TEXT = "recipe_text"
 """The argument of a run's first task with its recipe, as JSON: the only place in a pipeline that holds it."""
 
 
-class RunEnd(Enum):
-    """How a run ended. `UNKNOWN` is neither a success nor a failure."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELED = "canceled"
-    UNKNOWN = "unknown"
-
-
-STATES = {
-    # `Execution.State`, including the values that `RuntimeState` shares.
-    "UNKNOWN": RunEnd.UNKNOWN,
-    "NEW": RunEnd.UNKNOWN,
-    "RUNNING": RunEnd.UNKNOWN,
-    "COMPLETE": RunEnd.SUCCEEDED,
-    "FAILED": RunEnd.FAILED,
-    "CACHED": RunEnd.SUCCEEDED,
-    "CANCELED": RunEnd.CANCELED,
-    # Only `RuntimeState`.
-    "RUNTIME_STATE_UNSPECIFIED": RunEnd.UNKNOWN,
-    "PENDING": RunEnd.UNKNOWN,
-    "SUCCEEDED": RunEnd.SUCCEEDED,
-    "SKIPPED": RunEnd.UNKNOWN,
-    "CANCELING": RunEnd.CANCELED,
-    "PAUSED": RunEnd.UNKNOWN,
-    # The spelling in kfp's documentation of `PipelineTaskFinalStatus`.
-    "CANCELLED": RunEnd.CANCELED,
+SUCCEEDED, FAILED, CANCELED, UNKNOWN = "succeeded", "failed", "canceled", "unknown"
+"""How a run ended. `UNKNOWN` is neither a success nor a failure."""
+ENDS = {
+    **dict.fromkeys(("COMPLETE", "CACHED", "SUCCEEDED"), SUCCEEDED),
+    "FAILED": FAILED,
+    **dict.fromkeys(("CANCELED", "CANCELING", "CANCELLED"), CANCELED),
 }
-"""`RUNNING` leaves it open: it stays if the run was terminated, and if a pod was killed before it could report."""
+"""How a run ended by its state. Others leave it open: `RUNNING` stays if the run was terminated, and if a pod was
+killed before it could report."""
 
 FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
 LEFT_OPEN = (
@@ -75,6 +54,15 @@ LEFT_OPEN = (
     "This happens when a pod was killed before it could report. The graph shows it: it marks a failed task."
 )
 RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
+
+
+def end_run(values: Mapping[str, Any]) -> None:
+    """The last task of a run, which Kubeflow gives the status of the others."""
+    status, metrics = values["status"], values["metrics"]
+    how = (status.state, status.error_message, values["summary"].path, metrics.path)
+    succeeded = report_end(values["pipeline"], values["run"], *how, status.pipeline_job_resource_name)
+    if succeeded is not None:
+        metrics.log_metric("succeeded", succeeded)
 
 
 def report_end(
@@ -87,30 +75,25 @@ def report_end(
     run ended.
     """
     state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
-    end = run_end(state)
-    if end is RunEnd.UNKNOWN and workflow and was_terminated(workflow):
-        end = RunEnd.CANCELED
-    lines = [f"## {as_text(pipeline)}: {end.value}", "", f"Run {as_text(run)}."]
-    if end is RunEnd.UNKNOWN:
+    end = ENDS.get(state, UNKNOWN)
+    if end == UNKNOWN and workflow and was_terminated(workflow):
+        end = CANCELED
+    lines = [f"## {as_text(pipeline)}: {end}", "", f"Run {as_text(run)}."]
+    if end == UNKNOWN:
         lines += ["", LEFT_OPEN.format(state=as_text(state))]
-    if end is RunEnd.FAILED:
+    if end == FAILED:
         lines += ["", FIRST_FAILED]
         lines += ["", f"> {as_text(redact(error))}"] if error else []
-    if end in (RunEnd.FAILED, RunEnd.CANCELED):
+    if end in (FAILED, CANCELED):
         lines += ["", RESUMED]
     write_whole(Path(summary), "\n".join(lines) + "\n")
-    succeeded = None if end is RunEnd.UNKNOWN else float(end is RunEnd.SUCCEEDED)
+    succeeded = None if end == UNKNOWN else float(end == SUCCEEDED)
     write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
-    show(f"[end] {pipeline}, run {run}: {end.value} ({state})")
+    show(f"[end] {pipeline}, run {run}: {end} ({state})")
     # A run that a user canceled did not fail.
-    if end is not RunEnd.CANCELED:
+    if end != CANCELED:
         report_run(None if succeeded is None else bool(succeeded), say)
     return succeeded
-
-
-def run_end(state: str) -> RunEnd:
-    """How a run in this state ended; `UNKNOWN` for a state that leaves it open or is not in the table."""
-    return STATES.get(state, RunEnd.UNKNOWN)
 
 
 def was_terminated(workflow: str) -> bool:

@@ -131,11 +131,11 @@ class StageInPod:
 
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:
-        with ExitStack() as held:
-            held.enter_context(labelled(use.name))
-            held.enter_context(activity.watched(use.name, quiet()))
-            held.enter_context(keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name))
-            held.enter_context(access_errors())
+        with ExitStack() as entered:
+            entered.enter_context(labelled(use.name))
+            entered.enter_context(activity.watched(use.name, quiet()))
+            entered.enter_context(keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name))
+            entered.enter_context(access_errors())
             yield
 
     def _hand_over(self) -> str:

@@ -76,7 +76,7 @@ class ChangeLog:
         if state(job) in (COMPLETE, FAILED):
             line = f"TrainJob {name}: {state(job).lower()}"
         elif begun < self.nodes and state(job) != SUSPENDED:
-            line = "\n  ".join([line, *self.cluster.warnings(name)])
+            line = "\n  ".join([line, *self.cluster.trouble(name)])
         if line == self.said:
             return False
         self.said = line
@@ -95,7 +95,7 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
         job = cluster.find(name)
         if job is None or "deletionTimestamp" in job["metadata"]:
             raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
-        pods = cluster.pods(name)
+        pods = cluster.pods_of(name)
         note_ends(seen, pods)
         news = [changes.show(name, job, pods), *(logs.show(pod) for pod in pods)]
         if state(job) == COMPLETE:

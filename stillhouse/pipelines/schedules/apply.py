@@ -73,14 +73,14 @@ def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False)
     return changes + _retire(left, set(there), cluster, dry) + foreign
 
 
-def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) -> list[Change]:
+def _retire(left: list[Recurring], names: set[str], cluster: Cluster, dry: bool) -> list[Change]:
     """Disables recurring runs, and deletes the ones that have no run in flight."""
     changes, failed = [], set()
     for entry in left:
         if entry.enabled:
             twice = "there is another with this name"
             change = Change(
-                "disable", entry.name, twice if entry.name in held else "removed from the file, or changed there"
+                "disable", entry.name, twice if entry.name in names else "removed from the file, or changed there"
             )
             changes.append(_do(change, partial(cluster.set_enabled, entry.id, False), dry))
             if changes[-1].action == "fail":

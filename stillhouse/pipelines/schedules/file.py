@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.artifacts import digest_json
-from stillhouse.config import nearest
+from stillhouse.config import nearest, read_as
 from stillhouse.errors import InputError
 from stillhouse.pipelines.placement import NAME as KUBERNETES_NAME
 from stillhouse.remote.address import refuse_secret
@@ -37,8 +37,6 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
 """The pipeline that records refusals, and has a parameter `again`."""
 PARTS = ("experiment", "service_account", "schedules", "watches")
-KINDS = {"attempts": int, "enabled": bool, "parameters": dict}
-"""Settings of entries that are not text."""
 Parameter = str | int | float | bool
 T = TypeVar("T")
 
@@ -62,7 +60,7 @@ class Schedule:
         if len(self.cron.split()) == 5:
             raise InputError(f"cron {self.cron!r} must have six fields; put the seconds first, `0 ` before it")
         _refuse_account(self.service_account)
-        _refuse_nested(self.parameters)
+        _refuse_secrets(self.parameters)
 
     @property
     def digest(self) -> str:
@@ -92,7 +90,7 @@ class Watch:
     attempts: int = 2
 
     def __post_init__(self) -> None:
-        _refuse_nested(self.parameters)
+        _refuse_secrets(self.parameters)
         _refuse_account(self.service_account)
         if not 1 <= self.attempts <= 10:
             raise InputError(f"attempts must be from 1 to 10, not {self.attempts}")
@@ -154,28 +152,8 @@ def _entries(kind: type[T], content: Any, account: str, where: str) -> list[T]:
 def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T:
     if not NAME.fullmatch(name):
         raise InputError(f"{where}: a name has at most 42 lowercase letters, digits and dashes")
-    if not isinstance(values, dict):
-        raise InputError(f"{where} must map settings to values")
-    parts = {part.name: part for part in fields(kind) if part.name != "name"}  # type: ignore[arg-type]
-    for key, value in values.items():
-        if key not in parts:
-            raise InputError(f"{where}: unknown setting {shown(key)}; {nearest(str(key), parts)}")
-        expected = KINDS.get(key, str)
-        if type(value) is not expected:
-            raise InputError(f"{where}: {key} must be {_words(expected)}, not {shown(value)}")
-    try:
-        return kind(**{"name": name, "service_account": account} | values)
-    except TypeError:
-        needed = [
-            part for part in ("pipeline", "cron", "releases", "repo", "path") if part in parts and part not in values
-        ]
-        raise InputError(f"{where}: {needed[0]} is missing") from None
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def _words(kind: type) -> str:
-    return {int: "a whole number", bool: "true or false", dict: "a mapping", str: "text (in quotes)"}[kind]
+    own = {"name": name, "service_account": account}
+    return read_as(kind, {**own, **values} if isinstance(values, dict) else values, where)
 
 
 def _refuse_account(name: Any) -> None:
@@ -183,9 +161,7 @@ def _refuse_account(name: Any) -> None:
         raise InputError(f"service_account is {name!r}; give the name of a service account in the runs' namespace")
 
 
-def _refuse_nested(parameters: Mapping[str, Any]) -> None:
+def _refuse_secrets(parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
-        if type(value) not in (str, int, float, bool):
-            raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {shown(value)}")
         if "://" in str(value):
             refuse_secret(str(value), f"the parameter {name!r}")

@@ -45,7 +45,7 @@ def entry_of(git: Git, release: Release) -> Entry:
         COMMIT: release.commit,
         "git": repository,
         "tag": release.tag,
-        "rung": record.get("rung", ""),
+        "level": record.get("level") or record.get("rung", ""),  # of an earlier version,
         "previous": record.get("previous", ""),
         "image revision": retriever.get("revision", ""),
     }

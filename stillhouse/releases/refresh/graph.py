@@ -1,4 +1,4 @@
-"""What a release holds, and the uses of steps on every rung of a refresh.
+"""What a release holds, and the uses of steps on every level of a refresh.
 
 The champion's released artifacts lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses that
 a whole run does not have take the settings of the use that they replace. Like a run, a refresh ends in a choice
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stillhouse.corpus.text_lengths import whole_words
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.workflow.graph import CORPUS, GATE, LEXICAL, Use
 from stillhouse.workflow.uses import Stage, needed, used
 
@@ -23,21 +23,21 @@ CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/
 STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
 """What later refreshes start from, if the recipe's run makes it."""
 NEEDED = {
-    Rung.INDEX: ("corpus", "retriever"),
-    Rung.QUERY_ONLY: ("corpus", "retriever"),
-    Rung.FINE_TUNE: ("corpus", "retriever"),
-    Rung.PRETRAIN: ("corpus", "retriever", "encoder"),
+    Level.INDEX: ("corpus", "retriever"),
+    Level.QUERY_ONLY: ("corpus", "retriever"),
+    Level.FINE_TUNE: ("corpus", "retriever"),
+    Level.PRETRAIN: ("corpus", "retriever", "encoder"),
 }
-"""The artifacts that a rung requires."""
+"""The artifacts that a level requires."""
 QUERY_TOWER = "query_tower"
 """The use that trains only the query tower."""
 
 CHALLENGER = "challenger"
-"""The stage of a refresh that runs the steps of its rung."""
+"""The stage of a refresh that runs the steps of its level."""
 
 
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
-    """The uses that run before the rung is known: a whole run's `ingest`, its inputs, and the validation."""
+    """The uses that run before the level is known: a whole run's `ingest`, its inputs, and the validation."""
     return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS, stage="corpus"))
 
 
@@ -91,26 +91,26 @@ def _query_only() -> tuple[Use, ...]:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """The rungs for a champion that holds `released` and a recipe whose own run has the uses `whole`."""
+class Levels:
+    """The levels for a champion that holds `released` and a recipe whose own run has the uses `whole`."""
 
     whole: Collection[Use]
     released: Collection[str]
 
     @classmethod
-    def of(cls, whole: Collection[Use]) -> Ladder:
-        """The ladder for a release of the recipe's whole run."""
+    def of(cls, whole: Collection[Use]) -> Levels:
+        """The levels for a release of the recipe's whole run."""
         return cls(whole, tuple(released_of(whole)))
 
-    def uses_of(self, rung: Rung) -> tuple[Use, ...]:
-        """The uses of a rung that follow those of `before`, inputs first."""
-        if rung == Rung.NOTHING:
+    def uses_of(self, level: Level) -> tuple[Use, ...]:
+        """The uses of a level that follow those of `before`, inputs first."""
+        if level == Level.NOTHING:
             return ()
-        if rung == Rung.INDEX:
+        if level == Level.INDEX:
             return (LEXICAL, _index("challenger", OWN), *_run("challenger", {"challenger": OWN}))
-        if rung == Rung.QUERY_ONLY:
+        if level == Level.QUERY_ONLY:
             return _query_only()
-        pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
+        pretraining = self._pretraining() if level == Level.PRETRAIN else ()
         return (
             LEXICAL,
             _index(CHAMPION, OWN),
@@ -121,22 +121,22 @@ class Ladder:
             *_run("challenger", {CHAMPION: OWN, "challenger": "challenger/retriever"}),
         )
 
-    def climbed_from(self, rung: Rung) -> tuple[Use, ...]:
-        """The uses of a rung, and for `query_only` also those of `fine_tune`, which follows a trial that fails.
+    def climbed_from(self, level: Level) -> tuple[Use, ...]:
+        """The uses of a level, and for `query_only` also those of `fine_tune`, which follows a trial that fails.
 
-        Two of them then have the same name if both rungs make it, each from its own inputs.
+        Two of them then have the same name if both levels make it, each from its own inputs.
         """
-        own = self.uses_of(rung)
-        next_rung = self.uses_of(Rung.FINE_TUNE) if rung == Rung.QUERY_ONLY else ()
-        return (*own, *(use for use in next_rung if use not in own))
+        own = self.uses_of(level)
+        next_level = self.uses_of(Level.FINE_TUNE) if level == Level.QUERY_ONLY else ()
+        return (*own, *(use for use in next_level if use not in own))
 
-    def stage_of(self, rung: Rung) -> Stage:
-        """The stage that runs a rung, on Kubeflow in one pod."""
-        return Stage(CHALLENGER, self.climbed_from(rung))
+    def stage_of(self, level: Level) -> Stage:
+        """The stage that runs a level, on Kubeflow in one pod."""
+        return Stage(CHALLENGER, self.climbed_from(level))
 
     def every_stage(self) -> Stage:
-        """The same for every rung together, of which a run does one."""
-        return Stage(CHALLENGER, tuple(use for rung in Rung for use in self.climbed_from(rung)))
+        """The same for every level together, of which a run does one."""
+        return Stage(CHALLENGER, tuple(use for level in Level for use in self.climbed_from(level)))
 
     def _pretraining(self) -> tuple[Use, ...]:
         """Pre-training that continues from the champion's encoder."""
@@ -183,17 +183,17 @@ class Ladder:
         found = {port: source for port, source in found.items() if port in asked}
         return found if {"reranker", "bm25"} & found.keys() else {}
 
-    def released_by(self, rung: Rung) -> dict[str, str]:
-        """Where a rung leaves what it releases, name -> `use/output`. What it does not make stays the champion's."""
+    def released_by(self, level: Level) -> dict[str, str]:
+        """Where a level leaves what it releases, name -> `use/output`. What it does not make stays the champion's."""
         places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
         places |= {"corpus": "ingest/corpus", "run": "challenger_run/run"}
         places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
-        if rung == Rung.PRETRAIN:
+        if level == Level.PRETRAIN:
             places["encoder"] = "refreshed_pretraining/encoder"
         return places
 
 
-def runs_of(rung: Rung) -> dict[str, str]:
-    """The runs to compare; on the rung `index` both come from one retriever and one index."""
-    champion = "challenger_run/run" if rung == Rung.INDEX else f"{CHAMPION}_run/run"
+def runs_of(level: Level) -> dict[str, str]:
+    """The runs to compare; on the level `index` both come from one retriever and one index."""
+    champion = "challenger_run/run" if level == Level.INDEX else f"{CHAMPION}_run/run"
     return {"champion": champion, "challenger": "challenger_run/run"}

@@ -1,6 +1,6 @@
 """The tasks of the Kubeflow refresh that are not steps: the first look, the plan, and the promotion.
 
-Between plan and promotion, one task runs the steps of the chosen rung. Each task here works in its own clone, which is
+Between plan and promotion, one task runs the steps of the chosen level. Each task here works in its own clone, which is
 removed when it ends, and gets what it needs as artifacts.
 """
 
@@ -21,9 +21,9 @@ from stillhouse.errors import InputError
 from stillhouse.markdown import as_text
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import REFUSED, Outcome
-from stillhouse.releases.refresh.graph import CHAMPION, Ladder
+from stillhouse.releases.refresh.graph import CHAMPION, Levels
 from stillhouse.releases.refresh.parameters import SOURCE, Parameters
-from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.releases.refresh.run import Decision, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
@@ -37,12 +37,12 @@ RECORD, PAGE = "refresh.json", "refresh.md"
 
 @dataclass(frozen=True)
 class Planned:
-    """How far a refresh goes: the rung, the champion's version that it starts from, and the reason.
+    """How far a refresh goes: the level, the champion's version that it starts from, and the reason.
 
-    `refused`: the challenger of this corpus was refused before, so that the rung is `nothing`.
+    `refused`: the challenger of this corpus was refused before, so that the level is `nothing`.
     """
 
-    rung: Rung
+    level: Level
     champion: str
     reason: str
     refused: bool = False
@@ -64,9 +64,9 @@ def look(parameters: Parameters) -> str:
 
 
 def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Path) -> Planned:
-    """Decides how far a refresh goes, and copies the champion's artifacts that the rung starts from into `released`.
+    """Decides how far a refresh goes, and copies the champion's artifacts that the level starts from into `released`.
 
-    If the challenger was refused before, the rung is `nothing`, unless it is to be tried again. Raises `InputError` if
+    If the challenger was refused before, the level is `nothing`, unless it is to be tried again. Raises `InputError` if
     a promotion would overwrite what people changed since the last release.
     """
     with TemporaryDirectory() as place:
@@ -74,33 +74,33 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
         champion = _champion(git, parameters)
         bring_champion(git, champion, ("corpus",))
         decision = _decide(git, champion, corpus, parameters)
-        rung = decision.plan.rung
+        level = decision.plan.level
         if decision.refused and not parameters.again:
-            return Planned(Rung.NOTHING, champion.name, decision.refused, refused=True)
-        if rung != Rung.NOTHING:
+            return Planned(Level.NOTHING, champion.name, decision.refused, refused=True)
+        if level != Level.NOTHING:
             refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
-        names = taken_from_champion(Ladder.of(graph_of(load_recipe(git.folder / PARAMS))), rung)
+        names = taken_from_champion(Levels.of(graph_of(load_recipe(git.folder / PARAMS))), level)
         for name in names:
             if name not in champion.paths:
                 raise InputError(
-                    f"{champion.name} holds no {name}, which the rung {rung} of this pipeline starts from; use "
+                    f"{champion.name} holds no {name}, which the level {level} of this pipeline starts from; use "
                     "`stillhouse refresh`, which does not need it"
                 )
         if names:
             bring_champion(git, champion, names)
         for name in names:
             shutil.copytree(git.folder / ARTIFACTS / CHAMPION / name, released / name, dirs_exist_ok=True)
-        return Planned(rung, champion.name, decision.plan.reason)
+        return Planned(level, champion.name, decision.plan.reason)
 
 
-def taken_from_champion(ladder: Ladder, rung: Rung) -> tuple[str, ...]:
-    """The champion's artifacts that the steps of a rung read."""
-    read = {source for use in ladder.climbed_from(rung) for source in use.inputs.values()}
+def taken_from_champion(levels: Levels, level: Level) -> tuple[str, ...]:
+    """The champion's artifacts that the steps of a level read."""
+    read = {source for use in levels.climbed_from(level) for source in use.inputs.values()}
     return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
 
 def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made: Mapping[str, Path]) -> Outcome:
-    """Promotes what the rung of `planned` made beside its champion. `made` maps `use/output` to its folder.
+    """Promotes what the level of `planned` made beside its champion. `made` maps `use/output` to its folder.
 
     A task that was killed after its push finds its own release and reports that. Raises `Overtaken` if another release
     became champion.
@@ -113,16 +113,16 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
         decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
-        # The trial of the query tower may have led to another rung since the plan.
-        decision = replace(decision, plan=Plan(planned.rung, planned.reason))
+        # The trial of the query tower may have led to another level since the plan.
+        decision = replace(decision, plan=Plan(planned.level, planned.reason))
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)
 
 
 def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
     """Writes how far a refresh went and how it ended to `folder`; returns it as a page for people."""
-    content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
-    lines = [f"**{planned.rung}** on {as_text(planned.champion)}: {as_text(planned.reason)}"]
+    content: dict[str, Any] = {"level": str(planned.level), "champion": planned.champion, "reason": planned.reason}
+    lines = [f"**{planned.level}** on {as_text(planned.champion)}: {as_text(planned.reason)}"]
     if planned.refused:
         content |= {"outcome": REFUSED}
     if outcome:

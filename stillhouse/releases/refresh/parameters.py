@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.config import build, field_types, same_setting, setting
+from stillhouse.config import field_types, from_forms, same_setting, setting
 from stillhouse.errors import InputError
 from stillhouse.releases.refresh.plan import Thresholds
 from stillhouse.remote.address import refuse_secret
@@ -75,8 +75,7 @@ class Parameters:
 
 def read_parameters(values: Mapping[str, Any]) -> Parameters:
     """The refresh parameters among the arguments of a component or of a run."""
-    chosen = {name: values[name] for name in field_types(Parameters) if name in values}
-    return build(Parameters, chosen, "pipeline refresh")
+    return from_forms(Parameters, values, "pipeline refresh")
 
 
 def carried_recipe(recipe: Recipe) -> str:

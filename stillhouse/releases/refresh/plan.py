@@ -1,6 +1,6 @@
-"""How far a refresh goes: a ladder of five rungs, climbed as high as the change of the corpus requires.
+"""How far a refresh goes: a levels of five levels, climbed as high as the change of the corpus requires.
 
-| rung | when | what is done | version |
+| level | when | what is done | version |
 |---|---|---|---|
 | `nothing` | same passages, queries and qrels | nothing | – |
 | `index` | at most `fine_tune_above` of the texts changed | encode new texts, rebuild the index | patch |
@@ -8,7 +8,7 @@
 | `fine_tune` | more texts, or queries or qrels, changed | mine negatives, fine-tune the released retriever | minor |
 | `pretrain` | more than `pretrain_above` changed | pre-train the released encoder, mine negatives, fine-tune | major |
 
-The rung `query_only` is a trial: if it does not gain `query_only_gain` on the dev queries, `fine_tune` follows.
+The level `query_only` is a trial: if it does not gain `query_only_gain` on the dev queries, `fine_tune` follows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stillhouse.corpus.difference import Difference
 
 
-class Rung(StrEnum):
+class Level(StrEnum):
     NOTHING = "nothing"
     INDEX = "index"
     QUERY_ONLY = "query_only"
@@ -32,14 +32,14 @@ class Rung(StrEnum):
     PRETRAIN = "pretrain"
 
 
-BUMPS = {Rung.INDEX: "patch", Rung.QUERY_ONLY: "minor", Rung.FINE_TUNE: "minor", Rung.PRETRAIN: "major"}
-"""Which part of the version number each rung raises."""
+BUMPS = {Level.INDEX: "patch", Level.QUERY_ONLY: "minor", Level.FINE_TUNE: "minor", Level.PRETRAIN: "major"}
+"""Which part of the version number each level raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The shares of changed texts, relative to the larger corpus, above which a rung is climbed, and the gain that the
-    rung `query_only` needs."""
+    """The shares of changed texts, relative to the larger corpus, above which a level is climbed, and the gain that the
+    level `query_only` needs."""
 
     fine_tune_above: float = setting(
         0.02, "train the retriever if a larger share of the texts was added or removed", minimum=0
@@ -67,35 +67,35 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rung, and why it was chosen."""
+    """The level, and why it was chosen."""
 
-    rung: Rung
+    level: Level
     reason: str
 
 
 def plan(found: Difference, thresholds: Thresholds, *, pretrains: bool = True) -> Plan:
-    """The rung that a change of the corpus requires; a recipe that never `pretrains` ends on the one below."""
+    """The level that a change of the corpus requires; a recipe that never `pretrains` ends on the one below."""
     if found.none:
-        return Plan(Rung.NOTHING, "the corpus is the same as in the release: nothing to do")
+        return Plan(Level.NOTHING, "the corpus is the same as in the release: nothing to do")
     if found.share > thresholds.pretrain_above and pretrains:
-        return Plan(Rung.PRETRAIN, f"{found}; above pretrain_above = {thresholds.pretrain_above:.2%}")
+        return Plan(Level.PRETRAIN, f"{found}; above pretrain_above = {thresholds.pretrain_above:.2%}")
     if found.share > thresholds.fine_tune_above:
-        return Plan(Rung.FINE_TUNE, f"{found}; above fine_tune_above = {thresholds.fine_tune_above:.2%}")
+        return Plan(Level.FINE_TUNE, f"{found}; above fine_tune_above = {thresholds.fine_tune_above:.2%}")
     if found.labels_changed and thresholds.tries_query_only:
-        return Plan(Rung.QUERY_ONLY, f"{found}; the query tower is trained first")
+        return Plan(Level.QUERY_ONLY, f"{found}; the query tower is trained first")
     if found.labels_changed:
-        return Plan(Rung.FINE_TUNE, f"{found}; the retriever is trained")
-    return Plan(Rung.INDEX, f"{found}; at most fine_tune_above = {thresholds.fine_tune_above:.2%}")
+        return Plan(Level.FINE_TUNE, f"{found}; the retriever is trained")
+    return Plan(Level.INDEX, f"{found}; at most fine_tune_above = {thresholds.fine_tune_above:.2%}")
 
 
 def after_queries(planned: Plan, helps: bool, gain: float, measure: str, thresholds: Thresholds) -> Plan:
-    """The plan after the training of the query tower: its own rung if dev shows that to be enough, else `fine_tune`.
+    """The plan after the training of the query tower: its own level if dev shows that to be enough, else `fine_tune`.
 
     `gain` is the mean gain in `measure` on dev, and `helps` says whether its interval lies above 0.
     """
     found = f"the query tower alone gains {gain:+.3f} {measure} on dev"
     if helps and gain >= thresholds.query_only_gain:
-        return Plan(Rung.QUERY_ONLY, f"{planned.reason}; {found}")
+        return Plan(Level.QUERY_ONLY, f"{planned.reason}; {found}")
     less = "which may be chance" if gain >= thresholds.query_only_gain else "less than"
     than = "" if gain >= thresholds.query_only_gain else f" query_only_gain = {thresholds.query_only_gain:g}"
-    return Plan(Rung.FINE_TUNE, f"{planned.reason}; {found}, {less}{than}")
+    return Plan(Level.FINE_TUNE, f"{planned.reason}; {found}, {less}{than}")

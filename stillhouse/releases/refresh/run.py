@@ -15,8 +15,8 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Ladder, before, runs_of, with_words
-from stillhouse.releases.refresh.plan import BUMPS, Plan, Rung, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Levels, before, runs_of, with_words
+from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, after_queries, plan
 from stillhouse.releases.refresh.workspace import (
     PARAMS,
     bring_champion,
@@ -42,14 +42,14 @@ VERDICT = Path("compare_release") / "verdict"
 
 @dataclass(frozen=True)
 class Refreshed:
-    """How a refresh ended: the rung, the reason for it, and the promotion's outcome if there was one."""
+    """How a refresh ended: the level, the reason for it, and the promotion's outcome if there was one."""
 
     plan: Plan
     outcome: Outcome | None = None
 
     @property
     def sentence(self) -> str:
-        said = f"{self.plan.rung}: {self.plan.reason}"
+        said = f"{self.plan.level}: {self.plan.reason}"
         return f"{said}; {self.outcome.kind}: {self.outcome.reason}" if self.outcome else said
 
 
@@ -114,26 +114,26 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
         recipe=load_recipe(request.folder / PARAMS),
     )
     planned = decision.plan
-    log(f"[refresh] {planned.rung}: {planned.reason}")
+    log(f"[refresh] {planned.level}: {planned.reason}")
     if decision.refused and not request.again:
         return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
-    if planned.rung == Rung.NOTHING or request.plan_only:
+    if planned.level == Level.NOTHING or request.plan_only:
         return Refreshed(planned)
-    ladder = Ladder(graph_of(recipe), champion.paths)
-    if planned.rung == Rung.QUERY_ONLY:
-        trial = needed(ladder.uses_of(planned.rung), [QUERY_TOWER])
+    levels = Levels(graph_of(recipe), champion.paths)
+    if planned.level == Level.QUERY_ONLY:
+        trial = needed(levels.uses_of(planned.level), [QUERY_TOWER])
         run_uses(trial, {use.name: settings[use.section] for use in trial}, root, log)
         planned = tried(planned, root, request.thresholds)
-        log(f"[refresh] {planned.rung}: {planned.reason}")
+        log(f"[refresh] {planned.level}: {planned.reason}")
         decision = replace(decision, plan=planned)
-    uses = ladder.uses_of(planned.rung)
+    uses = levels.uses_of(planned.level)
     run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, rules, branch))
 
 
 def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
-    """The plan after the rung `query_only`, by the result of its training on dev."""
+    """The plan after the level `query_only`, by the result of its training on dev."""
     facts = read_manifest(root / QUERY_TOWER / "retriever").facts
     gain = float(facts["gain"]["difference"])
     return after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
@@ -160,14 +160,14 @@ def decide(
     rules: Any,
     recipe: Mapping[str, Any],
 ) -> Decision:
-    """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the rung starts from."""
+    """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the level starts from."""
     from stillhouse.corpus.difference import difference, fingerprint
 
     changed = difference(old, new)
     planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
-    lacking = [name for name in NEEDED.get(planned.rung, ()) if name not in champion.paths]
+    lacking = [name for name in NEEDED.get(planned.level, ()) if name not in champion.paths]
     if lacking:
-        raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
+        raise InputError(f"{champion.name} holds no {lacking[0]}, which the level {planned.level} starts from")
     training = {name: values for name, values in recipe.items() if name != "ingest"}
     refused_by = [dataclasses.asdict(rules), dataclasses.asdict(thresholds)]
     key = digest_json([fingerprint(new), champion.tag, refused_by, training])[:16]
@@ -177,18 +177,18 @@ def decide(
 
 
 def release(git: Git, decision: Decision, champion: Release, rules: Any, branch: str, base: str = "") -> Outcome:
-    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
+    """Promotes what a level made in a clone's `artifacts/`, or notes that it was refused.
 
     `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's HEAD.
     """
-    folder, rung = git.folder, decision.plan.rung
+    folder, level = git.folder, decision.plan.level
     recipe = load_recipe(folder / PARAMS)
     whole = graph_of(recipe)
-    ladder = Ladder(whole, champion.paths)
-    write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion)
+    levels = Levels(whole, champion.paths)
+    write_stages(folder, (*before(whole), *levels.uses_of(level)), champion)
     outcome = promote(
-        replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
-        lambda against: _compare(folder / ARTIFACTS, rung, rules, champion, against),
+        replace(_candidate(folder, decision.plan, champion, levels, decision.changed.plain()), base=base),
+        lambda against: _compare(folder / ARTIFACTS, level, rules, champion, against),
         branch,
         recorded=False,
     )
@@ -200,18 +200,18 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     return outcome
 
 
-def _candidate(folder: Path, planned: Plan, champion: Release, ladder: Ladder, changed: dict[str, Any]) -> Candidate:
-    places = ladder.released_by(planned.rung)
+def _candidate(folder: Path, planned: Plan, champion: Release, levels: Levels, changed: dict[str, Any]) -> Candidate:
+    places = levels.released_by(planned.level)
     return Candidate(
         folder=folder,
         paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
-        bump=BUMPS[planned.rung],
-        summary=f"{planned.rung} on {champion.name}: {planned.reason}",
-        facts={"rung": str(planned.rung), "difference": changed},
+        bump=BUMPS[planned.level],
+        summary=f"{planned.level} on {champion.name}: {planned.reason}",
+        facts={"level": str(planned.level), "difference": changed},
     )
 
 
-def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
+def _compare(root: Path, level: Level, config: Any, champion: Release, against: Release) -> dict[str, Any]:
     """Runs the step `compare-release` on both runs. The champion must still be the one beside which the challenger was
     made."""
     if against.tag != champion.tag:
@@ -219,8 +219,8 @@ def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Re
             f"{against.name} became champion while this refresh ran on {champion.name}; repeat it to start from there"
         )
     inputs = {"corpus": root / "ingest" / "corpus"}
-    inputs |= {system: root / place for system, place in runs_of(rung).items()}
-    if rung == Rung.INDEX and "index" in champion.paths:
+    inputs |= {system: root / place for system, place in runs_of(level).items()}
+    if level == Level.INDEX and "index" in champion.paths:
         inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
     execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)
@@ -229,7 +229,7 @@ def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Re
 def report(refreshed: Refreshed, path: Path) -> None:
     """Writes how a refresh ended as JSON, for a pipeline's task."""
     outcome = refreshed.outcome
-    content = {"rung": str(refreshed.plan.rung), "reason": refreshed.plan.reason}
+    content = {"level": str(refreshed.plan.level), "reason": refreshed.plan.reason}
     if outcome:
         content |= {"outcome": outcome.kind, "why": outcome.reason}
         content["release"] = outcome.release.name if outcome.release else ""

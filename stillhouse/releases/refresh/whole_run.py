@@ -12,8 +12,8 @@ from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import Ladder, released_of
-from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.graph import Levels, released_of
+from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion
 from stillhouse.releases.tags import Release
 from stillhouse.steps.execute import execute
@@ -53,7 +53,7 @@ def promote_whole_run(
     def compare(champion: Release) -> dict[str, Any]:
         git = Git.of(folder)
         bring_champion(git, champion)
-        uses = needed(Ladder(whole, champion.paths).uses_of(Rung.FINE_TUNE), [COMPARED])
+        uses = needed(Levels(whole, champion.paths).uses_of(Level.FINE_TUNE), [COMPARED])
         run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
         inputs = {
             "corpus": root / places["corpus"],
@@ -65,7 +65,7 @@ def promote_whole_run(
 
     passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
     summary = f"a whole run on {passages} passages"
-    facts = {"rung": "whole_run", "figures": released_figures(whole, places["run"], root)}
+    facts = {"level": "whole_run", "figures": released_figures(whole, places["run"], root)}
     return promote(Candidate(folder, paths, bump, summary, facts), compare, branch)
 
 

@@ -110,8 +110,8 @@ def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> 
     Artifacts that are already there are not fetched again.
     """
     target = git.folder / ARTIFACTS / CHAMPION
-    held = champion.record["artifacts"]
-    wanted = {name: entry["digest"] for name, entry in held.items() if not names or name in names}
+    released = champion.record["artifacts"]
+    wanted = {name: entry["digest"] for name, entry in released.items() if not names or name in names}
     missing = tuple(name for name, digest in wanted.items() if _digest(target / name) != digest)
     if missing:
         fetch_release(git, champion, target, missing)
@@ -134,10 +134,10 @@ def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release) -> None
     """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as it ran here."""
     (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
     write_settings(folder, {use.section: {} for use in uses})  # DVC needs every section that a stage names
-    held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
+    places = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
-        "outs": list(held.values()),
+        "outs": list(places.values()),
     }
     stages = {CHAMPION: fetched} | {use.name: _stage(use) for use in uses}
     text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)

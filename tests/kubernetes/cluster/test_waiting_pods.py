@@ -155,20 +155,6 @@ def test_why_a_queue_holds_a_pod_back(words: str) -> None:
     assert "kubectl get localqueue" in reasons(gated)[0].remedy, "also where Kueue has not said why yet"
 
 
-@pytest.mark.parametrize(
-    "going",
-    [
-        pod(),
-        pod({"reason": "ContainerCreating"}),
-        pod({"reason": "PodInitializing"}),
-        pod() | {"status": {"phase": "Running"}},
-        pod() | {"status": {"phase": "Failed"}},
-    ],
-)
-def test_a_pod_on_its_way_is_left_alone(going: Plain) -> None:
-    assert reasons(going) == []
-
-
 QUOTA = (
     'pods "train-abc-system-container-impl-1" is forbidden: exceeded quota: stillhouse, requested: '
     "requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"

@@ -73,16 +73,6 @@ def test_a_retry_follows_the_job_that_it_finds(
     assert second[0] == f"TrainJob {name}: an earlier try of this step started it; following it"
 
 
-def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
-    fake.script = good_course(fake)
-    run(cluster, tokens, tmp_path / "out")
-    fake.calls.clear()
-    fake.jobs.clear()  # even where the job itself has been cleaned up
-    assert run(cluster, tokens, tmp_path / "again").metrics == {"loss": 0.25}
-    assert {verb for verb, _, _ in fake.calls} == {"get"}, "its own pod, and no more"
-    assert (tmp_path / "again" / "encoder" / "model.bin").read_bytes() == b"0.5"
-
-
 def test_a_retry_after_a_failure_starts_a_new_job_once_the_old_is_gone(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_cluster import own_pod
 
-from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.torchrun import exit_code
 from stillhouse.kubernetes.trainjob.own_pod import describe
 from stillhouse.kubernetes.trainjob.settings import NODES, NodeSettings, nodes_text, read_node_settings
 
@@ -47,31 +45,12 @@ def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, coun
     assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
 
 
-def test_nodes_without_accelerators_get_none() -> None:
-    plain = replace(SETTINGS, accelerator_type="", accelerator_count=0)
-    read = read_node_settings({NODES: nodes_text({"pretrain": plain})}, "pretrain", executor(accelerator_count="4"))
-    assert read == plain and read.processes_per_node == 1
-
-
 def test_each_step_has_its_own_and_what_it_shares_with_others() -> None:
     parts = replace(SETTINGS, nodes=8, accelerator_type="", accelerator_count=0, paths=("/volume",))
     text = nodes_text({"pretrain": SETTINGS, "count": parts})
     assert read_node_settings({NODES: text}, "pretrain") == SETTINGS
     assert read_node_settings({NODES: text}, "count") == parts
     assert read_node_settings({NODES: text}, "index") is None, "it stays in the task's own pod"
-
-
-WRONG = {
-    "unknown": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nods": 3}}),
-    "lacking": '{"*": {}, "pretrain": {"nodes": 2}}',
-    "no node": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nodes": 0}}),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_settings_of_another_version_are_refused(case: str) -> None:
-    with pytest.raises(InputError, match="compile"):
-        read_node_settings({NODES: WRONG[case]}, "pretrain")
 
 
 def test_secrets_stay_references_and_other_variables_have_their_values() -> None:
@@ -88,17 +67,3 @@ def test_secrets_stay_references_and_other_variables_have_their_values() -> None
         {"name": "STILLHOUSE_WORK", "value": "/volume"},
     ]
     assert "secret!" not in json.dumps(entries)
-
-
-def test_the_owner_is_that_of_the_pod() -> None:
-    assert describe(own_pod()).owner["kind"] == "Workflow"
-    alone = describe(own_pod(ownerReferences=[]))
-    assert alone.owner == {"apiVersion": "v1", "kind": "Pod", "name": "train-xyz-retriever-1-123", "uid": "p-1"}
-    assert describe(own_pod(ownerReferences=[], labels={})).run == "p-1"
-
-
-@pytest.mark.parametrize(
-    ("codes", "expected"), [([2], 2), ([1, 2], 2), ([1], 1), ([-9, 1], 137), ([-15], 143), ([], 1)]
-)
-def test_bad_input_is_reported_before_errors_that_follow_from_it(codes: list[int], expected: int) -> None:
-    assert exit_code(codes) == expected

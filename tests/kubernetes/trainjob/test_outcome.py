@@ -9,7 +9,7 @@ import pytest
 
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.kubernetes.trainjob.last_words import Said
-from stillhouse.kubernetes.trainjob.outcome import NodeEnd, ends, failure, note_ends, state
+from stillhouse.kubernetes.trainjob.outcome import NodeEnd, ends, failure, note_ends
 
 
 def job(reason: str = "FailedJobs", words: str = "jobset failed") -> dict[str, Any]:
@@ -130,18 +130,3 @@ def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
     old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = SOONER, LATER
     note_ends(seen, [new, old])
     assert not seen
-
-
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        ([], "Running"),
-        ([("Suspended", "True")], "Suspended"),
-        ([("Suspended", "False")], "Running"),
-        ([("Suspended", "False"), ("Complete", "True")], "Complete"),
-        ([("Suspended", "True"), ("Failed", "True")], "Failed"),
-    ],
-)
-def test_the_state_is_that_of_the_condition_that_holds(conditions: list[tuple[str, str]], expected: str) -> None:
-    listed = [{"type": kind, "status": status} for kind, status in conditions]
-    assert state({"status": {"conditions": listed}}) == expected

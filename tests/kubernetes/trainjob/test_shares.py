@@ -17,18 +17,15 @@ from test_two_nodes import SETTINGS, LocalNodes, nodes  # noqa: F401
 
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
-from stillhouse.errors import CrashElsewhere, InputError
-from stillhouse.kubernetes.pods.in_pod import run_step as in_a_pod
+from stillhouse.errors import InputError
 from stillhouse.kubernetes.trainjob.cluster import Cluster
 from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
-from stillhouse.kubernetes.trainjob.parts import Part, Parts
+from stillhouse.kubernetes.trainjob.parts import Parts
 from stillhouse.kubernetes.trainjob.settings import OWN
 from stillhouse.kubernetes.trainjob.shares import shared_work
-from stillhouse.monitoring.watch import Watched
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
-from stillhouse.steps.sharding import SHARDS
 
 PROCESS = subprocess.Popen
 SCORED = ("corpus", "negatives", "reranker", "bm25")
@@ -37,7 +34,7 @@ SCORED = ("corpus", "negatives", "reranker", "bm25")
 @pytest.mark.parametrize(
     "name", ["importance", *(pytest.param(name, marks=pytest.mark.long) for name in ("index", "score-pairs"))]
 )
-def test_a_corpus_is_shared_with_nodes_or_among_processes(
+def test_a_corpus_is_shared_with_nodes(
     name: str,
     nodes: LocalNodes,  # noqa: F811
     fake: FakeCluster,
@@ -47,7 +44,6 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
     small_corpus: Path,
     tiny_model: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if name == "index":
         inputs, settings = {"corpus": small_corpus, "retriever": tiny_model}, {"cache_gib": 0.0}
@@ -67,32 +63,11 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
         report = execute(step, config, inputs, outputs, shares=shares)
     [job] = fake.jobs.values()
     assert job["spec"]["trainer"]["numNodes"] == 1 and len(Parts(folder_of(job)).read()) == 2, "the pod does one too"
-    here = {port: tmp_path / "here" / port for port in alone}
-    monkeypatch.setenv(SHARDS, "2")
-    report_here = in_a_pod(step, config, inputs, here, Watched(), None)
-    for made in (outputs, here):
-        for port, folder in alone.items():
-            assert digest_files(made[port]) == digest_files(folder)
-            assert read_manifest(made[port]).digest == read_manifest(folder).digest
+    for port, folder in alone.items():
+        assert digest_files(outputs[port]) == digest_files(folder)
+        assert read_manifest(outputs[port]).digest == read_manifest(folder).digest
     if name == "index":
-        assert report.metrics["encoded"] == report_here.metrics["encoded"] == 0, "nothing is encoded twice"
-    assert not list((tmp_path / "volume" / "shards").glob("*/parts.json")), "what is done here is removed"
-
-
-def test_a_teacher_without_a_cross_encoder_is_not_divided(
-    run_step: Callable[..., dict[str, Path]],
-    small_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    lexical = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)
-    step = find_step("score-pairs")
-    monkeypatch.setenv(SHARDS, "3")
-    config: Any = build(step.config, {"kind": "best"}, "test")
-    inputs = {"corpus": small_corpus, "negatives": lexical["negatives"], "bm25": lexical["bm25"]}
-    report = in_a_pod(step, config, inputs, {"teacher": tmp_path / "teacher"}, Watched(), None)
-    assert report.facts["teacher"] == "bm25" and "shards" not in capsys.readouterr().err
+        assert report.metrics["encoded"] == 0, "nothing is encoded twice"
 
 
 def folder_of(job: dict[str, Any]) -> Path:
@@ -165,24 +140,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     return found
 
 
-def test_the_pods_own_part_ends_with_what_it_follows(
-    counting: tuple[Any, dict[str, Path]],
-    fake: FakeCluster,
-    cluster: Cluster,
-    started: list[subprocess.Popen[bytes]],
-) -> None:
-    fake.script = [
-        lambda: None,
-        lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Failed", "FailedJobs", "a node failed"),
-    ]
-    config, inputs = counting
-    shared = shared_work(find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
-    with pytest.raises(CrashElsewhere), shared:
-        raise AssertionError("no shares are handed over")
-    [process] = started
-    assert process.poll() == -signal.SIGTERM
-
-
 def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
     counting: tuple[Any, dict[str, Path]],
     fake: FakeCluster,
@@ -211,15 +168,3 @@ def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
     finally:
         started[0].kill()
         wait(started[0])
-
-
-def test_parts_marked_as_done_are_not_repeated(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "job")
-    assert not parts.done()
-    parts.write([Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")])
-    assert parts.read() == [Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")]
-    parts.mark(1).touch()
-    assert not parts.done()
-    parts.clear()
-    parts.mark(2).touch()
-    assert parts.done()

@@ -34,7 +34,7 @@ LIGHT = {
     "index": "zero_shot_index/index",
     "run": "zero_shot_run/run",
 }
-"""A release of the starting model, without any training."""
+"""A release of the base model, without any training."""
 
 
 class Source:
@@ -130,7 +130,7 @@ def first_release(
         assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0
         return folder
     paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
-    candidate = Candidate(folder, paths, "major", "the starting model", {"rung": "whole_run"})
+    candidate = Candidate(folder, paths, "major", "the base model", {"level": "whole_run"})
     outcome = promote(candidate, lambda against: {}, recorded=False)
     assert outcome.kind == "released", outcome.reason
     return folder

@@ -1,4 +1,4 @@
-"""The whole ladder on a part of the sample, with real git and DVC repositories and real but tiny trainings."""
+"""The whole levels on a part of the sample, with real git and DVC repositories and real but tiny trainings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.errors import ValidationFailed
 from stillhouse.releases import data
 from stillhouse.releases.git import Git
-from stillhouse.releases.refresh.plan import Rung, Thresholds
+from stillhouse.releases.refresh.plan import Level, Thresholds
 from stillhouse.releases.refresh.run import Refreshed, Request, refresh
 from stillhouse.releases.tags import read_history
 
@@ -43,15 +43,15 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     # Nothing changed.
     found = again()
-    assert found.plan.rung == Rung.NOTHING and found.outcome is None and champion() == "v1.0.0"
+    assert found.plan.level == Level.NOTHING and found.outcome is None and champion() == "v1.0.0"
 
     # A small change, one article of eleven: only its passages are encoded, and the champion's retriever stays.
     little = source.rewrite(1, "as was found later")
     planned = again(little, plan_only=True)
-    assert planned.plan.rung == Rung.INDEX and champion() == "v1.0.0"
+    assert planned.plan.level == Level.INDEX and champion() == "v1.0.0"
     found = again(little)
     said = capsys.readouterr().err
-    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.INDEX, "released", "v1.0.1")
+    assert (found.plan.level, found.outcome.kind, champion()) == (Level.INDEX, "released", "v1.0.1")
     passages, encoded = map(int, re.search(r"(\d+) passages as vectors .* (\d+) of them encoded now", said).groups())
     assert 0 < encoded < passages / 4
     record = found.outcome.release.record
@@ -59,12 +59,12 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert weights(now) == weights(was), "the retriever stays the champion's"
     assert read_manifest(now).digest == record["artifacts"]["retriever"]["digest"]
     assert record["source"]["commit"] == little and encoded == record["difference"]["new_texts"]
-    assert again(little).plan.rung == Rung.NOTHING, "the second time there is nothing to do"
+    assert again(little).plan.level == Level.NOTHING, "the second time there is nothing to do"
 
     # A larger change: training continues from the released retriever, with new negatives and their re-ranker scores.
     more = source.rewrite(5, "which surprised many")
     found = again(more, rules=LENIENT)
-    assert (found.plan.rung, champion()) == (Rung.FINE_TUNE, "v1.1.0"), found.sentence
+    assert (found.plan.level, champion()) == (Level.FINE_TUNE, "v1.1.0"), found.sentence
     challenger = read_manifest(tmp_path / "refreshed" / "artifacts" / "challenger" / "retriever")
     assert challenger.inputs["encoder"] == record["artifacts"]["retriever"]["digest"]
     assert {"negatives", "teacher"} <= challenger.inputs.keys()
@@ -72,7 +72,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     # All articles change, but the rules ask for more test queries than there are: it is refused, once and for all.
     much = source.rewrite(ARTICLES, "or so it is said")
     found = again(much, rules={"least_queries": 1000})
-    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "refused", "v1.1.0"), found.sentence
+    assert (found.plan.level, found.outcome.kind, champion()) == (Level.PRETRAIN, "refused", "v1.1.0"), found.sentence
     assert "too few test queries" in found.outcome.reason
     found = again(much, rules={"least_queries": 1000})
     assert "was refused before" in found.outcome.reason and "challenger]" not in capsys.readouterr().out
@@ -83,7 +83,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     # With other rules, the same corpus is tried again, with pre-training from the released encoder.
     found = again(much, rules=LENIENT)
-    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "released", "v2.0.0"), found.sentence
+    assert (found.plan.level, found.outcome.kind, champion()) == (Level.PRETRAIN, "released", "v2.0.0"), found.sentence
     pretraining = read_manifest(tmp_path / "refreshed" / "artifacts" / "refreshed_pretraining" / "encoder")
     assert pretraining.inputs["init"] == read_record(work, "v1.1.0")["artifacts"]["encoder"]["digest"]
 
@@ -123,7 +123,7 @@ def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.Mon
     more = source.rewrite(5, "which surprised many")
     request = Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, rules=LENIENT)
     found = refresh(request)
-    assert (found.plan.rung, found.outcome.kind) == (Rung.FINE_TUNE, "released"), found.sentence
+    assert (found.plan.level, found.outcome.kind) == (Level.FINE_TUNE, "released"), found.sentence
     made = tmp_path / "refreshed" / "artifacts"
     taught = read_manifest(made / "refreshed_teacher" / "teacher").inputs
     assert taught["retriever"] == read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]

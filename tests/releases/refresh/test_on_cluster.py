@@ -27,7 +27,7 @@ from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary
 from stillhouse.releases.refresh.parameters import Parameters, write_recipe
-from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.releases.refresh.run import Decision
 
 
@@ -115,14 +115,14 @@ def test_a_corpus_that_did_not_pass_is_not_compared(
     assert "did not pass validation (passages)" in said and not (tmp_path / "refreshed").exists()
 
 
-def test_a_release_that_lacks_what_a_rung_starts_from_is_named(
+def test_a_release_that_lacks_what_a_level_starts_from_is_named(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = candidate(tmp_path / "other", passages=300)  # all but three are new
     corpus = ingested(tmp_path / "new", other.folder / PATHS["corpus"])
     values = arguments(place, tmp_path) | {"corpus": corpus}
     said = refused(capsys, run_plan, values)
-    assert "v1.0.0 holds no encoder, which the rung pretrain starts from" in said
+    assert "v1.0.0 holds no encoder, which the level pretrain starts from" in said
 
 
 SETTINGS = {"distilled": {"learning_rate": 0.001}}
@@ -177,9 +177,9 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
         return promote(made, lambda against: ACCEPTED, branch, recorded=False)
 
     monkeypatch.setattr(on_cluster, "release", release)
-    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Rung.INDEX, ""), ANY, "", ""))
+    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Level.INDEX, ""), ANY, "", ""))
     parameters = Parameters(**asked(place, releases=str(edited)))
-    planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
+    planned = Planned(Level.INDEX, "v1.0.0", "one text is new")
     before = call(edited, "git", "show", "main:params.yaml")
     if released:
         assert on_cluster.release_refresh(parameters, write_recipe(recipe), planned, {}).kind == "released"
@@ -192,7 +192,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
 
 def test_the_outcome_is_written_as_a_page_and_a_file(tmp_path: Path) -> None:
     page = write_summary(
-        tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
+        tmp_path, Planned(Level.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
     )
     assert page == "**index** on v1.0.0: one text is new\n\n**refused**: it is worse\n"
     assert (tmp_path / "refresh.md").read_text() == page

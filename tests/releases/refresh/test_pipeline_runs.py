@@ -32,7 +32,7 @@ LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """Rules that accept any result, because the result of two training steps is chance."""
 BEFORE = {"check-refresh", "corpus"}
 EVERY = BEFORE | {"plan-refresh", "challenger", "release-refresh", "report-end"}
-"""The tasks of a run on any rung: one of them does all the steps of the rung."""
+"""The tasks of a run on any level: one of them does all the steps of the level."""
 
 
 @dataclass
@@ -84,11 +84,11 @@ class Run:
         return (self.folder / "report-end" / "summary").read_text()
 
     def made(self, source: str) -> Path:
-        """Return the folder of `use/output`, which the rung's task need not have made."""
+        """Return the folder of `use/output`, which the level's task need not have made."""
         return self.folder / "challenger" / "folder" / source
 
     def of_champion(self, name: str) -> Path:
-        """Return what the plan took from the champion for the rung."""
+        """Return what the plan took from the champion for the level."""
         return self.folder / "plan-refresh" / "released" / "champion" / name
 
     def metrics(self, task: str) -> dict[str, float]:
@@ -97,7 +97,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    """The unchanged starting model, released with its index."""
+    """The unchanged base model, released with its index."""
     yield from make(tmp_path_factory.mktemp("light"), LIGHT)
 
 
@@ -132,14 +132,14 @@ def test_an_unchanged_corpus_does_nothing_and_a_small_change_indexes(
     """
     run = light.refresh(light.begin)
     assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
-    assert run.logged == {"rung": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
+    assert run.logged == {"level": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
     assert "nothing to do" in run.logged["reason"] and light.champion.name == "v1.0.0"
     assert not run.of_champion("").exists()
 
     little = light.source.rewrite(1, "as was found later")
     run = light.refresh(little)
     assert run.done == EVERY
-    assert (run.logged["rung"], run.logged["outcome"], run.logged["release"]) == ("index", "released", "v1.0.1")
+    assert (run.logged["level"], run.logged["outcome"], run.logged["release"]) == ("index", "released", "v1.0.1")
     assert "refresh: succeeded" in run.end
     champion = light.champion
     changed = champion.record["difference"]
@@ -189,7 +189,7 @@ def test_a_refused_challenger_is_not_trained_again(whole: Repositories) -> None:
     more = whole.source.rewrite(5, "which surprised many")
     strict = {"least_queries": 1000}
     run = whole.refresh(more, **strict)
-    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "refused"), run.logged
+    assert (run.logged["level"], run.logged["outcome"]) == ("fine_tune", "refused"), run.logged
     assert f"{before.name} stays" in run.logged["why"] and whole.champion == before
     assert "refresh: succeeded" in run.end, "a refusal is no failure"
     assert run.metrics("release-refresh") == {"released": 0.0}
@@ -200,7 +200,7 @@ def test_a_refused_challenger_is_not_trained_again(whole: Repositories) -> None:
     assert {"negatives", "teacher"} <= set(made_from) and not run.made("refreshed_pretraining").exists()
 
     run = whole.refresh(more, **strict)
-    assert run.logged["rung"] == "nothing" and "was refused before" in run.logged["reason"]
+    assert run.logged["level"] == "nothing" and "was refused before" in run.logged["reason"]
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
 
 
@@ -210,7 +210,7 @@ def test_a_failed_training_does_not_replace_the_champion_s_retriever(whole: Repo
     before = whole.champion
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
     run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
-    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert (run.logged["level"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     chosen = whole.champion.record["artifacts"]["retriever"]
     kept = run.made("challenger_best/retriever")
     assert read_manifest(kept).digest == chosen["digest"]
@@ -222,9 +222,9 @@ def test_a_failed_training_does_not_replace_the_champion_s_retriever(whole: Repo
 
 @pytest.mark.long
 def test_a_larger_change_fine_tunes_and_releases(whole: Repositories) -> None:
-    """This is the rung of `test_a_refused_challenger_is_not_trained_again`, but with rules that release the result."""
+    """This is the level of `test_a_refused_challenger_is_not_trained_again`, but with rules that release the result."""
     run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
-    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert (run.logged["level"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     assert run.made("challenger/retriever").is_dir() and not run.made("refreshed_pretraining").exists()
 
 
@@ -233,7 +233,7 @@ def test_changed_labels_train_the_query_tower_first(whole: Repositories) -> None
     """Two steps of a tiny model show no gain, so the same task trains the retriever, which is then released."""
     run = whole.refresh(whole.source.drop_query(), {"query_tower": {"max_steps": 2}}, **LENIENT)
     assert run.done == EVERY
-    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert (run.logged["level"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     assert "the query tower alone gains" in run.logged["reason"]
     for use in ("query_tower", "challenger", "challenger_best"):
         assert run.made(f"{use}/retriever").is_dir(), use
@@ -247,7 +247,7 @@ def test_a_large_change_pretrains_and_a_rollback_restarts_earlier(whole: Reposit
     """
     before = whole.champion
     run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
-    assert (run.logged["rung"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged
+    assert (run.logged["level"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged
     encoder = read_manifest(run.made("refreshed_pretraining/encoder"))
     assert encoder.inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
     assert read_manifest(run.made("challenger/retriever")).inputs["encoder"] == encoder.digest
@@ -256,4 +256,4 @@ def test_a_large_change_pretrains_and_a_rollback_restarts_earlier(whole: Reposit
     assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
     assert whole.champion.name == before.name
     run = whole.refresh(before.record["source"]["commit"])
-    assert (run.logged["rung"], run.logged["champion"]) == ("nothing", before.name)
+    assert (run.logged["level"], run.logged["champion"]) == ("nothing", before.name)

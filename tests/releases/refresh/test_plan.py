@@ -1,4 +1,4 @@
-"""The ladder as a table, and the uses of its rungs."""
+"""The levels as a table, and the uses of its levels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from stillhouse.corpus.difference import Difference
 from stillhouse.errors import InputError
-from stillhouse.releases.refresh.graph import NEEDED, Ladder, before, runs_of
-from stillhouse.releases.refresh.plan import BUMPS, Rung, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.graph import NEEDED, Levels, before, runs_of
+from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, after_queries, plan
 from stillhouse.releases.refresh.whole_run import promote_whole_run
 from stillhouse.steps.spec import named
 from stillhouse.workflow.graph import USES, graph_of, known_uses
@@ -19,10 +19,10 @@ from stillhouse.workflow.recipes import find_recipe, load_recipe
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
 LADDERS = {
-    "the papers' run": Ladder.of(USES),
-    "a champion without a re-ranker": Ladder(USES, PRETRAINED),
+    "the papers' run": Levels.of(USES),
+    "a champion without a re-ranker": Levels(USES, PRETRAINED),
     **{
-        name: Ladder.of(graph_of(load_recipe(find_recipe(name))))
+        name: Levels.of(graph_of(load_recipe(find_recipe(name))))
         for name in ("labelled", "unlabelled", "language-model")
     },
 }
@@ -37,58 +37,48 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
 
 
 @pytest.mark.parametrize(
-    ("found", "rung", "reason"),
+    ("found", "level", "reason"),
     [
-        (changed(), Rung.NOTHING, "nothing to do"),
-        (changed(added=1, texts=(1, 0)), Rung.INDEX, "at most fine_tune_above = 10.00%"),
-        (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # only renamed: no text is new
-        (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # exactly at the threshold
-        (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
-        (changed(labels=True), Rung.QUERY_ONLY, "queries or qrels changed; the query tower is trained first"),
-        (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "the query tower is trained first"),
-        (changed(added=11, texts=(11, 10), labels=True), Rung.FINE_TUNE, "above fine_tune_above"),
-        (changed(added=50, texts=(50, 50)), Rung.FINE_TUNE, "above fine_tune_above"),
-        (changed(added=50, texts=(50, 51)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
-        (changed(added=100, texts=(100, 100), labels=True), Rung.PRETRAIN, "above pretrain_above"),
+        (changed(), Level.NOTHING, "nothing to do"),
+        (changed(added=1, texts=(1, 0)), Level.INDEX, "at most fine_tune_above = 10.00%"),
+        (changed(added=40), Level.INDEX, "at most fine_tune_above"),  # only renamed: no text is new
+        (changed(added=10, texts=(10, 10)), Level.INDEX, "10.00%"),  # exactly at the threshold
+        (changed(added=11, texts=(11, 10)), Level.FINE_TUNE, "above fine_tune_above = 10.00%"),
+        (changed(labels=True), Level.QUERY_ONLY, "queries or qrels changed; the query tower is trained first"),
+        (changed(added=10, texts=(10, 10), labels=True), Level.QUERY_ONLY, "the query tower is trained first"),
+        (changed(added=11, texts=(11, 10), labels=True), Level.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=50, texts=(50, 50)), Level.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=50, texts=(50, 51)), Level.PRETRAIN, "above pretrain_above = 50.00%"),
+        (changed(added=100, texts=(100, 100), labels=True), Level.PRETRAIN, "above pretrain_above"),
     ],
 )
-def test_rung(found: Difference, rung: Rung, reason: str) -> None:
+def test_level(found: Difference, level: Level, reason: str) -> None:
     planned = plan(found, LADDER)
-    assert planned.rung == rung and reason in planned.reason
+    assert planned.level == level and reason in planned.reason
 
 
 def test_the_query_tower_alone_is_a_trial() -> None:
     """It is kept if it gains enough and not by chance; otherwise the retriever is trained, and the reason says why."""
     tried = plan(changed(labels=True), LADDER)
     enough = after_queries(tried, True, 0.02, "nDCG@10", LADDER)
-    assert enough.rung == Rung.QUERY_ONLY and enough.reason.endswith(
+    assert enough.level == Level.QUERY_ONLY and enough.reason.endswith(
         "the query tower alone gains +0.020 nDCG@10 on dev"
     )
     little = after_queries(tried, True, 0.019, "nDCG@10", LADDER)
-    assert little.rung == Rung.FINE_TUNE and little.reason.endswith(
+    assert little.level == Level.FINE_TUNE and little.reason.endswith(
         "+0.019 nDCG@10 on dev, less than query_only_gain = 0.02"
     )
     chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
-    assert chance.rung == Rung.FINE_TUNE and chance.reason.endswith("which may be chance")
+    assert chance.level == Level.FINE_TUNE and chance.reason.endswith("which may be chance")
     never = plan(changed(labels=True), Thresholds(query_only_gain=1))
-    assert never.rung == Rung.FINE_TUNE and never.reason.endswith("queries or qrels changed; the retriever is trained")
+    assert never.level == Level.FINE_TUNE and never.reason.endswith(
+        "queries or qrels changed; the retriever is trained"
+    )
 
 
-def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
-    """The new query tower uses the champion's index, and competes with the champion on dev."""
-    for name, ladder in LADDERS.items():
-        uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
-        assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
-        assert uses["query_tower"].inputs["old_index"] == "champion_index/index"
-        places = ladder.released_by(Rung.QUERY_ONLY)
-        indexes = named(uses["challenger_best"].inputs, "indexes")
-        assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
-        assert places["retriever"] == "challenger_best/retriever"
-
-
-def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
+def test_a_recipe_without_pre_training_ends_on_the_level_below() -> None:
     planned = plan(changed(added=100, texts=(100, 100)), LADDER, pretrains=False)
-    assert planned.rung == Rung.FINE_TUNE and "above fine_tune_above" in planned.reason
+    assert planned.level == Level.FINE_TUNE and "above fine_tune_above" in planned.reason
 
 
 def test_a_release_of_a_whole_run_needs_what_it_made(tmp_path: Path) -> None:
@@ -97,19 +87,14 @@ def test_a_release_of_a_whole_run_needs_what_it_made(tmp_path: Path) -> None:
         promote_whole_run(tmp_path)
 
 
-def test_the_thresholds_of_a_ladder_must_increase() -> None:
-    with pytest.raises(InputError, match=r"pretrain_above \(0.1\) is below fine_tune_above \(0.3\)"):
-        Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
-
-
 @pytest.mark.parametrize("name", LADDERS)
-@pytest.mark.parametrize("rung", BUMPS)
-def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: str) -> None:
-    ladder = LADDERS[name]
-    if rung == Rung.PRETRAIN and "encoder" not in ladder.released:
-        pytest.skip("a recipe without pre-training ends on the rung below")
-    known = {f"champion/{name}" for name in ladder.released}
-    for use in (*before(ladder.whole), *ladder.uses_of(rung)):
+@pytest.mark.parametrize("level", BUMPS)
+def test_every_input_of_a_level_is_made_before_it_or_released(level: Level, name: str) -> None:
+    levels = LADDERS[name]
+    if level == Level.PRETRAIN and "encoder" not in levels.released:
+        pytest.skip("a recipe without pre-training ends on the level below")
+    known = {f"champion/{name}" for name in levels.released}
+    for use in (*before(levels.whole), *levels.uses_of(level)):
         ports = {port.name: port.optional for port in use.step.inputs}
         given = {key.partition("/")[0] for key in use.inputs}
         assert given <= set(ports), use.name
@@ -117,45 +102,15 @@ def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: s
         assert set(use.inputs.values()) <= known, use.name
         known |= {f"{use.name}/{port.name}" for port in use.step.outputs}
         assert ALL_USES[use.section].step_name == use.step_name, "the settings are of the same step"
-    places = ladder.released_by(rung)
+    places = levels.released_by(level)
     assert set(places.values()) <= known
-    assert set(runs_of(rung).values()) <= known
-    assert set(places) - {"hybrid"} == set(ladder.released) - {"hybrid"} and set(NEEDED[rung]) <= set(ladder.released)
+    assert set(runs_of(level).values()) <= known
+    assert set(places) - {"hybrid"} == set(levels.released) - {"hybrid"} and set(NEEDED[level]) <= set(levels.released)
     assert places["hybrid"] == "challenger_best/hybrid", "BM25 of the corpus as it was is never released"
 
 
-def test_a_refresh_has_the_teacher_of_the_recipe() -> None:
-    taught = {
-        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
-        for name, ladder in LADDERS.items()
-    }
-    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker", "retriever", "index"}]
-    assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
-    assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
-
-
-def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() -> None:
-    tied = Ladder.of(graph_of({"stages": {"distilled": {"old_index": "retriever_2_index/index"}}}))
-    for ladder, index in ((tied, "champion_index/index"), (LADDERS["the papers' run"], None)):
-        for rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
-            [challenger] = [use for use in ladder.uses_of(rung) if use.name == "challenger"]
-            assert challenger.inputs.get("old_index") == index
-
-
-@pytest.mark.parametrize(("rung", "start"), [(Rung.FINE_TUNE, "champion/retriever"), (Rung.PRETRAIN, "")])
-def test_new_labels_are_trained_on_even_if_the_teacher_is_weak(rung: Rung, start: str) -> None:
-    """A recipe that distils into a trained retriever may skip a weak teacher, so that training comes first here too."""
-    uses = {use.name: use for use in LADDERS["labelled"].uses_of(rung)}
-    first, challenger = uses["refreshed_retriever"], uses["challenger"]
-    assert first.inputs["encoder"] == (start or "refreshed_pretraining/encoder")
-    assert "teacher" not in first.inputs and first.section == "retriever_2"
-    assert challenger.inputs["encoder"] == "refreshed_retriever/retriever" and "teacher" in challenger.inputs
-    papers = {use.name: use for use in LADDERS["the papers' run"].uses_of(rung)}
-    assert "refreshed_retriever" not in papers, "SimLM distils into the pre-trained encoder"
-
-
 def test_a_trained_challenger_competes_with_the_champion() -> None:
-    [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
+    [choice] = [use for use in LADDERS["labelled"].uses_of(Level.FINE_TUNE) if use.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {
         "champion": "champion/retriever",
         "challenger": "challenger/retriever",
@@ -163,9 +118,9 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
     assert list(named(choice.inputs, "candidates")) == ["champion", "challenger"], "the first stays unless it is beaten"
 
 
-def test_only_the_top_rung_pretrains_and_only_training_compares_two_runs() -> None:
-    steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
-    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["bm25", "index", "select-best", "retrieve"]
-    assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
-    assert "pretrain" in steps[Rung.PRETRAIN]
-    assert len(set(runs_of(Rung.INDEX).values())) == 1 and len(set(runs_of(Rung.FINE_TUNE).values())) == 2
+def test_only_the_top_level_pretrains_and_only_training_compares_two_runs() -> None:
+    steps = {level: [use.step_name for use in LADDERS["the papers' run"].uses_of(level)] for level in Level}
+    assert steps[Level.NOTHING] == [] and steps[Level.INDEX] == ["bm25", "index", "select-best", "retrieve"]
+    assert "train-retriever" in steps[Level.FINE_TUNE] and "pretrain" not in steps[Level.FINE_TUNE]
+    assert "pretrain" in steps[Level.PRETRAIN]
+    assert len(set(runs_of(Level.INDEX).values())) == 1 and len(set(runs_of(Level.FINE_TUNE).values())) == 2

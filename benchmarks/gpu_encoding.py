@@ -23,13 +23,13 @@ from benchmarks.page import write_page
 from benchmarks.training_examples import MODEL
 from benchmarks.waiting import Waiting, of_encoding
 from benchmarks.word_passages import word_blocks
-from stillhouse.acceleration.precision import computed_in
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.retrieval.index.corpus_encoding import encode_passages
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.model_place import locate
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.models.acceleration.precision import computed_in
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.model_place import locate
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.search.corpus_encoding import encode_passages
 
 LENGTH, ROWS_AT_ONCE = 144, 8192
 TARGET = 30_000

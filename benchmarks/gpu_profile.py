@@ -23,7 +23,7 @@ from benchmarks.clock import Clock
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 
 LARGE, TINY = speed.Size(12, 768, 256, 144), speed.Size(2, 192, 4, 24)
 TURNS, STEPS, ROWS, NAME = 3, 6, 30, 70

@@ -28,7 +28,7 @@ from benchmarks.quality_cells import rows, write
 from benchmarks.quality_run import MEASURE, ranks_of
 from benchmarks.run_steps import step, step_once
 from stillhouse.corpus.store import Corpus
-from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
 SETTINGS = "gpu_quality.yaml"
 RECIPE = "simlm"

@@ -27,10 +27,10 @@ from benchmarks.retriever_sides import Lengths
 from benchmarks.run_steps import step
 from benchmarks.training_examples import prepare_examples, read_examples
 from benchmarks.training_sides import OURS, PEER, Setting, Side
-from stillhouse.context import Context
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-from stillhouse.retrieval.models.pair_scores import score_pairs
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.core.context import Context
+from stillhouse.models.cross_encoder import CrossEncoder
+from stillhouse.models.pair_scores import score_pairs
+from stillhouse.models.settings import InferenceConfig
 
 LENGTH, PAIR_LENGTH = 144, 192
 PADDED, UNPADDED = f"{OURS}, padding: kept", f"{OURS}, padding: none"

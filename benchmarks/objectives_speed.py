@@ -32,9 +32,10 @@ from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
 from benchmarks.random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
-from stillhouse.acceleration.precision import autocast, computed_in, has_bf16
-from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
-from stillhouse.context import Context
+from stillhouse.core.context import Context
+from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.models.acceleration.precision import autocast, computed_in, has_bf16
+from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
@@ -44,7 +45,6 @@ from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import TokenCache
-from stillhouse.training.ahead import Ahead
 from stillhouse.training.loop import train
 
 BASE, PAIRS = "mlm", "ict+bfs+wlp"

@@ -17,11 +17,11 @@ import yaml
 from benchmarks.quality_cells import Cell
 from benchmarks.quality_peer import train_peer
 from benchmarks.run_steps import step_once
-from stillhouse.artifacts import write_whole
+from stillhouse.core.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
-from stillhouse.workflow.graph import graph_of
+from stillhouse.pipeline.graph import graph_of
 
 MEASURE = "RR@10"
 PEER = "sentence-transformers"

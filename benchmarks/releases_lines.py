@@ -14,13 +14,13 @@ import pandas as pd
 
 from benchmarks.quality_cells import FIXED, Cell, Size, read_qrels, rows, shuffled, write, write_source
 from benchmarks.run_steps import step_once
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import parse_measures, per_query
-from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search.dense import retrieve
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.search.dense import retrieve
+from stillhouse.search.vector_index import VectorIndex
 
 MEASURE = "nDCG@10"
 LINES = ("query_only", "compatible", "fine_tune")

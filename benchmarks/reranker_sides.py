@@ -28,8 +28,8 @@ from benchmarks.training_sides import (
 )
 from benchmarks.waiting import of_reranker
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.fine_tuning.reranker_training import RerankerLoss
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.models.cross_encoder import CrossEncoder
+from stillhouse.training.reranker_training import RerankerLoss
 from stillhouse.training.settings import TrainingConfig
 
 CERTAIN = 100.0

@@ -25,9 +25,9 @@ from benchmarks.training_sides import (
 )
 from benchmarks.waiting import of_retriever
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.settings import RetrieverConfig
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.training.retriever_training import RetrieverLoss
+from stillhouse.training.settings import RetrieverConfig
 
 TEMPERATURE = 0.05
 """sentence-transformers has the temperature's inverse, `scale`, at 20."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
+from stillhouse.core.config import build
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.registry import find_step
 
 
 def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> Any:

@@ -75,7 +75,7 @@ def ingest_jsonl(place: Place, _: str) -> Found:
 
 def ingest_parquet(place: Place, _: str) -> Found:
     """Reads the corpus's own table as a source: the result must be the same."""
-    from stillhouse.artifacts import digest_file
+    from stillhouse.core.artifacts import digest_file
 
     table, again = place.corpus / "passages.parquet", place.folder / "again"
     step("ingest", {}, {"corpus": again}, source=str(table), queries="source")
@@ -108,8 +108,8 @@ def look_up_ids(place: Place, _: str) -> Found:
 def encode_shard(place: Place, number: str) -> Found:
     """What `encode` does for a shard, with random vectors in the place of the model's."""
     from stillhouse.corpus.store import Corpus, passage_text_blocks
-    from stillhouse.retrieval.index.corpus_encoding import BLOCK, digests_of
-    from stillhouse.retrieval.index.embeddings import Embeddings, shard_rows, write_segment, write_shard
+    from stillhouse.search.corpus_encoding import BLOCK, digests_of
+    from stillhouse.search.embeddings import Embeddings, shard_rows, write_segment, write_shard
 
     corpus = Corpus.open(place.corpus)
     rows = shard_rows(place.passages, int(number), place.shards)
@@ -151,8 +151,8 @@ def unit(vectors_ND: np.ndarray) -> np.ndarray:
 def build_index(place: Place, kind: str) -> Found:
     """What `index` does with the vectors of all shards."""
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.index.vector_index import CutVectors, write_index
-    from stillhouse.retrieval.settings import IndexConfig
+    from stillhouse.search.settings import IndexConfig
+    from stillhouse.search.vector_index import CutVectors, write_index
 
     into, corpus = place.index(kind), Corpus.open(place.corpus)
     shutil.rmtree(into, ignore_errors=True)
@@ -170,7 +170,7 @@ def index_config(config: Callable[..., Any], kind: str, passages: int) -> Any:
 def stored(place: Place) -> Any:
     """The vectors of all shards, found by the digests of the corpus's texts."""
     from stillhouse.corpus.store import Corpus, passage_text_blocks
-    from stillhouse.retrieval.index.embeddings import Embeddings, text_digests
+    from stillhouse.search.embeddings import Embeddings, text_digests
 
     digests_N = np.concatenate([text_digests(block) for block in passage_text_blocks(Corpus.open(place.corpus))])
     found = Embeddings([place.vectors(number) for number in range(1, place.shards + 1)], digests_N, place.width)
@@ -180,8 +180,8 @@ def stored(place: Place) -> Any:
 
 def search_index(place: Place, kind: str) -> Found:
     """All queries at once. Exact search must find what a plain comparison of all vectors finds."""
-    from stillhouse.arrays import save_array
-    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.core.arrays import save_array
+    from stillhouse.search.vector_index import VectorIndex
 
     index, queries_QD = VectorIndex(place.index(kind)), queries(place)
     rows_QK, scores_QK = index.search(queries_QD, DEPTH)
@@ -201,7 +201,7 @@ def search_index(place: Place, kind: str) -> Found:
 
 def queries(place: Place) -> np.ndarray:
     """Float32 [Q, D]: noisy copies of some passages' vectors."""
-    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.search.vector_index import VectorIndex
 
     rng = np.random.default_rng(1)
     rows = np.sort(rng.choice(place.passages, min(QUERIES, place.passages), replace=False)).astype(np.int32)
@@ -215,8 +215,8 @@ def sample_tokens(place: Place, _: str) -> Found:
 
     from benchmarks import counting
     from benchmarks.token_sampler import TokenSampler
+    from stillhouse.models.model_place import locate
     from stillhouse.pretraining.tokens import cut, join
-    from stillhouse.retrieval.models.model_place import locate
 
     tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
     texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]

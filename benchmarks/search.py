@@ -23,13 +23,13 @@ import torch
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
-from stillhouse.arrays import save_array
+from stillhouse.core.arrays import save_array
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.evaluation.runs import read_run, write_run
-from stillhouse.retrieval.index.embeddings import Embeddings, write_segment
-from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, measure, write_index
-from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.search.embeddings import Embeddings, write_segment
+from stillhouse.search.settings import IndexConfig
+from stillhouse.search.vector_index import CutVectors, VectorIndex, measure, write_index
 
 WIDTH, CLUSTERS, SPREAD, NOISE, SEED = 384, 2000, 0.8, 0.4, 0
 PART = 50_000

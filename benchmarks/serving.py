@@ -31,8 +31,8 @@ from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
 from benchmarks.serving_page import page_lines
 from benchmarks.sized_releases import asked, release_folders, texts_of
-from stillhouse.context import Context
-from stillhouse.retrieval.models.query_encoder import open_query_encoder
+from stillhouse.core.context import Context
+from stillhouse.models.query_encoder import open_query_encoder
 
 KINDS = ("flat", "hnsw", "ivfsq8", "sq8", "binary_rescored")
 SYSTEMS = ("stillhouse", "sentence-transformers", "faiss")

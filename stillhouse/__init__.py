@@ -13,33 +13,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.steps.registry import MODULES as _STEPS
+from stillhouse.pipeline.steps.registry import MODULES as _STEPS
 
 if TYPE_CHECKING:
-    from stillhouse.api.recipe import Run as Run
-    from stillhouse.api.results import Evaluation as Evaluation
-    from stillhouse.api.results import StepResult as StepResult
+    from stillhouse.core.errors import InputError as InputError
+    from stillhouse.core.errors import ValidationFailed as ValidationFailed
     from stillhouse.corpus.store import Corpus as Corpus
-    from stillhouse.errors import InputError as InputError
-    from stillhouse.errors import ValidationFailed as ValidationFailed
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder as CrossEncoder
-    from stillhouse.retrieval.models.encoder import BiEncoder as BiEncoder
-    from stillhouse.retrieval.search.searcher import Hit as Hit
-    from stillhouse.retrieval.search.searcher import Searcher as Searcher
+    from stillhouse.models.cross_encoder import CrossEncoder as CrossEncoder
+    from stillhouse.models.encoder import BiEncoder as BiEncoder
+    from stillhouse.pipeline.api.recipe import Run as Run
+    from stillhouse.pipeline.api.results import Evaluation as Evaluation
+    from stillhouse.pipeline.api.results import StepResult as StepResult
+    from stillhouse.search.searcher import Hit as Hit
+    from stillhouse.search.searcher import Searcher as Searcher
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "stillhouse.api.corpora": ("ingest_passages",),
-    "stillhouse.api.inference": ("encode", "predict"),
-    "stillhouse.api.recipe": ("Run", "new", "run"),
-    "stillhouse.api.results": ("Evaluation", "StepResult"),
-    "stillhouse.api.training": ("train_retriever",),
+    "stillhouse.pipeline.api.corpora": ("ingest_passages",),
+    "stillhouse.pipeline.api.inference": ("encode", "predict"),
+    "stillhouse.pipeline.api.recipe": ("Run", "new", "run"),
+    "stillhouse.pipeline.api.results": ("Evaluation", "StepResult"),
+    "stillhouse.pipeline.api.training": ("train_retriever",),
     "stillhouse.corpus.store": ("Corpus",),
-    "stillhouse.errors": ("InputError", "ValidationFailed"),
-    "stillhouse.retrieval.models.cross_encoder": ("CrossEncoder",),
-    "stillhouse.retrieval.models.encoder": ("BiEncoder",),
-    "stillhouse.retrieval.search.searcher": ("Hit", "Searcher"),
+    "stillhouse.core.errors": ("InputError", "ValidationFailed"),
+    "stillhouse.models.cross_encoder": ("CrossEncoder",),
+    "stillhouse.models.encoder": ("BiEncoder",),
+    "stillhouse.search.searcher": ("Hit", "Searcher"),
 }
 """The public names of each module; steps are public too. The imports above repeat the classes for type checkers."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value = getattr(import_module(_MODULES[name]), name)
     elif name in _STEPS:
-        value = import_module("stillhouse.api.step_function").step_function(name.replace("_", "-"))
+        value = import_module("stillhouse.pipeline.api.step_function").step_function(name.replace("_", "-"))
     else:
         raise AttributeError(f"module 'stillhouse' has no attribute {name!r}")
     globals()[name] = value

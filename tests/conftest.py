@@ -88,7 +88,7 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus folder of 24 passages about coloured animals, with train, dev and test queries."""
     from itertools import product
 
-    from stillhouse.artifacts import whole_folder, write_manifest
+    from stillhouse.core.artifacts import whole_folder, write_manifest
     from stillhouse.corpus.store import write_tables
 
     kinds = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two", "three"]))[:24]
@@ -117,9 +117,9 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def runs_of_steps() -> Callable[[Path], Callable[..., dict[str, Path]]]:
     """Returns a function that makes a `run_step` writing below a given folder, for fixtures that outlive a test."""
-    from stillhouse.config import build
-    from stillhouse.steps.execute import execute
-    from stillhouse.steps.registry import find_step
+    from stillhouse.core.config import build
+    from stillhouse.pipeline.steps.execute import execute
+    from stillhouse.pipeline.steps.registry import find_step
 
     def below(root: Path) -> Callable[..., dict[str, Path]]:
         def run(name: str, inputs: dict[str, Path], into: str = "", **settings: object) -> dict[str, Path]:

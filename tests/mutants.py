@@ -40,10 +40,10 @@ class Mutant:
 
 BATCHES, STEPS = "tests/training/test_batches.py", "tests/training/test_loop.py::test_clipping_and_decay_written_out"
 DECAY = "tests/training/test_weight_decay.py"
-ARTIFACTS, LOSSES = "tests/test_artifacts.py", "tests/retrieval/test_losses.py"
-SEARCH, RUNS = "tests/retrieval/test_exact_search.py", "tests/evaluation/test_runs.py"
-FIXED = "tests/retrieval/test_fixed_passages.py"
-TIED = "tests/retrieval/test_retriever_training.py::test_a_step_has_the_gradient_of_the_whole_loss"
+ARTIFACTS, LOSSES = "tests/core/test_artifacts.py", "tests/training/test_losses.py"
+SEARCH, RUNS = "tests/search/test_exact_search.py", "tests/evaluation/test_runs.py"
+FIXED = "tests/training/test_fixed_passages.py"
+TIED = "tests/training/test_retriever_training.py::test_a_step_has_the_gradient_of_the_whole_loss"
 CORRUPTION, MEASURES = "tests/pretraining/test_corruption.py", "tests/evaluation/test_measures.py"
 SIGNIFICANCE, SPLITTING = "tests/evaluation/test_significance.py", "tests/corpus/test_splitting.py"
 MUTANTS = (
@@ -83,24 +83,26 @@ MUTANTS = (
     # Safety after a power cut.
     Mutant(
         "a folder is renamed before it is synced",
-        "artifacts.py",
+        "core/artifacts.py",
         "                flush(staging)",
         "                pass",
         (ARTIFACTS,),
     ),
-    Mutant("a file is renamed before it is synced", "artifacts.py", "os.fsync(file.fileno())", "pass", (ARTIFACTS,)),
-    Mutant("a new name is not synced", "artifacts.py", "sync(parent)", "pass", (ARTIFACTS,)),
+    Mutant(
+        "a file is renamed before it is synced", "core/artifacts.py", "os.fsync(file.fileno())", "pass", (ARTIFACTS,)
+    ),
+    Mutant("a new name is not synced", "core/artifacts.py", "sync(parent)", "pass", (ARTIFACTS,)),
     # Digests.
     Mutant(
         "a changed file goes unnoticed",
-        "artifacts.py",
+        "core/artifacts.py",
         "if manifest.files.get(name) != found.get(name)",
         "if (name in manifest.files) != (name in found)",
         (ARTIFACTS,),
     ),
     Mutant(
         "a changed manifest goes unnoticed",
-        "artifacts.py",
+        "core/artifacts.py",
         "intact = _sealed(content) == data",
         "intact = True",
         (ARTIFACTS,),
@@ -108,14 +110,14 @@ MUTANTS = (
     # Search and ties.
     Mutant(
         "a score 1e-6 above the last kept is dropped",
-        "retrieval/index/exact_search.py",
+        "search/exact_search.py",
         "scores_QB > unpacked(best_QK[:, -1:])[1]",
         "scores_QB > unpacked(best_QK[:, -1:])[1] + np.float32(1e-6)",
         (SEARCH,),
     ),
     Mutant(
         "ties at the last place are dropped",
-        "retrieval/index/exact_search.py",
+        "search/exact_search.py",
         "scores_QB >= _last_of_best",
         "scores_QB > _last_of_best",
         (SEARCH,),
@@ -130,70 +132,70 @@ MUTANTS = (
     # Losses.
     Mutant(
         "multiplied by the temperature",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "scores / temperature",
         "scores * temperature",
         (LOSSES,),
     ),
     Mutant(
         "right answers push one another away in an index",
-        "retrieval/fine_tuning/fixed_passages.py",
+        "training/fixed_passages.py",
         "masked_BN[_on(never_negative, scores_BN)]",
         "masked_BN[_on((never_negative[0][:0], never_negative[1][:0]), scores_BN)]",
         (FIXED,),
     ),
     Mutant(
         "queries with more answers weigh more",
-        "retrieval/fine_tuning/fixed_passages.py",
+        "training/fixed_passages.py",
         "(loss_P / counts_B[query_P]).sum()",
         "loss_P.sum()",
         (FIXED,),
     ),
     Mutant(
         "a sample of an index that never changes",
-        "retrieval/fine_tuning/fixed_passages.py",
+        "training/fixed_passages.py",
         "[self._seed, SAMPLES, step]",
         "[self._seed, SAMPLES]",
         (FIXED,),
     ),
     Mutant(
         "an old index without a weight",
-        "retrieval/fine_tuning/retriever_training.py",
+        "training/retriever_training.py",
         "return self._config.compatibility_weight * fixed_passages_loss(",
         "return fixed_passages_loss(",
         (TIED,),
     ),
     Mutant(
         "the contrastive loss with the other sign",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "terms.logsumexp(dim=1) - positive_scores_B",
         "positive_scores_B - terms.logsumexp(dim=1)",
         (LOSSES,),
     ),
     Mutant(
         "the contrastive loss as a sum",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "- positive_scores_B).mean()",
         "- positive_scores_B).sum()",
         (LOSSES,),
     ),
     Mutant(
         "right answers among the negatives of a batch",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "scores.masked_fill(~negative, nothing) for",
         "scores for",
         (LOSSES,),
     ),
     Mutant(
         "the divergence the other way round",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "teacher_log_BK.exp() * (teacher_log_BK - student_log_BK)",
         "student_log_BK.exp() * (student_log_BK - teacher_log_BK)",
         (LOSSES,),
     ),
     Mutant(
         "padding among the candidates",
-        "retrieval/fine_tuning/losses.py",
+        "training/losses.py",
         "scores_BK.masked_fill(~candidate_BK, nothing).log_softmax(dim=1)[:, 0]",
         "scores_BK.log_softmax(dim=1)[:, 0]",
         (LOSSES,),
@@ -215,10 +217,10 @@ MUTANTS = (
     # Masks.
     Mutant(
         "the mean over padding too",
-        "retrieval/models/pooling.py",
+        "models/pooling.py",
         "mask_BL.unsqueeze(-1).to(",
         "torch.ones_like(mask_BL).unsqueeze(-1).to(",
-        ("tests/retrieval/test_encoder.py::test_mean_pooling_leaves_padding_out",),
+        ("tests/models/test_encoder.py::test_mean_pooling_leaves_padding_out",),
     ),
     Mutant("importance rounded", "pretraining/corruption.py", "np.floor(", "np.rint(", (CORRUPTION,)),
     Mutant(
@@ -274,25 +276,25 @@ MUTANTS = (
     ),
     Mutant(
         "right answers among the mined negatives",
-        "retrieval/mining/relevance.py",
+        "evaluation/relevance.py",
         "found[inside] = self._keys[place[inside]] == wanted[inside]",
         "found[inside] = False",
-        ("tests/retrieval/test_mining.py",),
+        ("tests/training/test_mining.py",),
     ),
     # Models from elsewhere.
     Mutant(
         "weights that are NaN are accepted",
-        "retrieval/models/transformer.py",
+        "models/transformer.py",
         "not tensor.sum().isfinite() and not tensor.isfinite().all()",
         "False",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
+        ("tests/models/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
     Mutant(
         "a layer that the weights lack is random",
-        "retrieval/models/transformer.py",
+        "models/transformer.py",
         "    if lacking:",
         "    if False:",
-        ("tests/retrieval/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
+        ("tests/models/test_damaged_models.py::test_a_damaged_model_is_refused_by_every_loader",),
     ),
 )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.context import QUIET
-from stillhouse.monitoring import activity
+from stillhouse.core.context import QUIET
+from stillhouse.core.monitoring import activity
 
 SOON = 0.1
 """Seconds of silence after which a line must appear."""

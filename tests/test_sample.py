@@ -16,8 +16,8 @@ from stillhouse.corpus.store import Corpus
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    from stillhouse.steps.execute import execute
-    from stillhouse.steps.registry import find_step
+    from stillhouse.pipeline.steps.execute import execute
+    from stillhouse.pipeline.steps.registry import find_step
 
     step = find_step("ingest")
     folder = tmp_path_factory.mktemp("sample") / "corpus"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.steps.spec import named
-from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.steps.spec import named
 
 pytestmark = pytest.mark.sample
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from stillhouse.pipelines.schedules.cluster import Run, Version
-from stillhouse.pipelines.schedules.file import Parameter, Watch
-from stillhouse.pipelines.schedules.watch import look
+from stillhouse.core.remote.dvc_source import look_up
+from stillhouse.kubeflow.pipelines.schedules.cluster import Run, Version
+from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Watch
+from stillhouse.kubeflow.pipelines.schedules.watch import look
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import publish
-from stillhouse.remote.dvc_source import look_up
 
 
 class Started:

@@ -11,12 +11,13 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from stillhouse import __version__, interrupt
-from stillhouse.acceleration.threads import prepare_threads
-from stillhouse.config import nearest
-from stillhouse.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
-from stillhouse.steps.registry import steps
-from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
+from stillhouse import __version__
+from stillhouse.core import interrupt
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.core.terminal import NobodyReads, show, warn, warnings_visible
+from stillhouse.models.acceleration.threads import prepare_threads
+from stillhouse.pipeline.steps.registry import steps
 
 COMMANDS = {
     "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
@@ -38,7 +39,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
+    """Runs one command line and returns its exit code; `stillhouse.core.errors` lists them."""
     prepare_threads()
     try:
         with interrupt.ends_soon(), warnings_visible(), access_errors():
@@ -72,7 +73,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name in steps():
-        from stillhouse.workflow import step_command
+        from stillhouse.pipeline import step_command
 
         return step_command.main(steps()[name], rest)
     if name in COMMANDS:

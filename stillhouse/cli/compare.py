@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
+from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
 from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, refuse_foreign_use
 from stillhouse.experiments.comparison.sweep import Sweep, filled
@@ -23,14 +26,11 @@ from stillhouse.experiments.comparison.sweeps import (
     with_baseline,
     with_retriever,
 )
-from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.own_files import own_file, own_files, refuse_foreign_files
-from stillhouse.terminal import show, warn
-from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
-from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
-from stillhouse.workflow.small import small
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.parser import Parser, output_file, output_folder, source_text
+from stillhouse.pipeline.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.pipeline.small import small
+from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from stillhouse.experiments.comparison.table import Table
@@ -180,7 +180,7 @@ def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
     for condition in sweep.conditions:
         sweep = sweep.under(condition.name)
     plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))
-    from stillhouse.pipelines.compare import compile_comparison
+    from stillhouse.kubeflow.pipelines.compare import compile_comparison
 
     compile_comparison(plan, arguments.kubeflow)
     show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 
-from stillhouse.terminal import show
-from stillhouse.workflow.new_workspace import WOULD_STOP, make
-from stillhouse.workflow.parser import Parser, output_folder, source_text
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.new_workspace import WOULD_STOP, make
+from stillhouse.pipeline.parser import Parser, output_folder, source_text
 
 
 def new_parser() -> Parser:

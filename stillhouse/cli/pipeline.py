@@ -8,18 +8,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.config import nearest
-from stillhouse.errors import REFUSED_CODE, InputError
-from stillhouse.own_files import own_file
-from stillhouse.terminal import show, warn
-from stillhouse.workflow.parser import Parser, output_file, output_folder
-from stillhouse.workflow.recipe_settings import add_set_flag
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import REFUSED_CODE, InputError
+from stillhouse.core.own_files import own_file
+from stillhouse.core.terminal import show, warn
+from stillhouse.pipeline.parser import Parser, output_file, output_folder
+from stillhouse.pipeline.recipe_settings import add_set_flag
+from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from stillhouse.pipelines.catalog import Request
-    from stillhouse.pipelines.placement_table import PlacementTable
-    from stillhouse.pipelines.submit import Cluster
+    from stillhouse.kubeflow.pipelines.catalog import Request
+    from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
+    from stillhouse.kubeflow.pipelines.submit import Cluster
 
 HELP = """\
 usage: stillhouse pipeline ACTION [--help] ...
@@ -94,7 +94,7 @@ def _add_placements(parser: Parser) -> None:
 
 def _placements(arguments: argparse.Namespace) -> PlacementTable:
     """The placement table that a command line names. Raises `InputError` for an invalid one."""
-    from stillhouse.pipelines.placement_table import find_table
+    from stillhouse.kubeflow.pipelines.placement_table import find_table
 
     table = find_table(arguments.placements)
     return table.on_nodes(arguments.nodes) if arguments.nodes else table
@@ -120,7 +120,7 @@ def _add_cluster(parser: Parser) -> None:
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
-    from stillhouse.pipelines.submit import Cluster
+    from stillhouse.kubeflow.pipelines.submit import Cluster
 
     return Cluster(
         host=arguments.host,
@@ -147,9 +147,9 @@ def compile_action(argv: Sequence[str]) -> int:
     parser.add_argument("--resources", action="store_true", help="write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
     _platform()
-    from stillhouse.pipelines.catalog import Request
-    from stillhouse.pipelines.ir import compile_small
-    from stillhouse.pipelines.manifests import write_all
+    from stillhouse.kubeflow.pipelines.catalog import Request
+    from stillhouse.kubeflow.pipelines.ir import compile_small
+    from stillhouse.kubeflow.pipelines.manifests import write_all
 
     if not arguments.pipeline:
         if arguments.settings:
@@ -189,11 +189,11 @@ def submit_action(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse(argv)
     _platform()
-    from stillhouse.pipelines.catalog import Request
-    from stillhouse.pipelines.image import image
-    from stillhouse.pipelines.ir import compile_small
-    from stillhouse.pipelines.pods import watch_pods
-    from stillhouse.pipelines.submit import check_pod_parameters, namespace_of, submit, watch
+    from stillhouse.kubeflow.pipelines.catalog import Request
+    from stillhouse.kubeflow.pipelines.image import image
+    from stillhouse.kubeflow.pipelines.ir import compile_small
+    from stillhouse.kubeflow.pipelines.pods import watch_pods
+    from stillhouse.kubeflow.pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     table = _placements(arguments)
@@ -235,9 +235,9 @@ def upload_action(argv: Sequence[str]) -> int:
     _add_cluster(parser)
     arguments = parser.parse(argv)
     _platform()
-    from stillhouse.pipelines.catalog import Request
-    from stillhouse.pipelines.ir import compile_small
-    from stillhouse.pipelines.stored import upload
+    from stillhouse.kubeflow.pipelines.catalog import Request
+    from stillhouse.kubeflow.pipelines.ir import compile_small
+    from stillhouse.kubeflow.pipelines.stored import upload
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
@@ -258,8 +258,8 @@ def run_local_action(argv: Sequence[str]) -> int:
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
-    from stillhouse.pipelines.catalog import RESULTS, Request
-    from stillhouse.pipelines.local import PipelineFailed, run_local
+    from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+    from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     values = _values(request, _given(arguments.parameter))

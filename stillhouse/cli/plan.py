@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse.context import quiet, say
-from stillhouse.monitoring.activity import watched
-from stillhouse.workflow.graph import ARTIFACTS, graph_of
-from stillhouse.workflow.in_process import still_to_do
-from stillhouse.workflow.parser import Parser
-from stillhouse.workflow.plan_files import write_plan
-from stillhouse.workflow.recipes import configs, load_recipe
-from stillhouse.workflow.run_progress import outlook
-from stillhouse.workflow.seen_source import seen_lately
+from stillhouse.core.context import quiet, say
+from stillhouse.core.monitoring.activity import watched
+from stillhouse.pipeline.graph import ARTIFACTS, graph_of
+from stillhouse.pipeline.in_process import still_to_do
+from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.plan_files import write_plan
+from stillhouse.pipeline.recipes import configs, load_recipe
+from stillhouse.pipeline.run_progress import outlook
+from stillhouse.pipeline.seen_source import seen_lately
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse import context
-from stillhouse.kubernetes.preflight import Requirements, check, read_requirements, take_readings
-from stillhouse.terminal import show
-from stillhouse.workflow.parser import Parser
+from stillhouse.core import context
+from stillhouse.core.terminal import show
+from stillhouse.kubeflow.preflight import Requirements, check, read_requirements, take_readings
+from stillhouse.pipeline.parser import Parser
 
 ABOUT = """\
 Pods of a Kubeflow pipeline run these checks themselves if their placement sets `preflight: true`. With more than one

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import whole_folder, write_json
-from stillhouse.errors import InputError
-from stillhouse.terminal import show
-from stillhouse.workflow.parser import Parser
+from stillhouse.core.artifacts import whole_folder, write_json
+from stillhouse.core.errors import InputError
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.parser import Parser
 
 EXAMPLES = """\
 LOG is the folder passed to `stillhouse serve --log-queries`; the service may be running. The command writes three files

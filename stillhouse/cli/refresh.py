@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.cli.release_rules import add_rule_flags, rule_settings
-from stillhouse.config import build
-from stillhouse.context import quiet
-from stillhouse.errors import REFUSED_CODE
-from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.own_files import own_file, refuse_foreign_file
-from stillhouse.terminal import show
-from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
-from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
+from stillhouse.core.config import build
+from stillhouse.core.context import quiet
+from stillhouse.core.errors import REFUSED_CODE
+from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.own_files import own_file, refuse_foreign_file
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.parser import Parser, output_file, output_folder, source_text
+from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 
 EXAMPLES = """\
 examples:
@@ -72,11 +72,11 @@ def _absolute(text: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.monitoring.watch import watch_task
+    from stillhouse.core.monitoring.watch import watch_task
+    from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.plan import Thresholds
     from stillhouse.releases.refresh.run import Request, refresh, report
-    from stillhouse.steps.spec import Report
 
     arguments = refresh_parser().parse(argv)
     source = {name: getattr(arguments, name) for name in SOURCE if getattr(arguments, name) is not None}

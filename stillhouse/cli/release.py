@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stillhouse.cli.release_rules import add_rule_flags, rule_settings
-from stillhouse.config import nearest
-from stillhouse.context import quiet
-from stillhouse.errors import REFUSED_CODE, InputError
-from stillhouse.monitoring.activity import watched
-from stillhouse.terminal import show, visible_json, warn
-from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.core.config import nearest
+from stillhouse.core.context import quiet
+from stillhouse.core.errors import REFUSED_CODE, InputError
+from stillhouse.core.monitoring.activity import watched
+from stillhouse.core.terminal import show, visible_json, warn
+from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.step_command import add_context_flags, environment
 
 HELP = """\
 usage: stillhouse release ACTION [--help] ...
@@ -88,12 +88,12 @@ def promote_action(argv: Sequence[str]) -> int:
     add_rule_flags(parser.add_argument_group("when to refuse the release"))
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
-    from stillhouse.monitoring.watch import watch_task
+    from stillhouse.core.monitoring.watch import watch_task
+    from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.git import Git
     from stillhouse.releases.model_registry.register import follow
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.whole_run import promote_whole_run
-    from stillhouse.steps.spec import Report
 
     with environment(arguments, arguments.folder), watched("release", quiet()):
         with watch_task("promote", _log) as task:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from stillhouse.pipeline.step_command import add_setting_flags, given_settings
+from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.refresh.parameters import RULES
-from stillhouse.steps.registry import find_step
-from stillhouse.workflow.step_command import add_setting_flags, given_settings
 
 
 def add_rule_flags(parser: argparse._ActionsContainer) -> None:

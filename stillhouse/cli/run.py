@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse.errors import InputError
-from stillhouse.workflow.graph import ARTIFACTS, graph_of
-from stillhouse.workflow.parser import Parser, output_folder, source_text
-from stillhouse.workflow.recipe_run import chosen_uses, run_recipe, uses_of_stage
-from stillhouse.workflow.recipe_settings import add_set_flag, with_settings
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.small import small
-from stillhouse.workflow.step_command import add_context_flags, add_engine_flag, environment
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.graph import ARTIFACTS, graph_of
+from stillhouse.pipeline.parser import Parser, output_folder, source_text
+from stillhouse.pipeline.recipe_run import chosen_uses, run_recipe, uses_of_stage
+from stillhouse.pipeline.recipe_settings import add_set_flag, with_settings
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.small import small
+from stillhouse.pipeline.step_command import add_context_flags, add_engine_flag, environment
 
 EXAMPLES = """\
 examples:

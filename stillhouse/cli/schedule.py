@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.config import nearest
-from stillhouse.errors import InputError
-from stillhouse.terminal import show
-from stillhouse.workflow.parser import Parser
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.parser import Parser
 
 HELP = """\
 usage: stillhouse schedule ACTION [--help] ...
@@ -48,10 +48,10 @@ def apply_action(argv: Sequence[str]) -> int:
     parser = _parser("apply", "Syncs the cluster's recurring runs with a file.")
     parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
     arguments = parser.parse(argv)
-    from stillhouse.pipelines.schedules.apply import apply
-    from stillhouse.pipelines.schedules.cluster import Kubeflow
-    from stillhouse.pipelines.schedules.file import read_schedules
-    from stillhouse.pipelines.schedules.parameters import refuse_parameters
+    from stillhouse.kubeflow.pipelines.schedules.apply import apply
+    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
+    from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_parameters
 
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
@@ -70,8 +70,8 @@ def apply_action(argv: Sequence[str]) -> int:
 
 def list_action(argv: Sequence[str]) -> int:
     arguments = _parser("list", "Lists Stillhouse's recurring runs on the cluster.", file=False).parse(argv)
-    from stillhouse.pipelines.schedules.apply import MARK
-    from stillhouse.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.kubeflow.pipelines.schedules.apply import MARK
+    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
 
     cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
     in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
@@ -88,10 +88,10 @@ def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Checks every watched corpus once and starts a refresh of those that changed.")
     parser.add_argument("--again", action="store_true", help="retry a refresh that failed or was refused")
     arguments = parser.parse(argv)
-    from stillhouse.pipelines.schedules.cluster import Kubeflow
-    from stillhouse.pipelines.schedules.file import read_schedules
-    from stillhouse.pipelines.schedules.parameters import refuse_parameters
-    from stillhouse.pipelines.schedules.watch import look, report_schedule, watch_interval
+    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
+    from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_parameters
+    from stillhouse.kubeflow.pipelines.schedules.watch import look, report_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:

@@ -11,17 +11,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse import context
-from stillhouse.errors import InputError
-from stillhouse.file_stamps import FILE, FileStamps
-from stillhouse.monitoring.activity import doing, watched
-from stillhouse.terminal import show, visible, visible_id, visible_json
-from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.parser import Parser
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.core import context
+from stillhouse.core.errors import InputError
+from stillhouse.core.file_stamps import FILE, FileStamps
+from stillhouse.core.monitoring.activity import doing, watched
+from stillhouse.core.terminal import show, visible, visible_id, visible_json
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from stillhouse.retrieval.search.searcher import Hit, Searcher
+    from stillhouse.search.searcher import Hit, Searcher
 
 INPUTS = {"corpus": ARTIFACTS / "ingest" / "corpus"}
 INPUTS |= {name: ARTIFACTS / "best" / name for name in ("retriever", "index", "hybrid")}
@@ -108,7 +108,7 @@ def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
 def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     context.hush_libraries()
     with doing("loading PyTorch"):
-        from stillhouse.retrieval.search.searcher import Searcher
+        from stillhouse.search.searcher import Searcher
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)

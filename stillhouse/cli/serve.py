@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse import context
-from stillhouse.artifacts import digest_json
-from stillhouse.config import field_types, setting
-from stillhouse.errors import InputError
-from stillhouse.file_stamps import FILE, FileStamps
-from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.parser import Parser
-from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, environment, with_settings
+from stillhouse.core import context
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.config import field_types, setting
+from stillhouse.core.errors import InputError
+from stillhouse.core.file_stamps import FILE, FileStamps
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, with_settings
 
 if TYPE_CHECKING:
     from stillhouse.serving.release import Release

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.artifacts import write_whole
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import write_whole
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
+from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.terminal import show
 from stillhouse.experiments.comparison.plan import merged
-from stillhouse.lock import only_process
-from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.terminal import show
-from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.recipes import find_file, load_recipe
-from stillhouse.workflow.step_command import add_context_flags, environment
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.recipes import find_file, load_recipe
+from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from stillhouse.tuning.search import Search
+    from stillhouse.experiments.tuning.search import Search
 
 BEST = "params.yaml"
 EXAMPLES = """\
@@ -67,8 +67,8 @@ def tune_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.tuning.search import Search
-    from stillhouse.tuning.space import SPACES, read_space
+    from stillhouse.experiments.tuning.search import Search
+    from stillhouse.experiments.tuning.space import SPACES, read_space
 
     arguments = tune_parser().parse(argv)
     path = find_file(arguments.space, SPACES, "search space")
@@ -93,7 +93,7 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
     import yaml
 
     from stillhouse.evaluation.significance import compare
-    from stillhouse.tuning.search import RANKS, SETTINGS
+    from stillhouse.experiments.tuning.search import RANKS, SETTINGS
 
     default, tried, finished = np.array(search.default), len(search.tried()), search.finished()
     start = f"the recipe's own settings have RR@10 {default.mean():.4f} on {len(default)} dev questions"

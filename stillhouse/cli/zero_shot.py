@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.own_files import own_files
+from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.zero_shot.arguments import zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import (
     checked_plan,
@@ -14,11 +17,8 @@ from stillhouse.experiments.zero_shot.plan import (
     run_plan,
     write_results,
 )
-from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.own_files import own_files
-from stillhouse.terminal import show, warn
-from stillhouse.workflow.graph import ARTIFACTS
-from stillhouse.workflow.step_command import environment
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.step_command import environment
 
 
 def main(argv: Sequence[str]) -> int:

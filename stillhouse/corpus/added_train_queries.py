@@ -11,6 +11,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import (
     NO_WHOLE_NUMBER,
     CleanCorpus,
@@ -25,7 +26,6 @@ from stillhouse.corpus.schemas import ADDED
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
 from stillhouse.corpus.sources.text_encoding import is_unicode
-from stillhouse.errors import InputError
 
 PLACE = "train_queries"
 """The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""

@@ -32,9 +32,9 @@ from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from stillhouse.errors import InputError
-from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.remote.deadline import within
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact, refuse_secret
+from stillhouse.core.remote.deadline import within
 
 T = TypeVar("T")
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import count_words
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
 
 AT_LEAST = ">="
 AT_MOST = "<="

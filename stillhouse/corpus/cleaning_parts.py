@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import digest_json
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning
 from stillhouse.corpus.part_files import rows_of_part, write_part
 from stillhouse.corpus.sources.rows import Each, Part, Source
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.monitoring.activity import doing
 
 
 @dataclass(frozen=True)

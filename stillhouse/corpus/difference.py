@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import digest_bytes, digest_json
+from stillhouse.core.artifacts import digest_bytes, digest_json
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SEPARATOR

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.checks import AT_MOST, Check
 from stillhouse.corpus.schemas import SCHEMAS, SPLITS
 from stillhouse.corpus.store import Corpus
-from stillhouse.monitoring.activity import doing
 
 SAMPLED_ROWS = 200_000
 

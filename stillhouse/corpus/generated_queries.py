@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stillhouse.artifacts import digest_file, read_manifest
+from stillhouse.core.artifacts import digest_file, read_manifest
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.article_layout import lay_out
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, sampled, split_articles
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.errors import InputError
 
 
 @dataclass(frozen=True)

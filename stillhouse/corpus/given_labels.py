@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Rejected
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.errors import InputError
 
 LABELS = ("qrel", "answer", "query")
 

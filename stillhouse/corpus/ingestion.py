@@ -11,7 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import digest_file, digest_json
+from stillhouse.core.artifacts import digest_file, digest_json
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.added_train_queries import PLACE as ADDED_PLACE
 from stillhouse.corpus.added_train_queries import AddedTrainQueries
 from stillhouse.corpus.cleaning import CleanCorpus, clean
@@ -27,8 +29,6 @@ from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
 
 QUERIES = ("auto", "source", "pairs")
 """Where train queries come from. `auto` is `source` if the source has train queries, else `pairs` if the corpus allows

@@ -35,14 +35,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stillhouse.config import nearest
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.pair_drawing import TASKS, Drawn, draw_queries
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
 
 
 class PairQuery(NamedTuple):

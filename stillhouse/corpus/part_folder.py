@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stillhouse.artifacts import flush
+from stillhouse.core.artifacts import flush
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 COLUMN = "passage_id"
 LARGEST_BLOCK = 1 << 17

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import digest_json, write_whole
-from stillhouse.context import answers_root
+from stillhouse.core.artifacts import digest_json, write_whole
+from stillhouse.core.context import answers_root
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
@@ -30,7 +31,6 @@ from stillhouse.corpus.questions import questions_of
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus, write_table
 from stillhouse.corpus.titles import SEPARATOR
-from stillhouse.errors import InputError
 
 IN_A_ROW = 20
 """Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""

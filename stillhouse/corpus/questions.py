@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterator
 
+from stillhouse.core.terminal import CONTROL, DIRECTION
 from stillhouse.corpus.chat_api import BrokenAnswer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.sources.text_encoding import is_unicode
-from stillhouse.terminal import CONTROL, DIRECTION
 
 MOST_CHARACTERS = 300
 """No person would type a longer question."""

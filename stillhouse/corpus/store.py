@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.core.artifacts import MANIFEST, read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.passage_ids import PassageIds, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
 
 if TYPE_CHECKING:
     import pandas as pd  # imported only where needed, so that a search starts faster

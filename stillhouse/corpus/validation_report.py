@@ -8,10 +8,10 @@ from typing import Any
 
 from jinja2 import Environment
 
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.checks import Check, figure
 from stillhouse.corpus.expectations import SuiteResult
 from stillhouse.corpus.schemas import SPLITS
-from stillhouse.monitoring.activity import doing
 
 # Great Expectations' fragments repeat element ids and have attributes for scripts that this page does not include.
 _SCRIPT_ATTRIBUTES = re.compile(r'\s(?:id|data-[a-z-]+)="[^"]*"')

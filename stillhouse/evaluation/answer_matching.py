@@ -28,10 +28,10 @@ import pandas as pd
 import regex
 from numpy.typing import NDArray
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT, compile_answer
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.words import UNSPACED
-from stillhouse.errors import InputError
 
 Texts = Callable[[NDArray[np.integer]], Sequence[str]]
 LONGEST_SEARCH = 20.0

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.words import count_words
 from stillhouse.evaluation.figures import Measured, stable
 from stillhouse.evaluation.significance import bootstrap_intervals
-from stillhouse.monitoring.activity import doing
 
 FREQUENCIES = (0, 1, 2, 5)
 """The lowest value of every bin of training frequency."""

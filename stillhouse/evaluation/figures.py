@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.runs import line_of, read_run, rows_of_run
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
-from stillhouse.monitoring.activity import doing
 
 SYNTHETIC = "synthetic"
 """The labels of queries made from the corpus (Chang et al.'s pair tasks); queries of the source have `SOURCE`."""

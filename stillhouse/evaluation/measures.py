@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import shown
 from stillhouse.evaluation.runs import places
-from stillhouse.yaml_file import shown
 
 MEASURED_AT_ONCE = 500  # queries
 ANSWER = re.compile(r"Answer@([1-9]\d*)")

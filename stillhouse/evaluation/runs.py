@@ -19,9 +19,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.sources.lines import DAMAGED, open_binary
-from stillhouse.errors import InputError
 from stillhouse.evaluation.rankings import order_by_score
 
 COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")

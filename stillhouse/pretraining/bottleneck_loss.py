@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.context import world_size
+from stillhouse.core.context import world_size
+from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.pretraining.corrupted import Corruptor, MaskedPassages
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.training.processes import add_up, own_parts
 from stillhouse.training.random_state import seed_torch
 
 TERMS = ("encoder", "decoder")

@@ -14,10 +14,10 @@ from torch.nn import functional
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_emb
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.models.transformer import keep_layers
 from stillhouse.pretraining.heads import family_of
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.retrieval.models.transformer import keep_layers
 
 DROPOUTS = ("hidden_dropout_prob", "dropout", "mlp_dropout")
 """The names that configurations use for output dropout: BERT-like models, DistilBERT, ModernBERT."""

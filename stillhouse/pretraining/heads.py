@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.activations import gelu
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 Function = Callable[[Tensor], Tensor]
 

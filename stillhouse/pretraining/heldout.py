@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stillhouse.context import Context
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.pretraining.corrupted import CorruptedBatch, Corruptor
 from stillhouse.pretraining.cross_entropy import rows_at_once
 from stillhouse.pretraining.heads import family_of, output_matrix

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import new_array, write_numbers
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.arrays import new_array, write_numbers
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngram_tables import NgramTables, map_numbers

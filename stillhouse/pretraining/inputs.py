@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.artifacts import MANIFEST, read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.source import model_or
+from stillhouse.models.transformer import refuse_longer
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.heads import output_matrix
 from stillhouse.pretraining.masked_lm import (
@@ -25,8 +27,6 @@ from stillhouse.pretraining.masked_lm import (
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.retrieval.models.source import model_or
-from stillhouse.retrieval.models.transformer import refuse_longer
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,10 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.errors import InputError
-from stillhouse.pretraining.heads import family_of, head_parameters
-from stillhouse.pretraining.tokens import vocabulary_digest
-from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words, write_modules
-from stillhouse.retrieval.models.encoder_settings import (
+from stillhouse.core.artifacts import MANIFEST, read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder_folder import refuse_bag_of_words, write_modules
+from stillhouse.models.encoder_settings import (
     CONFIG,
     OF_MODULES,
     REMEDY,
@@ -21,9 +19,11 @@ from stillhouse.retrieval.models.encoder_settings import (
     read_settings,
     transformer_in,
 )
-from stillhouse.retrieval.models.model_place import refuse_unsupported
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
-from stillhouse.retrieval.models.transformer import load_model, refuse_unusable
+from stillhouse.models.model_place import refuse_unsupported
+from stillhouse.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.models.transformer import load_model, refuse_unusable
+from stillhouse.pretraining.heads import family_of, head_parameters
+from stillhouse.pretraining.tokens import vocabulary_digest
 
 TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 

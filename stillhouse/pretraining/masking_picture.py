@@ -19,7 +19,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.pretraining.corruption import importance_mask
 from stillhouse.pretraining.tokens import TokenCache
 

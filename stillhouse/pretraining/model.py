@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.models.pooling import pool
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, passage_weights, token_cross_entropy
 from stillhouse.pretraining.decoders import make_decoder
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.retrieval.models.pooling import pool
 
 
 @dataclass(frozen=True)

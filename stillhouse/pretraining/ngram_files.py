@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import save_array, write_numbers
-from stillhouse.artifacts import write_json
-from stillhouse.errors import InputError
+from stillhouse.core.arrays import save_array, write_numbers
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
 from stillhouse.pretraining.ngram_tables import NgramTables, Order
 from stillhouse.pretraining.words import union

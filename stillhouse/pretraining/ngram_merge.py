@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import write_numbers
+from stillhouse.core.arrays import write_numbers
 from stillhouse.pretraining.ngram_tables import Order, map_numbers
 
 BYTES_A_ROW = 72

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stillhouse.config import nearest
-from stillhouse.errors import InputError
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS, pair_tasks
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.acceleration.precision import autocast
-from stillhouse.context import Context
-from stillhouse.curves import CurveRow, Watch
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.context import Context
+from stillhouse.core.curves import CurveRow, Watch
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.models.acceleration.precision import autocast
 from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.heads import output_matrix
@@ -50,7 +51,6 @@ from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
 from stillhouse.pretraining.tokens import TokenCache
-from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.loop import train
 from stillhouse.training.measurements import ENOUGH

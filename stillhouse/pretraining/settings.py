@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stillhouse.config import setting
-from stillhouse.errors import InputError
+from stillhouse.core.config import setting
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig
 from stillhouse.training.measurements import SHARE

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from stillhouse.models.pooling import pool
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
-from stillhouse.retrieval.models.pooling import pool
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 """From ids and attention mask [B, L] to vectors [B, D]."""

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.arrays import save_array
+from stillhouse.core.arrays import save_array
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SPACE, passage_text
-from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
 from stillhouse.pretraining.tokens import cut

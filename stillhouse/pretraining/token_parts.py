@@ -16,14 +16,14 @@ import pandas as pd
 from numpy.typing import DTypeLike
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.artifacts import digest_json, write_json
+from stillhouse.core.artifacts import digest_json, write_json
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.sources.rows import Each
 from stillhouse.corpus.store import Corpus
-from stillhouse.monitoring.activity import doing
+from stillhouse.models.tokenizer_files import load_tokenizer
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.token_files import write_tokens
-from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
 TEXTS_AT_ONCE = 2048
 FILES: dict[str, DTypeLike] = {

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.arrays import save_array
-from stillhouse.artifacts import digest_json
+from stillhouse.core.arrays import save_array
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import divided
-from stillhouse.errors import InputError
+from stillhouse.models.tokenizer_files import separators
 from stillhouse.pretraining.pairs.structure import PassageStructure
-from stillhouse.retrieval.models.tokenizer_files import separators
 
 ADDED = 2
 """Special tokens around a passage: [CLS] before it and [SEP] after it."""

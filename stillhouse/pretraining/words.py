@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import write_numbers
+from stillhouse.core.arrays import write_numbers
 from stillhouse.pretraining.ngram_tables import map_numbers, passage_blocks
 
 TOKENS_AT_ONCE = 1 << 21

@@ -10,15 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest, refuse_foreign
-from stillhouse.context import say
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.artifacts import read_manifest, refuse_foreign
+from stillhouse.core.context import say
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.remote.address import redact
+from stillhouse.core.remote.dvc_source import fetch, of_a_remote
 from stillhouse.releases.git import Git
 from stillhouse.releases.objects import lacking_in_cache, lacking_on_remote, send
 from stillhouse.releases.tags import Release
-from stillhouse.remote.address import redact
-from stillhouse.remote.dvc_source import fetch, of_a_remote
 
 ALWAYS = "always changed"
 """DVC's status of a stage that runs every time; later stages depend on its output."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.errors import InputError
-from stillhouse.remote.address import redact
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact
 
 REMOTE = "origin"
 NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}

@@ -12,8 +12,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from stillhouse.artifacts import digest_json, read_manifest
-from stillhouse.monitoring.settings import PIPELINE, RUN
+from stillhouse.core.artifacts import digest_json, read_manifest
+from stillhouse.core.monitoring.settings import PIPELINE, RUN
 
 REVISION = "STILLHOUSE_REVISION"
 """Environment variable with the git commit of the code; an image sets it."""

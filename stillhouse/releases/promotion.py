@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.releases import data

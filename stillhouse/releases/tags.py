@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillhouse.artifacts import digest_json
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.releases.git import REMOTE, Git, GitFailed, PushTaken
 
 NAME = "retriever"

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import FailFast
 from starlette.exceptions import HTTPException
 
-from stillhouse.terminal import visible
+from stillhouse.core.terminal import visible
 
 CODES = {
     400: "bad_request",

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stillhouse.artifacts import sync
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import sync
+from stillhouse.core.errors import InputError
 
 MOST_BYTES = 64 << 20
 """The feedback of a day, so that no client can fill the disk."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.retrieval.index.exact_search import BLOCK, Block, exact_search
-from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.search.bm25 import BM25
+from stillhouse.search.exact_search import BLOCK, Block, exact_search
+from stillhouse.search.vector_index import VectorIndex
 
 Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, as `stillhouse.monitoring.table` describes them. None contains the text of a query."""
+"""Metrics for Prometheus, as `stillhouse.core.monitoring.table` describes them. None contains the text of a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from stillhouse.monitoring.table import SERVICES
+from stillhouse.core.monitoring.table import SERVICES
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TOKENS = tuple(2**power for power in range(3, 14))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.acceleration.linear_layers import keep_packed
-from stillhouse.context import Context
-from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
-from stillhouse.retrieval.models.encoder import inference, length_batches
-from stillhouse.retrieval.models.query_encoder import EXACT
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.models.acceleration.linear_layers import keep_packed
+from stillhouse.models.cross_encoder import CrossEncoder
+from stillhouse.models.encoder import inference, length_batches
+from stillhouse.models.query_encoder import EXACT
 
 
 class PairScores:

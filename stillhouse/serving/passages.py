@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 MAPPED = ("passage_id", "article_id", "title")
 TEXT = "text"

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.artifacts import sync
-from stillhouse.lock import only_process
+from stillhouse.core.artifacts import sync
+from stillhouse.core.lock import only_process
 from stillhouse.serving.feedback_log import Feedback, FeedbackLog
 
 SHOWN = 10

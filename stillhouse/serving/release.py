@@ -16,23 +16,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.acceleration.precision import computed_in
-from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
-from stillhouse.context import Context
+from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.core.open_folders import OpenFolders
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
-from stillhouse.open_folders import OpenFolders
+from stillhouse.models.acceleration.memory import release_freed_memory
+from stillhouse.models.acceleration.precision import computed_in
+from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
+from stillhouse.pipeline.steps.adopt_index import adopted_index
 from stillhouse.releases.tags import identity_of
-from stillhouse.retrieval.index.vector_index import VectorIndex, cut
-from stillhouse.retrieval.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
-from stillhouse.retrieval.search.bm25 import BM25
-from stillhouse.retrieval.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
-from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, read_hybrid
-from stillhouse.retrieval.search.searcher import refuse_unfit
+from stillhouse.search.bm25 import BM25
+from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.hybrid import Fusion, HybridIndex, read_hybrid
+from stillhouse.search.searcher import refuse_unfit
+from stillhouse.search.vector_index import VectorIndex, cut
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.passages import Passages
-from stillhouse.steps.adopt_index import adopted_index
-from stillhouse.training.memory import release_freed_memory
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""

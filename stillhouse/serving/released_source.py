@@ -19,12 +19,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.errors import InputError, access_errors
-from stillhouse.lock import only_process
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import InputError, access_errors
+from stillhouse.core.lock import only_process
+from stillhouse.core.remote.address import redact, refuse_secret
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import NAME, Release, read_history
-from stillhouse.remote.address import redact, refuse_secret
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
@@ -192,7 +192,7 @@ def main() -> int:
 
     Returns 0, or the exit code of an `InputError`, with its message on standard error.
     """
-    from stillhouse.remote.dvc_source import fetch
+    from stillhouse.core.remote.dvc_source import fetch
 
     asked = json.load(sys.stdin)
     try:

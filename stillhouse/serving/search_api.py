@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillhouse.errors import is_full_disk
+from stillhouse.core.errors import is_full_disk
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release

@@ -10,7 +10,7 @@ from math import ceil
 
 import uvicorn
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.serving.app import make_app
 from stillhouse.serving.service import Service
 

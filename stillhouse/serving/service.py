@@ -12,8 +12,8 @@ import numpy as np
 from fastapi import Request
 from numpy.typing import NDArray
 
-from stillhouse.errors import InputError
-from stillhouse.retrieval.index.vector_index import cut
+from stillhouse.core.errors import InputError
+from stillhouse.search.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
 from stillhouse.serving.client_ids import client_id, client_of
 from stillhouse.serving.errors import Problem

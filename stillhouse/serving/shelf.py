@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import Source, Unreachable
 

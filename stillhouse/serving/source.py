@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from stillhouse.artifacts import MANIFEST
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import MANIFEST
+from stillhouse.core.errors import InputError
 
 PARTS = ("retriever", "index", "corpus")
 OPTIONAL = ("hybrid", "reranker", "run")

@@ -1,1 +1,1 @@
-"""The parts shared by all training: the loop, the schedule, checkpoints and curves."""
+"""Training: the loop that all kinds share, losses, negatives and teachers."""

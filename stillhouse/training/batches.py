@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 BUCKETS = 2**32
 """The second part of the seeds of `length_buckets`; larger than any epoch."""
@@ -57,11 +57,6 @@ def steps_for(count: int, batch_size: int, epochs: float | None, max_steps: int 
         return max_steps
     steps = max(1, round(epochs * count / min(batch_size, count)))
     return min(steps, max_steps) if max_steps else steps
-
-
-def chunks(count: int, size: int) -> list[np.ndarray]:
-    """The numbers 0..count-1 in order, `size` at a time."""
-    return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def length_parts(lengths: np.ndarray, size: int) -> list[np.ndarray]:

@@ -13,10 +13,10 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor
 
-from stillhouse.context import rank
-from stillhouse.curves import CurveRow
-from stillhouse.monitoring.activity import doing
-from stillhouse.training.processes import agreed
+from stillhouse.core.context import rank
+from stillhouse.core.curves import CurveRow
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.acceleration.processes import agreed
 
 NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")
 

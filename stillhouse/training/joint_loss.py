@@ -22,10 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.acceleration.on_device import on_device
-from stillhouse.context import world_size
+from stillhouse.core.context import world_size
+from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.training.batches import cheapest_parts, length_parts
-from stillhouse.training.processes import add_up, own_parts
 from stillhouse.training.random_state import seed_torch
 
 PART_COST = {"cpu": 128, "cuda": 4096}

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.acceleration.linear_layers import fast_linear_layers
-from stillhouse.acceleration.precision import autocast
-from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
-from stillhouse.context import Context, rank
-from stillhouse.curves import CurveRow, Watch, best_row, stopped
-from stillhouse.errors import NotFinite
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.context import Context, rank
+from stillhouse.core.curves import CurveRow, Watch, best_row, stopped
+from stillhouse.core.errors import NotFinite
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
+from stillhouse.models.acceleration.linear_layers import fast_linear_layers
+from stillhouse.models.acceleration.memory import freed_memory_kept
+from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.processes import add_gradients, add_up, agreed, join
+from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint
-from stillhouse.training.memory import freed_memory_kept
-from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
 

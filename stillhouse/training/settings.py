@@ -1,20 +1,18 @@
-"""The settings shared by all training. No torch here, because step modules read them to declare their flags."""
+"""The settings that all training shares, and those of retrievers, re-rankers and their negatives.
+
+No torch here, because step modules read them to declare their flags.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.config import setting
-from stillhouse.errors import InputError
-from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING
-
-
-def precision_setting() -> Any:
-    """The precision of training, encoding and scoring."""
-    return setting(
-        "auto", "auto = bf16 if it is faster on the processor or GPU, else fp32", choices=("auto", "fp32", "bf16")
-    )
+from stillhouse.core.config import same_setting, setting
+from stillhouse.core.errors import InputError
+from stillhouse.models.settings import InferenceConfig, precision_setting
+from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE
 
 
 def mini_batch_setting(of: str = "") -> Any:
@@ -87,3 +85,179 @@ def require_parts(gradient_cache: bool, mini_batch_size: int | None) -> None:
     """Raises `InputError` for gradient caching of a batch with a single part."""
     if gradient_cache and not mini_batch_size:
         raise InputError("gradient_cache saves no memory without mini_batch_size; set it, for example to 64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativesConfig:
+    """Which passages may be hard negatives, for every step that lists them (`MiningQueries`)."""
+
+    negatives_among: str = setting(
+        "corpus",
+        "which passages may be negatives: corpus = all, as in SimLM; answers = only those that answer another query of "
+        "the same split, for a corpus whose splits divide its passages: those of the other splits would be memorized "
+        "as wrong; train_answers = the same, but all passages for dev queries, which choose models",
+        choices=("corpus", "answers", "train_answers"),
+    )
+    without_answers: bool = setting(
+        False, "leave out passages that hold an answer to the query, by the rules of `Answer@k` (SimLM Appendix B)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPairsConfig(InferenceConfig):
+    """Which pairs a teacher scores: a query's positives and some of its negatives."""
+
+    kind: str = setting(
+        "cross-encoder",
+        "cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best: the "
+        "cross-encoder, BM25, or a weighted sum of two or all of these and the retriever, calibrated on the dev "
+        "queries",
+        choices=("cross-encoder", "best"),
+    )
+    depth: int = setting(200, "score negatives from this many of the best of a query", minimum=1)
+    negatives_scored: int | None = setting(
+        None,
+        "score this many, those that a training with the same seed draws first; it reads at most "
+        "negatives_per_query x epochs of them; null = all",
+        minimum=1,
+    )
+    dev_negatives_scored: int | None = setting(
+        None,
+        "the same for dev queries, where a training reads negatives_per_query; null = all that were mined, whatever "
+        "the depth, to compare the teacher with its student",
+        minimum=1,
+    )
+    seed: int = setting(42, "seed of the order of drawn negatives", minimum=0)
+
+
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "simlm": ("query_passage", "positive_passage"),
+    "simlm_code": ("query_passage", "positive_query", "query_query", "positive_positive"),
+    "plain": ("query_passage",),
+}
+"""The contrastive losses and the blocks of scores that each takes its negatives from (`contrastive.BLOCKS`): SimLM
+eq. 3, the code of its authors, and CDMAE eq. 10."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevRankingConfig:
+    """Which dev queries are ranked to choose a model, and among how many candidates."""
+
+    eval_queries: int | None = setting(
+        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1
+    )
+    eval_depth: int = setting(
+        50, "best negatives of a dev query that are ranked together with its positives", minimum=1
+    )
+
+
+RANKINGS = {"rr10": "RR@10", "ndcg10": "nDCG@10"}
+"""The measures that can choose a model: names in settings, and in ir_measures."""
+
+
+def best_model_setting(default: str) -> Any:
+    """The setting `metric_for_best_model` of a training on groups."""
+    return setting(
+        default,
+        "which step to keep: loss = the one with the lowest held-out loss of drawn groups; rr10, ndcg10 = the one with "
+        "the highest RR@10 or nDCG@10 on dev queries, ranking their positives and best eval_depth negatives, or the "
+        "start if none is better",
+        choices=("loss", *RANKINGS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
+    """How training on groups is measured on dev queries, and which step is kept."""
+
+    metric_for_best_model: str = best_model_setting("loss")
+    patience: int | None = patience_setting()
+    eval_share: float | None = eval_share_setting(SHARE, "no limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankerConfig(GroupTrainingConfig):
+    """How a query's candidates are drawn for a cross-encoder, and compared."""
+
+    metric_for_best_model: str = best_model_setting("rr10")
+    loss: str = setting(
+        "listwise",
+        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
+        "with a positive weighted by the number of its query's negatives",
+        choices=("listwise", "bce"),
+    )
+    learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
+    negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    mini_batch_size: int | None = setting(
+        None,
+        "back-propagate the queries of this many pairs at a time, to save memory; null = the whole batch",
+        minimum=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverConfig(GroupTrainingConfig):
+    """The bi-encoder's loss, and how it encodes a batch's texts."""
+
+    temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
+    alpha: float = setting(0.2, "weight of the contrastive loss, with a teacher (SimLM eq. 5)", minimum=0)
+    contrastive: str = setting(
+        "simlm",
+        "what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code = as in the "
+        "code of SimLM, also the batch's queries and positives; plain = the query alone (CDMAE eq. 10)",
+        choices=tuple(FORMS),
+    )
+    compatibility_weight: float = setting(
+        0.0,
+        "only with an old index: weight of the queries' loss against its vectors, so that new queries can search it "
+        "(backward-compatible training, Shen et al. 2020); 0 = off",
+        minimum=0,
+    )
+    matryoshka_dims: tuple[int, ...] | None = setting(
+        None,
+        "also train vectors cut to these widths, as [64, 128]; null = whole vectors only",
+        minimum=1,
+    )
+    mini_batch_size: int | None = mini_batch_setting()
+    gradient_cache: bool = gradient_cache_setting()
+    gradient_checkpointing: bool = setting(
+        False, "compute the layers' states twice instead of keeping them: a third more time, a fraction of the memory"
+    )
+    lora_rank: int = setting(
+        0,
+        "train a change of this rank to each weight matrix of the Transformer (LoRA), for large models; it is merged "
+        "at the end; 16 is usual, with a learning rate of 1e-4; 0 = train all weights",
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        if self.matryoshka_dims is not None and not self.matryoshka_dims:
+            raise InputError("matryoshka_dims is an empty list; leave it out to train whole vectors only")
+        if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
+            raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
+        require_parts(self.gradient_cache, self.mini_batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTrainingConfig(TrainingConfig):
+    """The loss over an index, how the kept step is chosen, and the negatives drawn for a teacher."""
+
+    temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
+    passages_at_once: int = setting(
+        262_144,
+        "passages used as negatives in a step: the whole index if it is no larger, else a new sample of this size in "
+        "each step; hard negatives are added",
+        minimum=1,
+    )
+    negatives_per_query: int = setting(15, "only with negatives: hard negatives drawn per query and epoch", minimum=0)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    alpha: float = setting(0.2, "only with a teacher: weight of the loss over the index", minimum=0)
+    metric_for_best_model: str = setting(
+        "ndcg10",
+        "keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep the start if no step "
+        "is better",
+        choices=tuple(RANKINGS),
+    )
+    patience: int | None = patience_setting()
+    eval_queries: int | None = same_setting(DevRankingConfig, "eval_queries")

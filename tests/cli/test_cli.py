@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from stillhouse import cli
-from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.config import setting
-from stillhouse.context import DEVICE, QUIET, WORK_ROOT, device
-from stillhouse.errors import ValidationFailed
-from stillhouse.steps import registry
-from stillhouse.steps.spec import Report
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.config import setting
+from stillhouse.core.context import DEVICE, QUIET, WORK_ROOT, device
+from stillhouse.core.errors import ValidationFailed
+from stillhouse.pipeline.steps import registry
+from stillhouse.pipeline.steps.spec import Report
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stillhouse import cli
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan
 
 COMMON = ["compare", "--recipe", "micro"]

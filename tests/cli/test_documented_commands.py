@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stillhouse import cli
-from stillhouse.workflow.parser import Parser
+from stillhouse.pipeline.parser import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from writing_commands import CASES, READS, WRITES, Case, named_places, parsers
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 MINE = b"years of work\n"
 ENTRIES = 8

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import write_manifest
-from stillhouse.errors import InputError
-from stillhouse.steps.execute import execute, open_inputs
-from stillhouse.steps.registry import find_step
-from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.workflow.graph import Use
-from stillhouse.workflow.in_process import up_to_date
-from stillhouse.workflow.step_command import given_inputs, step_parser
+from stillhouse.core.artifacts import write_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.in_process import up_to_date
+from stillhouse.pipeline.step_command import given_inputs, step_parser
+from stillhouse.pipeline.steps.execute import execute, open_inputs
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 EVALUATE = find_step("evaluate")
 

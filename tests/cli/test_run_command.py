@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.artifacts import read_manifest
 from stillhouse.cli import main
-from stillhouse.lock import only_process
-from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.recipes import configs
-from stillhouse.workflow.small import small
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.lock import only_process
+from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.recipes import configs
+from stillhouse.pipeline.small import small
 
 MICRO = ["run", "--recipe", "micro", "--quiet"]
 

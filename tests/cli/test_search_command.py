@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stillhouse import cli
 from stillhouse.cli import search as search_command
-from stillhouse.retrieval.search.searcher import Hit
+from stillhouse.search.searcher import Hit
 
 TEXT = "Bats find their prey by listening to the echoes of their own calls, which few other animals do. " * 3
 

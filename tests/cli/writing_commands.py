@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from stillhouse import cli
-from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.cli import compare as compare_command
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison import results as comparison_results
 from stillhouse.experiments.comparison import run as compare_run
-from stillhouse.steps import execute, registry
-from stillhouse.steps.spec import Report
-from stillhouse.workflow.parser import Parser, output_file, output_folder
-from stillhouse.workflow.step_command import step_parser
-from stillhouse.workflow.timed_step import Timing
+from stillhouse.pipeline.parser import Parser, output_file, output_folder
+from stillhouse.pipeline.step_command import step_parser
+from stillhouse.pipeline.steps import execute, registry
+from stillhouse.pipeline.steps.spec import Report
+from stillhouse.pipeline.timed_step import Timing
 
 WRITES = (output_file, output_folder)
 Argument = tuple[str, str]
@@ -172,8 +172,8 @@ class Compiled:
 
 
 def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    from stillhouse.pipelines import compare, ir, manifests
-    from stillhouse.pipelines.catalog import Request
+    from stillhouse.kubeflow.pipelines import compare, ir, manifests
+    from stillhouse.kubeflow.pipelines.catalog import Request
 
     patch.setattr(Request, "build", lambda self, table: self.pipeline)
     patch.setattr(ir, "compile_small", lambda pipeline: Compiled())
@@ -183,10 +183,10 @@ def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    from stillhouse.artifacts import write_manifest
-    from stillhouse.kubernetes.pods.stage import FOLDER
-    from stillhouse.pipelines import local
-    from stillhouse.pipelines.catalog import RESULTS, Request
+    from stillhouse.core.artifacts import write_manifest
+    from stillhouse.kubeflow.pipelines import local
+    from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+    from stillhouse.kubeflow.pods.stage import FOLDER
 
     def run(pipeline: str, values: object, workspace: Path) -> None:
         result = RESULTS[pipeline]
@@ -228,9 +228,9 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     import contextlib
     import shutil
 
+    from stillhouse.core.remote import dvc_source
     from stillhouse.releases import data, git
     from stillhouse.releases import tags as releases
-    from stillhouse.remote import dvc_source
 
     class Repo:
         config: Mapping[str, Any] = {"core": {}, "remote": {}}
@@ -259,8 +259,8 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 def tune_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
-    from stillhouse.tuning import search
-    from stillhouse.workflow.recipes import find_recipe
+    from stillhouse.experiments.tuning import search
+    from stillhouse.pipeline.recipes import find_recipe
 
     stand_ins(patch, inputs)
     patch.setattr(search, "measure_dev", lambda *given: [1.0])

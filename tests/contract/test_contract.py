@@ -14,19 +14,19 @@ import pytest
 import yaml
 from kfp import compiler, components
 
-from stillhouse.config import field_types
-from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TRAIN, value_of
-from stillhouse.pipelines.components import FOLDER_OF_ALL, rendered, stages_of_graphs
-from stillhouse.pipelines.train import build_pipeline
-from stillhouse.setting_kinds import kind_of
-from stillhouse.steps.places import location_fields
-from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step
-from stillhouse.workflow.dvc_file import render
-from stillhouse.workflow.graph import USES, Use
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.step_command import COMMON_FLAGS, command_of, flag_of, given_inputs, step_parser
-from stillhouse.workflow.uses import Stage, stages_of
+from stillhouse.core.config import field_types
+from stillhouse.core.setting_kinds import kind_of
+from stillhouse.kubeflow.pipelines.components import FOLDER_OF_ALL, rendered, stages_of_graphs
+from stillhouse.kubeflow.pipelines.train import build_pipeline
+from stillhouse.kubeflow.pods.run_parameters import SETTINGS, TRAIN, value_of
+from stillhouse.pipeline.dvc_file import render
+from stillhouse.pipeline.graph import USES, Use
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.step_command import COMMON_FLAGS, command_of, flag_of, given_inputs, step_parser
+from stillhouse.pipeline.steps.places import location_fields
+from stillhouse.pipeline.steps.registry import steps
+from stillhouse.pipeline.steps.spec import Step
+from stillhouse.pipeline.uses import Stage, stages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"
@@ -88,7 +88,7 @@ def test_command_line_has_the_flags_of_the_step(step: Step) -> None:
 
 def test_rendered_components_are_up_to_date() -> None:
     found = {path: path.read_text(encoding="utf-8") for path in FOLDER_OF_ALL.glob("*/*")}
-    assert found == rendered(), "run `python -m stillhouse.pipelines.components`"
+    assert found == rendered(), "run `python -m stillhouse.kubeflow.pipelines.components`"
 
 
 @pytest.mark.parametrize("name", stages_of_graphs())
@@ -113,7 +113,7 @@ def test_a_component_can_be_loaded_and_runs_its_stage(name: str) -> None:
 def test_dvc_file_is_up_to_date() -> None:
     expected = render(load_recipe(ROOT / "params.yaml"), ROOT)
     assert (ROOT / "dvc.yaml").read_text(encoding="utf-8") == expected, (
-        "run `python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml`"
+        "run `python -m stillhouse.pipeline.dvc_file params.yaml > dvc.yaml`"
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import atheris
 
-READERS = ["stillhouse.corpus", "stillhouse.config", "stillhouse.evaluation.runs"]
+READERS = ["stillhouse.corpus", "stillhouse.core.config", "stillhouse.evaluation.runs"]
 
 with atheris.instrument_imports(include=READERS):
     from fuzz_targets import SEEDS, reader

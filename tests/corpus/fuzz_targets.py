@@ -12,9 +12,9 @@ import numpy as np
 import yaml
 from sources_to_damage import SOURCES, check_source
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.runs import read_run
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 
 RUN = b"q1 Q0 a 1 2.5 s\nq1 Q0 b 2 1 s\nq2 Q0 a 1 .5 s\n"
 PARAMS = find_recipe("micro").read_bytes()

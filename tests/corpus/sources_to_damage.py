@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import LeftOut, Rejected
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 
 ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs": ["x", "y"]}], "links": ["a"]}
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
 from stillhouse.corpus.sources.plain_article import unlinked
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.errors import InputError
 
 TREE = {
     "articles/tea.md": (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.errors import InputError
 
 CORPUS = ['{"_id": "p1", "title": "One", "text": "first"}', '{"_id": "p2", "title": "", "text": "second"}']
 QUERIES = ['{"_id": "q1", "text": "ask one"}', '{"_id": "q2", "text": "ask two"}']

@@ -22,7 +22,7 @@ import numpy as np, pyarrow as pa
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.report import page
 from stillhouse.pretraining import token_files
-from stillhouse.retrieval.mining.relevance import not_negatives
+from stillhouse.evaluation.relevance import not_negatives
 
 corpus, place = Corpus.open(Path(sys.argv[1])), Path(sys.argv[2])
 asked = {

@@ -16,9 +16,9 @@ from urllib.error import URLError
 import pytest
 from chat_server import Answer, completion, serving
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus import chat_api
 from stillhouse.corpus.chat_api import KEY, BrokenAnswer, ChatServer, Reply, checked_address, seconds_of
-from stillhouse.errors import InputError
 
 REQUEST = {"model": "stand-in", "messages": [{"role": "user", "content": "why?"}], "seed": 7}
 SECRET = "sk-abcdefghijklmnop"

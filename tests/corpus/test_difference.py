@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.difference import difference, fingerprint
 from stillhouse.corpus.store import Corpus, write_tables
 

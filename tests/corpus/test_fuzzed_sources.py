@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import SOURCES, check_source, needs_parser
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.errors import InputError
 
 TOKENS = [
     b"",

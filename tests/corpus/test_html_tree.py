@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import detect, open_source
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources import article_tree, cells, json_files, lines
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Rejected, Row
-from stillhouse.errors import InputError
 from stillhouse.evaluation import runs
 from stillhouse.evaluation.runs import read_run
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.split_names import with_splits
-from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.article_layout import lay_out
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.pair_queries import (
@@ -21,8 +22,7 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
-from stillhouse.errors import InputError
-from stillhouse.retrieval.mining.relevance import not_negatives
+from stillhouse.evaluation.relevance import not_negatives
 
 Articles = dict[str, list[tuple[str, list[str]]]]
 """{article: [(section, the sentences of a passage)]}."""

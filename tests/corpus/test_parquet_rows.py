@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources import parquet_rows, tables
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.lines import TOO_LONG
 from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
 from stillhouse.corpus.sources.rows import Passage, Rejected
-from stillhouse.errors import InputError
 
 ROWS, LONG = 600, 1_000_000
 MOST = 350_000_000

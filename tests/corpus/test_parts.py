@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import SOURCES, needs_parser
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning_parts import Several
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.part_folder import part_folder
@@ -21,7 +22,6 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.extra_test_queries import with_test_queries
 from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.split_names import with_splits
-from stillhouse.errors import InputError
 
 CHOICES = Choices(max_queries={}, seed=0, queries="source")
 FEW = settings(max_examples=40, deadline=None)

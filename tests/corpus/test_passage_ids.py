@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import COLUMN, PassageIds
-from stillhouse.errors import InputError
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
 

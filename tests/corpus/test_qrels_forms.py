@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import look_at
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.pair_queries import PairChoices
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 
 PASSAGES = {f"d{n}": f"Passage {n} tells of river {n}. It is long. It has an end." for n in range(6)}
 ROWS = [("q0", "d0", 2), ("q1", "d1", 1), ("q1", "d2", 0)]

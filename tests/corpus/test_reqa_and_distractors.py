@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.corpus.titles import passage_text
-from stillhouse.errors import InputError
 
 ALL = Choices(max_queries={}, seed=0)
 

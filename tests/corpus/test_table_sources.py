@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.pair_queries import PairChoices
@@ -22,7 +23,6 @@ from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.first_look import look_at
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.errors import InputError
-from stillhouse.workflow.recipe_choice import recipe_for
+from stillhouse.pipeline.recipe_choice import recipe_for
 
 # question → (right passages, wrong passages)
 QUESTIONS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 FORMATS = {"md": "article-tree", "txt": "article-tree", "html": "html-tree"}

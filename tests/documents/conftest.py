@@ -11,7 +11,15 @@ from git_identity import set_git_identity
 
 sys.path.extend(
     str(Path(__file__).resolve().parents[1] / name)
-    for name in ("pipelines", "releases", "releases/refresh", "monitoring", "manifests", "serving", "kubernetes")
+    for name in (
+        "kubeflow/pipelines",
+        "releases",
+        "releases/refresh",
+        "core/monitoring",
+        "manifests",
+        "serving",
+        "kubeflow",
+    )
 )
 from kubeflow_server import Api, serve
 from released_repositories import released

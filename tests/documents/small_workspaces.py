@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 from stillhouse.corpus.sources.built_in import sample_folder
-from stillhouse.workflow.graph import graph_of
-from stillhouse.workflow.recipes import configs, load_recipe
-from stillhouse.workflow.small import small
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import configs, load_recipe
+from stillhouse.pipeline.small import small
 
 ARTICLES = 11
 OWN = ("source", "format", "max_articles")

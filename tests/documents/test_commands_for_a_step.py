@@ -12,7 +12,7 @@ from documented_commands import section
 from small_workspaces import write_beir
 from terminal import Terminal
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 
 RunsOfSteps = Callable[[Path], Callable[..., dict[str, Path]]]

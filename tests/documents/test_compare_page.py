@@ -20,8 +20,8 @@ from stillhouse.cli import compare
 from stillhouse.experiments.comparison.plan import Plan, plans
 from stillhouse.experiments.comparison.run import Runner
 from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.workflow.small import small
-from stillhouse.workflow.timed_step import execute_timed
+from stillhouse.pipeline.small import small
+from stillhouse.pipeline.timed_step import execute_timed
 
 PAGE = "docs/compare.md"
 Planned = dict[str, set[tuple[str, int]]]

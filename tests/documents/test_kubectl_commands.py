@@ -14,7 +14,7 @@ from kubeflow_server import DIGEST
 from rendered_overlays import EVERY_OVERLAY, OVERLAYS, SERVING, Resource, program, render, rendered
 from terminal import Terminal
 
-from stillhouse.pipelines.schedules.watch import report_schedule
+from stillhouse.kubeflow.pipelines.schedules.watch import report_schedule
 
 FILES = ("deploy_key", "known_hosts", "data_key", "key.json")
 """The user's own files that the commands read."""
@@ -79,7 +79,7 @@ def keys_that_pods_read() -> dict[str, set[str]]:
 
     for overlay in EVERY_OVERLAY:
         note(rendered(overlay))
-    for path in sorted((ROOT / "stillhouse" / "pipelines" / "placements").glob("*.yaml")):
+    for path in sorted((ROOT / "stillhouse" / "kubeflow" / "pipelines" / "placements").glob("*.yaml")):
         note(yaml.safe_load(path.read_text()))
     return found
 

@@ -12,15 +12,15 @@ from documented_commands import ROOT, Command, blocks, section
 from kubeflow_server import DIGEST, Api
 from terminal import Terminal
 
-from stillhouse.pipelines import submit
-from stillhouse.pipelines.schedules import watch as watching
-from stillhouse.remote.dvc_source import Found
+from stillhouse.core.remote.dvc_source import Found
+from stillhouse.kubeflow.pipelines import submit
+from stillhouse.kubeflow.pipelines.schedules import watch as watching
 
 REPLACED = {
     "sha256:...": DIGEST,
     "…@sha256:…": f"registry.example/stillhouse@{DIGEST}",
     "--recipe RECIPE": "--recipe micro",
-    "--placements FILE": f"--placements {ROOT / 'stillhouse' / 'pipelines' / 'placements' / 'cpu.yaml'}",
+    "--placements FILE": f"--placements {ROOT / 'stillhouse' / 'kubeflow' / 'pipelines' / 'placements' / 'cpu.yaml'}",
 }
 Type = Callable[[Sequence[Command]], dict[str, str]]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from stillhouse.config import build, field_types
+from stillhouse.core.config import build, field_types
 from stillhouse.experiments.comparison.sweeps import SWEEPS
-from stillhouse.workflow.graph import known_uses
-from stillhouse.workflow.recipes import shipped_files
+from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.recipes import shipped_files
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "papers.md"
 ROWS = re.findall(r"^\| (?:SimLM|BoW|CDMAE|Chang et al\.) \| [^|]+ \| ([^|]*?) ?\| ([^|]+) \|$", PAGE.read_text(), re.M)

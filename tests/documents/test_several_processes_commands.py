@@ -13,10 +13,10 @@ from small_workspaces import write_beir
 from terminal import Terminal
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.corpus.engine.choice import open_engine
 from stillhouse.corpus.store import Corpus
-from stillhouse.engine.choice import open_engine
-from stillhouse.steps import ingest, tokenize
+from stillhouse.pipeline.steps import ingest, tokenize
 
 pytestmark = pytest.mark.long
 

@@ -17,9 +17,9 @@ from terminal import Terminal
 
 from stillhouse.cli import preflight
 from stillhouse.corpus.store import Corpus
-from stillhouse.kubernetes.preflight import Readings
+from stillhouse.kubeflow.preflight import Readings
+from stillhouse.pipeline.recipes import load_recipe
 from stillhouse.pretraining.objectives import NAMES
-from stillhouse.workflow.recipes import load_recipe
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_documented_preflight_checks_everything_that_it_names(
 
 
 def test_the_shipped_search_space_is_printed_as_a_template(terminal: Terminal) -> None:
-    from stillhouse.workflow.recipes import find_recipe
+    from stillhouse.pipeline.recipes import find_recipe
 
     Path("params.yaml").write_text(find_recipe("labelled").read_text())
     terminal.type_all(section("docs/tune.md", "Searching for settings", having="--show-space"))

@@ -12,7 +12,7 @@ from documented_commands import blocks, section
 from small_workspaces import shrink, write_articles, write_corpus
 from terminal import Terminal
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 
 pytestmark = pytest.mark.long

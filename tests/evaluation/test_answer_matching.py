@@ -11,8 +11,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.words import UNSPACED
-from stillhouse.errors import InputError
 from stillhouse.evaluation import answer_matching
 from stillhouse.evaluation.answer_matching import AnswerMatcher, Texts
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.evaluation.breakdowns import Breakdown, breakdowns, breakdowns_json
 from stillhouse.evaluation.figures import Measured

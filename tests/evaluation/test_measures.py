@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
 
 DEFAULT = "RR@10 nDCG@10 R@50 R@100"

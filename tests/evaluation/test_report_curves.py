@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.curves import CurveRow, best_row, write_curves
-from stillhouse.errors import InputError
+from stillhouse.core.curves import CurveRow, best_row, write_curves
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.breakdowns import Bin, Breakdown
 from stillhouse.evaluation.report.curves import (
     breakdown_plot,

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT
 from stillhouse.corpus.store import write_tables
-from stillhouse.curves import IGNORED, SKIPPED, TAUGHT
-from stillhouse.retrieval.fine_tuning.teacher import (
+from stillhouse.pipeline.steps.evaluate import STEP, Config
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.training.teacher import (
     BM25,
     CHOICE,
     RETRIEVER,
@@ -22,8 +24,6 @@ from stillhouse.retrieval.fine_tuning.teacher import (
     pass_on_choice,
     write_choice,
 )
-from stillhouse.steps.evaluate import STEP, Config
-from stillhouse.steps.execute import execute
 
 RETRIEVER_SCORES = [[0.5, 0.6, 0.0], [0.5, 0.0, 0.4], [0.1, 0.5, 0.0]]
 BM25_SCORES = [[0.5, 0.0, 0.4], [0.5, 0.6, 0.0], [0.1, 0.5, 0.0]]

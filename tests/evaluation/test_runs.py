@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.evaluation.runs import read_run, strictly_falling, top_rows, write_run

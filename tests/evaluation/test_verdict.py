@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 from stillhouse.evaluation.verdict import IndexRecalls, Rule, judge
 
 RULE = Rule("RR@10", 0.05, 0.1, 4, 200, 2000, 0)

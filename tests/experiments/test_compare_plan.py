@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.workflow.graph import known_uses
+from stillhouse.pipeline.graph import known_uses
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.steps import registry
-from stillhouse.steps.execute import execute
-from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import ARTIFACTS, USES, Use
-from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs
-from stillhouse.workflow.timed_step import Timing
+from stillhouse.pipeline.graph import ARTIFACTS, USES, Use
+from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.recipes import configs
+from stillhouse.pipeline.steps import registry
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.spec import Report
+from stillhouse.pipeline.timed_step import Timing
 
 VARIANTS = [
     {"name": "none", "pretraining": False},

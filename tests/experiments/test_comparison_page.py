@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
 from stillhouse.experiments.comparison.page import render
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.files import as_json, as_markdown, write_files
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep, make_sweep

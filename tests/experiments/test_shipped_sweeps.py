@@ -10,9 +10,9 @@ import pytest
 from stillhouse.experiments.comparison.plan import Adjust, plans, unchanged
 from stillhouse.experiments.comparison.sweep import filled, read_sweep
 from stillhouse.experiments.comparison.sweeps import shipped_sweeps
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.small import small
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.small import small
 
 
 @pytest.mark.parametrize("name", shipped_sweeps())

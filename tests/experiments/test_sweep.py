@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
 from stillhouse.experiments.comparison.sweeps import (
     only,

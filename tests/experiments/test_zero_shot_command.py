@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from stillhouse import cli
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.measures import measure_named
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")

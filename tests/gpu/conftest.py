@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from stillhouse.acceleration import bf16_residuals
+from stillhouse.models.acceleration import bf16_residuals
 
 HERE = Path(__file__).resolve().parent
 DEVICE = torch.device(os.environ.get("STILLHOUSE_TEST_DEVICE") or "cuda")
-for folder in ("acceleration", "retrieval"):  # whose models and losses are tried on the GPU too
+for folder in (
+    "models",
+    "models/acceleration",
+    "search",
+    "training",
+):  # whose models and losses are tried on the GPU too
     sys.path.append(str(HERE.parent / folder))
 
 

@@ -11,18 +11,19 @@ import torch
 from transformers import AutoConfig
 from word_pieces import SPECIAL
 
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.transformer import random_model
-from stillhouse.retrieval.settings import InferenceConfig, RetrieverConfig
+from stillhouse.models.encoder import BiEncoder, encode
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.models.transformer import random_model
 from stillhouse.training import loop
+from stillhouse.training.settings import RetrieverConfig
 
 pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")
 from test_retriever_training import folder, teacher_of
 
-from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, fit_retriever
-from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.training.negatives import Negatives
+from stillhouse.training.retriever_training import RetrieverLoss, fit_retriever
 
 __all__ = ["folder"]  # a fixture
 

@@ -13,9 +13,9 @@ import torch
 from closeness import assert_each_close, difference, on_cpu
 from torch import Tensor, nn
 
-from stillhouse.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.acceleration.precision import autocast
-from stillhouse.acceleration.unpadded import without_padding
+from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
+from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.unpadded import without_padding
 
 pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")
 from test_reranker_training import Setting

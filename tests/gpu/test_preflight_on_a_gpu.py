@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from stillhouse import cli
-from stillhouse.kubernetes.collective import failure_together
-from stillhouse.kubernetes.preflight import take_readings
+from stillhouse.kubeflow.collective import failure_together
+from stillhouse.kubeflow.preflight import take_readings
 
 
 def test_a_machine_with_a_gpu_is_suitable(

@@ -11,10 +11,10 @@ import pytest
 import torch
 from test_index_kinds import KINDS, QUERIES, VECTORS, assert_searched_alike, stored, written
 
-from stillhouse.retrieval.index import gpu_search as of_gpu
-from stillhouse.retrieval.index import vector_index
-from stillhouse.retrieval.index.exact_search import exact_search
-from stillhouse.retrieval.index.gpu_search import blocks_of, gpu_search, on_gpu
+from stillhouse.search import gpu_search as of_gpu
+from stillhouse.search import vector_index
+from stillhouse.search.exact_search import exact_search
+from stillhouse.search.gpu_search import blocks_of, gpu_search, on_gpu
 
 Array = np.ndarray
 TF32: dict[str, Callable[[], None]] = {

@@ -22,19 +22,20 @@ from torch import Tensor, distributed
 pytest.importorskip("sentencex", reason="sentencex, which finds sentences for pair tasks, is not installed")
 from varied_passages import SPECIALS, VOCABULARY, tiny_bert, varied_passages
 
-from stillhouse.context import Context
-from stillhouse.curves import CurveRow
+from stillhouse.core.context import Context
+from stillhouse.core.curves import CurveRow
+from stillhouse.models.acceleration import processes
+from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.pipeline.timed_step import _gpu_memory
 from stillhouse.pretraining import bottleneck_loss
 from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.training import loop, processes
-from stillhouse.training.ahead import Ahead
+from stillhouse.training import loop
 from stillhouse.training.batches import epoch_batches
 from stillhouse.training.loop import train
-from stillhouse.workflow.timed_step import _gpu_memory
 
 STEPS, KILLED_AT = 12, 7
 TRAINED, HELD_OUT = 64, 16

@@ -15,9 +15,9 @@ from test_unpadded import MODEL_TYPES, model_of
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from stillhouse.acceleration import unpadded
-from stillhouse.acceleration.precision import autocast
-from stillhouse.acceleration.unpadded import WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
+from stillhouse.models.acceleration import unpadded
+from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.unpadded import WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
 
 LENGTHS = torch.tensor([200, 1, 17, 64, 130, 2, 199, 33])
 HEADS = [16, 32, 64]

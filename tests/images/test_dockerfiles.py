@@ -53,7 +53,9 @@ def test_what_is_written_goes_to_volumes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", sorted((ROOT / "stillhouse" / "pipelines" / "placements").glob("*.yaml")), ids=attrgetter("stem")
+    "table",
+    sorted((ROOT / "stillhouse" / "kubeflow" / "pipelines" / "placements").glob("*.yaml")),
+    ids=attrgetter("stem"),
 )
 def test_pods_mount_what_the_image_declares(table: Path) -> None:
     shared = yaml.safe_load(table.read_text(encoding="utf-8"))["shared"]

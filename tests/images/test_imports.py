@@ -14,7 +14,7 @@ from test_locks import lock
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("stillhouse",)
-PIPELINES, COMPONENTS = "stillhouse/pipelines", "stillhouse/components"
+PIPELINES, COMPONENTS = "stillhouse/kubeflow/pipelines", "stillhouse/components"
 LEFT_OUT = {
     "ir_datasets": "fetches from the network what it reads",
     "optuna": "searches on one's own machine",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rendered_overlays import Resource, rendered
 
-from stillhouse.pipelines.placement import Placement
-from stillhouse.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.placement import Placement
+from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
 
 
 def placements() -> list[Placement]:

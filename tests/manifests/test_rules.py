@@ -12,7 +12,7 @@ import pytest
 import yaml
 from rendered_overlays import MANIFESTS, program, rule_groups
 
-from stillhouse.monitoring.table import LIVE, RESULTS, RUNS, SCHEDULES, SERVICES
+from stillhouse.core.monitoring.table import LIVE, RESULTS, RUNS, SCHEDULES, SERVICES
 
 TESTS = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
 NAME = re.compile(r"\bstillhouse[_:][a-z0-9_:]+")

@@ -14,7 +14,7 @@ from rendered_overlays import SERVING, Resource, pod_specs, rendered, with_compo
 from test_overlays import KUBERNETES
 
 from stillhouse.cli.serve import check, serve_arguments
-from stillhouse.monitoring.table import SERVICES
+from stillhouse.core.monitoring.table import SERVICES
 from stillhouse.serving.app import make_service
 from stillhouse.serving.settings import Limits
 

@@ -13,11 +13,11 @@ from rendered_overlays import Resource, pod_specs, rendered
 from test_overlays import KUBERNETES, check_custom
 from test_security import violations
 
-from stillhouse.kubernetes.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, train_job
-from stillhouse.kubernetes.trainjob.own_pod import OwnPod
-from stillhouse.kubernetes.trainjob.settings import NodeSettings
-from stillhouse.pipelines.placement_table import find_table
-from stillhouse.pipelines.several_nodes import node_settings
+from stillhouse.kubeflow.pipelines.placement_table import find_table
+from stillhouse.kubeflow.pipelines.several_nodes import node_settings
+from stillhouse.kubeflow.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, train_job
+from stillhouse.kubeflow.trainjob.own_pod import OwnPod
+from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
 IMAGE = "registry.example/stillhouse@sha256:" + "0" * 64
 POD = OwnPod(

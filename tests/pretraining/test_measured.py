@@ -12,12 +12,12 @@ import pytest
 import torch
 from transformers import BertModel
 
-from stillhouse.config import build
-from stillhouse.context import Context
+from stillhouse.core.config import build
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.pretrain import STEP, Config
+from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining.heldout import measured
-from stillhouse.steps.execute import execute
-from stillhouse.steps.pretrain import STEP, Config
-from stillhouse.steps.tokenize import STEP as TOKENIZE
 
 
 @pytest.mark.parametrize(

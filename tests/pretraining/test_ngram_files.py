@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_files import merge_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams

@@ -12,7 +12,7 @@ from slow_models import WINDOW, SlowBert, SlowModernBert, gelu
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel
 
-from stillhouse.acceleration.unpadded import without_padding
+from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.bottleneck_loss import bag_weight
 from stillhouse.pretraining.objectives import NAMES, PAIR_TABLE, Corruption, find_objective
 from stillhouse.pretraining.settings import PretrainingConfig

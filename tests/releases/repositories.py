@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
 from stillhouse.releases.promotion import Candidate, promote
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact, refuse_secret
+from stillhouse.core.remote.dvc_source import look_up
+from stillhouse.pipeline.steps.ingest import Config
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.releases.refresh.run import Request
 from stillhouse.releases.refresh.workspace import open_clone
-from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.remote.dvc_source import look_up
-from stillhouse.steps.ingest import Config
 
 URL = "https://bob:hush@localhost:1/x.git"
 REFUSED = (

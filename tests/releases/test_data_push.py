@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from repositories import make_artifacts, make_repository, run_context, write_stages
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.releases import data
 
 CUT_OFF = """

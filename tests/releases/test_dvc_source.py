@@ -9,13 +9,13 @@ import pytest
 import yaml
 from repositories import call, commit_data, make_repository
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.dvc_source import fetch
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
-from stillhouse.remote.dvc_source import fetch
-from stillhouse.steps.execute import execute
-from stillhouse.steps.ingest import STEP, Config
-from stillhouse.steps.places import read_outside
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.ingest import STEP, Config
+from stillhouse.pipeline.steps.places import read_outside
 
 ARTICLES = {
     f"{name}.md": f"# {name}\n\nThe {name} is an animal that lives in many places.\n" for name in ("bat", "owl")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from repositories import commit_data, dvc, make_repository
 
-from stillhouse.errors import InputError
-from stillhouse.remote.dvc_source import fetch
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.dvc_source import fetch
 
 FILES = {"text.txt": "behind a key"}
 

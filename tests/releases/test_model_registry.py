@@ -17,7 +17,8 @@ from ports import free_port
 from repositories import ACCEPTED, call, release
 
 from stillhouse import cli
-from stillhouse.artifacts import whole_folder, write_json, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_json, write_manifest
+from stillhouse.pipeline.graph import graph_of
 from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.entry import _figures, storage_uri
@@ -28,7 +29,6 @@ from stillhouse.releases.model_registry.settings import (
 )
 from stillhouse.releases.refresh.whole_run import released_figures
 from stillhouse.releases.tags import read_history
-from stillhouse.workflow.graph import graph_of
 
 pytestmark = pytest.mark.usefixtures("git_alone")
 VERDICT = ACCEPTED | {

@@ -15,7 +15,7 @@ import yaml
 from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
 
 from stillhouse import cli
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.releases import data, promotion
 from stillhouse.releases.git import Git
 from stillhouse.releases.lineage import REVISION

@@ -9,7 +9,7 @@ from repositories import release
 from silence import slow, talk_soon
 
 from stillhouse import cli
-from stillhouse.context import QUIET
+from stillhouse.core.context import QUIET
 from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.refresh import whole_run

@@ -11,7 +11,7 @@ from azure_server import CONTAINER, azure_server
 from gcs_server import BUCKET, gcs_server
 from repositories import PATHS, call, dvc, make_repository, release
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import yaml
 from repositories import call, commit_data, make_repository
 
 from stillhouse import cli
-from stillhouse.errors import InputError
-from stillhouse.remote.dvc_source import fetch, look_up
-from stillhouse.remote.ssh_command import same_ssh_as_git
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.dvc_source import fetch, look_up
+from stillhouse.core.remote.ssh_command import same_ssh_as_git
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "/etc/stillhouse-git"
@@ -123,7 +123,7 @@ def test_a_server_that_hangs_up_stops_only_its_watch(
     from dulwich.errors import HangupException
     from dvc.repo import Repo
 
-    from stillhouse.pipelines.schedules import watch
+    from stillhouse.kubeflow.pipelines.schedules import watch
 
     def hang_up(*given: object, **named: object) -> None:
         raise HangupException([b"@@@@@@@", b"Host key verification failed."])
@@ -134,7 +134,7 @@ def test_a_server_that_hangs_up_stops_only_its_watch(
         return f"{asked.name}: unchanged"
 
     monkeypatch.setattr(Repo, "open", hang_up)
-    monkeypatch.setattr("stillhouse.pipelines.schedules.cluster.Kubeflow", lambda *given: SimpleNamespace())
+    monkeypatch.setattr("stillhouse.kubeflow.pipelines.schedules.cluster.Kubeflow", lambda *given: SimpleNamespace())
     seen = SimpleNamespace(fresh=True, in_flight=False)
     monkeypatch.setattr(watch, "look", lambda *given, **named: (look(*given, **named), seen)[1])
     entry = {"pipeline": "refresh", "releases": "r.git", "repo": "ssh://git@host/a.git", "path": "corpus"}

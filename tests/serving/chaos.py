@@ -244,7 +244,7 @@ def offline(folder: Path) -> tuple[str, dict[str, Any]]:
     import torch
     from serving_releases import open_release, searcher_of
 
-    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.models.encoder import BiEncoder
     from stillhouse.serving.source import FolderSource
 
     search, encoder = searcher_of(folder), BiEncoder.load(folder / "retriever").eval()

@@ -14,10 +14,10 @@ import httpx2
 import pytest
 import uvicorn
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.context import Context
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.context import Context
 from stillhouse.corpus.store import write_tables
-from stillhouse.retrieval.search.searcher import Searcher
+from stillhouse.search.searcher import Searcher
 from stillhouse.serving.app import make_service
 from stillhouse.serving.release import Release
 from stillhouse.serving.server import configured, listen
@@ -78,7 +78,7 @@ def two_releases(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
 ) -> list[Path]:
     """Two release folders with the same passage ids but different texts, vectors and weights."""
-    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.models.encoder import BiEncoder
 
     made = []
     for number, colours in enumerate(("red green blue", "blue a red the green")):
@@ -156,7 +156,7 @@ def reranking(
     two_releases: list[Path], tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """The first release with a cross-encoder, served so that a request of more than three texts has parts."""
-    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.models.cross_encoder import CrossEncoder
 
     folder = tmp_path_factory.mktemp("reranking") / "release"
     shutil.copytree(two_releases[0], folder)

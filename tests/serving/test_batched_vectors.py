@@ -12,11 +12,11 @@ import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
 
-from stillhouse.context import Context
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert, QueryTokens
-from stillhouse.retrieval.models.towers import BagOfWordsTower, Role
+from stillhouse.core.context import Context
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.encoder_settings import EncoderSettings
+from stillhouse.models.query_encoder import AnyEncoder, PlainBert, QueryTokens
+from stillhouse.models.towers import BagOfWordsTower, Role
 
 ROLES: tuple[Role, ...] = ("query", "passage")
 LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)

@@ -10,8 +10,8 @@ import pytest
 from serving_releases import PARTS, open_release, running
 from test_swapped_releases import point, until
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.errors import InputError
 from stillhouse.serving.release import average_overlap
 from stillhouse.serving.source import FolderSource
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from serving_releases import Running
 
-from stillhouse.retrieval.models.query_encoder import FEW_TOKENS, PlainBert
+from stillhouse.models.query_encoder import FEW_TOKENS, PlainBert
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.server import listen
 

@@ -16,11 +16,11 @@ from released_repositories import FIGURES, VERDICT, Repository
 from serving_releases import Running, open_release, running
 
 from stillhouse import cli
-from stillhouse.artifacts import digest_files, whole_folder, write_manifest
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import digest_files, whole_folder, write_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.dvc_source import fetch
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, publish, read_history
-from stillhouse.remote.dvc_source import fetch
 from stillhouse.serving.released_source import ReleasedSource
 from stillhouse.serving.source import FolderSource, Unreachable, repository_of
 

@@ -22,8 +22,8 @@ from serving_releases import BROWSER, Running, running
 from test_swapped_releases import start, until
 
 from stillhouse import cli
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 from stillhouse.serving import feedback_log
 from stillhouse.serving.client_ids import KEY_FILE, client_id, client_of, read_key
 from stillhouse.serving.feedback_log import read_feedback

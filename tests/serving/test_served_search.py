@@ -17,10 +17,10 @@ import torch
 from serving_releases import Running, running, searcher_of
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.index.vector_index import VectorIndex
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search.bm25 import BM25
-from stillhouse.retrieval.search.searcher import Hit
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.search.bm25 import BM25
+from stillhouse.search.searcher import Hit
+from stillhouse.search.vector_index import VectorIndex
 from stillhouse.serving.filtered import FilteredBM25
 from stillhouse.serving.settings import Limits
 

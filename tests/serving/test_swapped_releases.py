@@ -19,9 +19,9 @@ import pytest
 from serving_releases import PARTS, open_release, running
 
 from stillhouse import cli
-from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.errors import InputError
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource, Source
 

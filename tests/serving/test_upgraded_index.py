@@ -11,11 +11,11 @@ import pytest
 import torch
 from serving_releases import open_release, running
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.context import Context
-from stillhouse.errors import InputError
-from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.retrieval.search.searcher import Searcher
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.search.searcher import Searcher
 from stillhouse.serving.source import FolderSource
 
 QUERY = "where does the red bird one sing"

@@ -12,8 +12,8 @@ from typing import Any
 from chat_server import address_of_this_process
 from kills import KILLS
 
-from stillhouse.workflow.graph import CORPUS, GATE, PRETRAINED, USES, Use
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, USES, Use
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
 """Its children start with everything imported, so that a kill hits the work and not the imports."""
@@ -25,9 +25,9 @@ FORKS.set_forkserver_preload(
         "great_expectations",
         "stillhouse.evaluation.figures",
         "stillhouse.evaluation.report.page",
-        "stillhouse.retrieval.index.corpus_encoding",
-        "stillhouse.retrieval.models.source",
-        "stillhouse.steps.registry",
+        "stillhouse.search.corpus_encoding",
+        "stillhouse.models.source",
+        "stillhouse.pipeline.steps.registry",
         "stillhouse.training.loop",
     ]
 )
@@ -90,7 +90,7 @@ def settings_of(use: Use, root: Path) -> Any:
 def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
     """Runs a use with the files below `root`; training keeps a checkpoint after every step."""
     os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(work), "1"
-    from stillhouse.steps.execute import execute
+    from stillhouse.pipeline.steps.execute import execute
     from stillhouse.training import loop
 
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from micro_uses import RUN_USES
 
-from stillhouse.errors import InputError
-from stillhouse.steps.execute import open_inputs
-from stillhouse.workflow.graph import Use
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.steps.execute import open_inputs
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,10 @@ from chat_server import address_of_this_process
 from micro_uses import FORKS
 from small_disk import PAGE, Disk
 
-from stillhouse.artifacts import MANIFEST
 from stillhouse.cli import main
-from stillhouse.retrieval.index.embeddings import VECTORS
-from stillhouse.steps.registry import find_step, steps
+from stillhouse.core.artifacts import MANIFEST
+from stillhouse.pipeline.steps.registry import find_step, steps
+from stillhouse.search.embeddings import VECTORS
 
 ROOM = 1 << 14
 """Pages that are enough for every step."""
@@ -151,7 +151,7 @@ def command(words: list[str], work: Path, log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.environ.update(STILLHOUSE_WORK=str(work), STILLHOUSE_QUIET="1", TMPDIR=str(work))
-    from stillhouse.retrieval.index import corpus_encoding
+    from stillhouse.search import corpus_encoding
     from stillhouse.training import loop
 
     loop.SECONDS_BETWEEN_CHECKPOINTS, corpus_encoding.BLOCK = 0.0, 64

@@ -16,11 +16,11 @@ import pytest
 from numpy.typing import NDArray
 from small_disk import Disk
 
-from stillhouse.arrays import new_array, save_array, write_numbers
-from stillhouse.errors import is_full_disk
+from stillhouse.core.arrays import new_array, save_array, write_numbers
+from stillhouse.core.errors import is_full_disk
 from stillhouse.pretraining.array_file import ArrayFile
-from stillhouse.retrieval.index.embeddings import DIGEST, write_segment
-from stillhouse.retrieval.index.index_kinds import write_built
+from stillhouse.search.embeddings import DIGEST, write_segment
+from stillhouse.search.index_kinds import write_built
 
 SIZES = (100, 900, 1023, 1100, 3000)
 """Counts of 8-byte numbers: with its header, one file ends in the first page and the others in later pages."""

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from stillhouse import cli
-from stillhouse.errors import ValidationFailed
-from stillhouse.kubernetes.pods.run_control import report_end
-from stillhouse.kubernetes.pods.stage import page as stage_page
-from stillhouse.markdown import as_text
-from stillhouse.steps.spec import Report
-from stillhouse.workflow.uses import Stage, Use
+from stillhouse.core.errors import ValidationFailed
+from stillhouse.core.markdown import as_text
+from stillhouse.kubeflow.pods.run_control import report_end
+from stillhouse.kubeflow.pods.stage import page as stage_page
+from stillhouse.pipeline.steps.spec import Report
+from stillhouse.pipeline.uses import Stage, Use
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""

@@ -26,11 +26,12 @@ from micro_uses import FORKS, RUN_USES, settings_of
 from processes import lives
 from test_killed_steps import content
 
-from stillhouse import cli, interrupt
-from stillhouse.kubernetes.pods.several_processes import step_words
-from stillhouse.steps import registry
-from stillhouse.steps.spec import Report
-from stillhouse.workflow.graph import Use
+from stillhouse import cli
+from stillhouse.core import interrupt
+from stillhouse.kubeflow.pods.several_processes import step_words
+from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.steps import registry
+from stillhouse.pipeline.steps.spec import Report
 
 MOST = 10.0
 """Seconds from the signal to the end of the process."""
@@ -234,7 +235,7 @@ def test_work_that_ignores_the_interrupt_is_ended(work: Any, tmp_path: Path) -> 
 
 def run_task(log: Path, ready: Any) -> None:
     """Run a task of a Kubeflow pipeline, which `pipeline run-local` starts as a local process."""
-    from stillhouse.kubernetes.pods.in_pod import watched_task
+    from stillhouse.kubeflow.pods.in_pod import watched_task
 
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)

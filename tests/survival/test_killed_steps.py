@@ -11,7 +11,7 @@ import pytest
 from kills import land_kills
 from micro_uses import RUN_USES, TOO_FAST, begin
 
-from stillhouse.workflow.graph import Use
+from stillhouse.pipeline.graph import Use
 
 pytestmark = pytest.mark.slow
 

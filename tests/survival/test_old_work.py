@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.config import setting
-from stillhouse.context import Context, work_root
-from stillhouse.lock import only_process
-from stillhouse.steps.execute import execute
-from stillhouse.steps.old_work import DAYS
-from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context, work_root
+from stillhouse.core.lock import only_process
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.old_work import DAYS
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -86,7 +86,7 @@ def test_old_work_of_the_same_step_is_removed_and_reported(
 def test_leftovers_of_a_kill_at_the_end_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The outputs exist, so nobody would continue this work."""
     with monkeypatch.context() as patch:
-        patch.setattr("stillhouse.steps.execute.shutil.rmtree", lambda *words, **named: None)
+        patch.setattr("stillhouse.pipeline.steps.execute.shutil.rmtree", lambda *words, **named: None)
         run(tmp_path, "one")
     [left] = work_root().iterdir()
     touch(left, DAYS + 1)
@@ -112,7 +112,7 @@ def test_a_step_resumes_its_own_work_however_old(locks: bool, tmp_path: Path, mo
     """This also holds where the file system cannot lock, so that nothing else protects the work."""
     found = []
     if not locks:
-        monkeypatch.setattr("stillhouse.lock.fcntl.flock", refuse_to_lock)
+        monkeypatch.setattr("stillhouse.core.lock.fcntl.flock", refuse_to_lock)
 
     def note(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
         found.append((context.work / "progress").is_file())

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import read_manifest, whole_folder
-from stillhouse.config import build
+from stillhouse.core.artifacts import read_manifest, whole_folder
+from stillhouse.core.config import build
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
-from stillhouse.lock import only_process
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
-from stillhouse.steps.spec import Report
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.pipeline.steps.spec import Report
 
 SPAWN = multiprocessing.get_context("spawn")
 

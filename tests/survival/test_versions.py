@@ -20,7 +20,7 @@ import pytest
 from micro_uses import KILLS, RUN_USES, TOO_FAST
 from safetensors.numpy import load_file
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 
 RECORDED = Path(__file__).parent / "recorded_versions.json"
 EXACT = {"ingest", "tokenize", "count", "read-negatives"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.training.batches import (
     LENGTHS_ALIKE,
     cheapest_parts,

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.context import Context
-from stillhouse.curves import CurveRow, Watch, best_row, stopped, write_curves
+from stillhouse.core.context import Context
+from stillhouse.core.curves import CurveRow, Watch, best_row, stopped, write_curves
 from stillhouse.training.loop import learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from stillhouse.context import Context
+from stillhouse.core.context import Context
 from stillhouse.training.loop import train
 from stillhouse.training.measurements import within
 from stillhouse.training.settings import TrainingConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 
 
 def test_other_steps_refuse_several_processes(

@@ -19,13 +19,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.config import build
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.config import build
 from stillhouse.corpus.store import write_tables
-from stillhouse.steps.execute import execute
-from stillhouse.steps.importance import STEP as IMPORTANCE
-from stillhouse.steps.pretrain import STEP, Config
-from stillhouse.steps.tokenize import STEP as TOKENIZE
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.importance import STEP as IMPORTANCE
+from stillhouse.pipeline.steps.pretrain import STEP, Config
+from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
 SETTINGS: Mapping[str, Any] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import (
     Fields,
@@ -27,7 +28,6 @@ from stillhouse.corpus.sources.rows import (
     Source,
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span
-from stillhouse.errors import InputError
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
 from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.labels import find_labels, read_labels
@@ -15,7 +16,6 @@ from stillhouse.corpus.sources.plain_article import plain_blocks
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
 from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
-from stillhouse.errors import InputError
 
 ARTICLE_TREE = "article-tree"
 PLAIN = (".txt",)

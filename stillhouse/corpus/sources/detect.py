@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources import article_jsonl, article_tree, html_tree, passage_jsonl
 from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
 from stillhouse.corpus.sources.article_tree import ARTICLE_TREE
@@ -28,7 +29,6 @@ from stillhouse.corpus.sources.table_names import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 from stillhouse.corpus.sources.tree_files import tree_files
-from stillhouse.errors import InputError
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     BEIR: lambda folder, _: passage_jsonl.open_beir(folder),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import is_row_by_itself, read_cells
 from stillhouse.corpus.sources.file_names import entries
@@ -29,7 +30,6 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.errors import InputError
 
 DPR = "dpr"
 CONTEXT_ID = ("passage_id", "psg_id")

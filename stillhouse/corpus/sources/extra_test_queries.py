@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.rows import Each, Part, Row, Source
-from stillhouse.errors import InputError
 
 PLACE = "test_queries"
 """The prefix of these queries' file names in `rejected.parquet`."""

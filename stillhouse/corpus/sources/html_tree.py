@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article, Block
 from stillhouse.corpus.sources.article_tree import open_tree
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row, Source
 from stillhouse.corpus.sources.text_encoding import decode_page
-from stillhouse.errors import InputError
 
 HTML_TREE = "html-tree"
 SUFFIXES = (".html", ".htm", ".xhtml")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.errors import InputError
 
 IR_DATASETS = "ir_datasets"
 SCHEME = "ir_datasets:"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.lines import DAMAGED, open_binary
-from stillhouse.errors import InputError
 
 CHUNK = 1 << 20
 LONGEST = 1 << 26

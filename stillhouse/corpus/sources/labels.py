@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
@@ -15,7 +16,6 @@ from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
-from stillhouse.errors import InputError
 
 QUERIES, QRELS = "queries", "qrels"
 QUERY_ID = ("_id", "id", "query_id", "qid")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.spans import WHOLE, Span
-from stillhouse.errors import InputError
 
 _decoder = json.JSONDecoder()
 

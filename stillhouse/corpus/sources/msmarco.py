@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
@@ -14,7 +15,6 @@ from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, LeftOut, Part, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.errors import InputError
 
 MSMARCO = "msmarco"
 # The columns of each file; `title` and `text` are kept.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH
-from stillhouse.errors import InputError
 
 MOST_ROWS = 1 << 14
 AT_ONCE = 1 << 24

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
 from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import Span
-from stillhouse.errors import InputError
 
 BEIR = "beir"
 JSONL = "jsonl"

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sentences import sentence_spans
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.labels import read_qrels, read_queries
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
 from stillhouse.corpus.sources.options import REQA_SPLITS, Options
 from stillhouse.corpus.sources.rows import LeftOut, Passage, Query, Rejected, Row, Source
-from stillhouse.errors import InputError
 
 REQA = "reqa"
 ID = ("_id", "id")

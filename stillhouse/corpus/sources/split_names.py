@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Answer, Each, Part, Qrel, Row, Source
-from stillhouse.errors import InputError
 
 _WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![a-z])")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
@@ -14,7 +15,6 @@ from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.errors import InputError
 
 SQUAD = "squad"
 SUFFIXES = (".json", ".json.gz")

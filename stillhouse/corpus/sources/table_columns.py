@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.table_names import TableOfFile
-from stillhouse.errors import InputError
 
 _IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
 _QUERY_IDS = ("query_id", "query-id", "qid")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
@@ -49,7 +50,6 @@ from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_columns import find_columns, named_columns, names_of
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
-from stillhouse.errors import InputError
 
 TABLES = "tables"
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.dpr import query_id
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, text_field
@@ -12,7 +13,6 @@ from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Reject
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.training_columns import Columns, Given, passages_in
 from stillhouse.corpus.sources.training_rows import SUFFIXES, columns_of, read_rows
-from stillhouse.errors import InputError
 
 TRAINING = "training"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed, read_objects
 from stillhouse.corpus.sources.parquet_rows import open_parquet
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.training_columns import Columns, find_columns
-from stillhouse.errors import InputError
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
 _DELIMITERS = (",", "\t", ";", "|")

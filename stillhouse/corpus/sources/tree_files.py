@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, shown
 from stillhouse.corpus.sources.rows import Rejected
-from stillhouse.errors import InputError
 
 LEADS_OUT = "a link that leads out of the source; copy there what it leads to"
 LEADS_NOWHERE = "a link that leads nowhere"

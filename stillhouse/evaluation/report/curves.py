@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from stillhouse.curves import DEV
-from stillhouse.errors import InputError
+from stillhouse.core.curves import DEV
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.breakdowns import Breakdown
 
 STYLE: dict[Any, Any] = {

@@ -12,11 +12,12 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stillhouse.core.curves import DEV
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.words import count_words
-from stillhouse.curves import DEV
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
@@ -25,7 +26,6 @@ from stillhouse.evaluation.report.examples import Example, differences_part, exa
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
-from stillhouse.monitoring.activity import doing
 
 ORIGINS = {
     "ict": "a sentence → a passage next to its own",

@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from stillhouse.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
-from stillhouse.errors import InputError
+from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
+from stillhouse.core.errors import InputError
 
 FUSED = "fused"
 PARTS = {"bm25": "BM25", "retriever": "the retriever", "cross_encoder": "the cross-encoder"}

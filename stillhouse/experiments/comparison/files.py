@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import write_json
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.markdown import as_text
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
-from stillhouse.markdown import as_text
 
 FILES = ("comparison.json", "comparison.md")
 """The files that `write_files` writes."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stillhouse.config import field_types, nearest
-from stillhouse.errors import InputError
+from stillhouse.core.config import field_types, nearest
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.steps.spec import named
-from stillhouse.workflow.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
-from stillhouse.workflow.recipes import Recipe
+from stillhouse.pipeline.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
+from stillhouse.pipeline.recipes import Recipe
+from stillhouse.pipeline.steps.spec import named
 
 ENCODER = PRETRAINED["encoder"]
 REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SOURCE
-from stillhouse.errors import InputError
 
 SPLITS = ("dev", "test")
 

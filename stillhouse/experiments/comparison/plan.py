@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import nearest
-from stillhouse.errors import InputError
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.graph import (
     EVALUATION,
     REFERENCES,
@@ -29,9 +29,9 @@ from stillhouse.experiments.comparison.graph import (
     with_stages,
 )
 from stillhouse.experiments.comparison.sweep import NAME, Condition, Sweep, Variant
-from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
-from stillhouse.workflow.recipes import Recipe, configs, copied
-from stillhouse.workflow.uses import used
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
+from stillhouse.pipeline.recipes import Recipe, configs, copied
+from stillhouse.pipeline.uses import used
 
 SHARED = "shared"
 

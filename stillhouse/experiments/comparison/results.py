@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.experiments.comparison.files import write_files
 from stillhouse.experiments.comparison.graph import EVALUATION
@@ -14,7 +14,7 @@ from stillhouse.experiments.comparison.page import variant_examples, write_page
 from stillhouse.experiments.comparison.plan import Plan
 from stillhouse.experiments.comparison.run import Failure, read_timings
 from stillhouse.experiments.comparison.table import Settings, Table, make_table
-from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING
 
 
 def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import refuse_file_above, refuse_foreign, write_json
-from stillhouse.errors import InputError, is_full_disk
+from stillhouse.core.artifacts import refuse_file_above, refuse_foreign, write_json
+from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.own_files import own_file
 from stillhouse.experiments.comparison.plan import Job, Plan
-from stillhouse.monitoring.duration import in_words
-from stillhouse.own_files import own_file
-from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, Use
-from stillhouse.workflow.in_process import Run, execute_use, up_to_date
-from stillhouse.workflow.timed_step import Timing, reason, run_timed
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use
+from stillhouse.pipeline.in_process import Run, execute_use, up_to_date
+from stillhouse.pipeline.timed_step import Timing, reason, run_timed
 
 TIMINGS = "timings.json"
 Timed = Callable[[Use, Any, Path], Timing]

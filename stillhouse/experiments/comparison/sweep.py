@@ -18,9 +18,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import nearest, read_as
-from stillhouse.errors import InputError
-from stillhouse.yaml_file import read_yaml, shown
+from stillhouse.core.config import nearest, read_as
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import read_yaml, shown
 
 NONE = "none"
 """The objective and the variant without pre-training."""

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.config import nearest
-from stillhouse.errors import InputError
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.experiments.comparison.plan import plans
 from stillhouse.experiments.comparison.sweep import NONE, OBJECTIVE, Sweep, make_sweep, read_sweep
-from stillhouse.workflow.recipes import SHIPPED, Recipe, find_file, find_recipe, load_recipe, shipped_files
-from stillhouse.yaml_file import parse_yaml
+from stillhouse.pipeline.recipes import SHIPPED, Recipe, find_file, find_recipe, load_recipe, shipped_files
 
 SWEEPS = SHIPPED / "sweeps"
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.config import setting
+from stillhouse.core.config import setting
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
-from stillhouse.workflow.parser import Parser, output_folder
-from stillhouse.workflow.step_command import add_context_flags, add_setting_flags, with_settings
+from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, with_settings
 
 EXAMPLES = """\
 Each FOLDER may have any format that `stillhouse ingest` reads, such as BEIR's. Running the same command again skips

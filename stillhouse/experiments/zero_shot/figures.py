@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.artifacts import write_json
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
-from stillhouse.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
 from stillhouse.evaluation.measures import Measure
 from stillhouse.evaluation.own_passages import same_as

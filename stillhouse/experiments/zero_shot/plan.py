@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build
-from stillhouse.errors import InputError, is_full_disk
+from stillhouse.core.config import build
+from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.core.own_files import refuse_foreign_files
 from stillhouse.experiments.comparison.run import Failure
-from stillhouse.own_files import refuse_foreign_files
-from stillhouse.retrieval.settings import MODULES
-from stillhouse.workflow.graph import ARTIFACTS, Use
-from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
-from stillhouse.workflow.timed_step import reason
+from stillhouse.models.settings import MODULES
+from stillhouse.pipeline.graph import ARTIFACTS, Use
+from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses
+from stillhouse.pipeline.timed_step import reason
 
 BM25 = "bm25"
 MODELS = "models"
@@ -230,7 +230,7 @@ def _hybrids(texts: Sequence[str], retrievers: Sequence[str]) -> dict[str, Path]
 
     Raises `InputError` for an unknown or duplicate retriever, and for a folder without weights.
     """
-    from stillhouse.retrieval.search.hybrid import read_fusion
+    from stillhouse.search.hybrid import read_fusion
 
     found: dict[str, Path] = {}
     for text in texts:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.linked_articles import offsets_of
-from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.tokens import TokenCache
 

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder_folder import write_towers
+from stillhouse.models.encoder_settings import EncoderSettings
+from stillhouse.models.pooling import normalized
+from stillhouse.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.models.transformer import refuse_longer
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.models.encoder_folder import write_towers
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings
-from stillhouse.retrieval.models.pooling import normalized
-from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
-from stillhouse.retrieval.models.transformer import refuse_longer
 
 
 class PairPretraining(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from stillhouse.config import nearest, setting
-from stillhouse.errors import InputError
+from stillhouse.core.config import nearest, setting
+from stillhouse.core.errors import InputError
 from stillhouse.training.settings import gradient_cache_setting, mini_batch_setting, require_parts
 
 TASKS = {

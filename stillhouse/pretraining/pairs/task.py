@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.linked_articles import Articles
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.pairs.articles import Sentences, ordinary_sentences, require_structure
 from stillhouse.pretraining.pairs.batch import PairBatch, assemble
 from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig

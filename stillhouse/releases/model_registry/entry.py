@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact
+from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import Release
-from stillhouse.remote.address import redact
-from stillhouse.yaml_file import parse_yaml
 
 MODEL_ARTIFACT = "retriever"
 COMMIT = "commit"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.entry import COMMIT, entry_of, model_of, repository_of
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE, Conflict, Registry, Version

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact
 from stillhouse.releases.model_registry.entry import FORMAT, MODEL_ARTIFACT, Entry, Properties
 from stillhouse.releases.model_registry.settings import API, TOKEN_PATH, RegistrySettings
-from stillhouse.remote.address import redact
 
 ANSWER_SECONDS = 10.0
 API_VERSIONS = ("v1", "v1alpha3")

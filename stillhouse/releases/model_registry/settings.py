@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stillhouse.errors import InputError
-from stillhouse.remote.address import has_host, refuse_secret
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import has_host, refuse_secret
 
 ADDRESS = "STILLHOUSE_MODEL_REGISTRY"
 MODEL = "STILLHOUSE_MODEL_REGISTRY_MODEL"

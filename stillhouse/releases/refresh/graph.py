@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stillhouse.corpus.text_lengths import whole_words
+from stillhouse.pipeline.graph import CORPUS, GATE, LEXICAL, Use
+from stillhouse.pipeline.uses import Stage, needed, used
 from stillhouse.releases.refresh.plan import Level
-from stillhouse.workflow.graph import CORPUS, GATE, LEXICAL, Use
-from stillhouse.workflow.uses import Stage, needed, used
 
 CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"

@@ -16,9 +16,12 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import write_whole, write_whole_json
-from stillhouse.errors import InputError
-from stillhouse.markdown import as_text
+from stillhouse.core.artifacts import write_whole, write_whole_json
+from stillhouse.core.errors import InputError
+from stillhouse.core.markdown import as_text
+from stillhouse.core.yaml_file import parse_yaml
+from stillhouse.pipeline.graph import ARTIFACTS, graph_of
+from stillhouse.pipeline.recipes import copied, load_recipe
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
@@ -27,9 +30,6 @@ from stillhouse.releases.refresh.plan import Level, Plan
 from stillhouse.releases.refresh.run import Decision, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
-from stillhouse.workflow.graph import ARTIFACTS, graph_of
-from stillhouse.workflow.recipes import copied, load_recipe
-from stillhouse.yaml_file import parse_yaml
 
 RECORD, PAGE = "refresh.json", "refresh.md"
 """How far a refresh went, for programs and for people; the plan and the promotion both write these files."""
@@ -54,7 +54,7 @@ def look(parameters: Parameters) -> str:
     It runs in the first task, before hours of work. Raises `InputError` if a repository cannot be read, if a branch,
     revision or path does not exist, or if nothing is released yet.
     """
-    from stillhouse.remote.dvc_source import look_up
+    from stillhouse.core.remote.dvc_source import look_up
 
     with TemporaryDirectory() as place:
         champion = _champion(open_clone(parameters.releases, parameters.branch, Path(place) / "releases"), parameters)

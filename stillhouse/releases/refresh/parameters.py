@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 
-from stillhouse.config import field_types, from_forms, same_setting, setting
-from stillhouse.errors import InputError
+from stillhouse.core.config import field_types, from_forms, same_setting, setting
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import refuse_secret
+from stillhouse.pipeline.graph import GRAPH, STAGES, known_uses
+from stillhouse.pipeline.recipes import Recipe, copied
+from stillhouse.pipeline.steps.compare_release import Config as Rules
 from stillhouse.releases.refresh.plan import Thresholds
-from stillhouse.remote.address import refuse_secret
-from stillhouse.steps.compare_release import Config as Rules
-from stillhouse.workflow.graph import GRAPH, STAGES, known_uses
-from stillhouse.workflow.recipes import Recipe, copied
 
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stillhouse.config import setting
-from stillhouse.errors import InputError
+from stillhouse.core.config import setting
+from stillhouse.core.errors import InputError
 
 if TYPE_CHECKING:
     from stillhouse.corpus.difference import Difference

@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.artifacts import digest_json, read_manifest, write_json
-from stillhouse.errors import InputError
-from stillhouse.lock import only_process
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.artifacts import digest_json, read_manifest, write_json
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.remote.address import refuse_secret
+from stillhouse.core.terminal import warn
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, graph_of, needed
+from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.recipes import configs, load_recipe, moved
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
@@ -25,13 +32,6 @@ from stillhouse.releases.refresh.workspace import (
     write_stages,
 )
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
-from stillhouse.remote.address import refuse_secret
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
-from stillhouse.terminal import warn
-from stillhouse.workflow.graph import ARTIFACTS, PRETRAINING, graph_of, needed
-from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs, load_recipe, moved
 
 if TYPE_CHECKING:
     from stillhouse.corpus.difference import Difference
@@ -86,7 +86,7 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
 
 
 def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
-    from stillhouse.config import build
+    from stillhouse.core.config import build
     from stillhouse.corpus.store import Corpus
 
     rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")

@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.config import build
-from stillhouse.errors import InputError
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.config import build
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.graph import ARTIFACTS, Use, graph_of
+from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.recipes import configs, load_recipe, moved
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.pipeline.uses import needed
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import Levels, released_of
 from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion
 from stillhouse.releases.tags import Release
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
-from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
-from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.recipes import configs, load_recipe, moved
-from stillhouse.workflow.uses import needed
 
 COMPARED = "champion_run"
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.errors import InputError
-from stillhouse.monitoring.activity import doing
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.remote.address import redact, refuse_secret
+from stillhouse.pipeline.dvc_file import HEADER, Indented
+from stillhouse.pipeline.graph import ARTIFACTS, Use
+from stillhouse.pipeline.step_command import command_of
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.refresh.graph import CHAMPION
 from stillhouse.releases.tags import Release, branch_of
-from stillhouse.remote.address import redact, refuse_secret
-from stillhouse.workflow.dvc_file import HEADER, Indented
-from stillhouse.workflow.graph import ARTIFACTS, Use
-from stillhouse.workflow.step_command import command_of
 
 PARAMS = "params.yaml"
 MARK = Path(".git") / "stillhouse-refresh"

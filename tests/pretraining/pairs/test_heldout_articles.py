@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.pairs.task import heldout_passages
 
 # 40 articles of 3 passages, 10 passages without an article; the last passage of every article cannot be used.

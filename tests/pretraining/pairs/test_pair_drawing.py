@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
 from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig, pair_tasks
 from stillhouse.pretraining.pairs.structure import article_structure
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs

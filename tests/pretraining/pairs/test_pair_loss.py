@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from stillhouse.acceleration.precision import autocast
+from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.processes import add_gradients, add_up
+from stillhouse.models.towers import BagOfWordsTower
 from stillhouse.pretraining.pairs import sampled_softmax
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
@@ -21,8 +23,6 @@ from stillhouse.pretraining.pairs.pair_loss import PairLoss
 from stillhouse.pretraining.pairs.task import PairMaker
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.models.towers import BagOfWordsTower
-from stillhouse.training.processes import add_gradients, add_up
 
 CPU = torch.device("cpu")
 SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))

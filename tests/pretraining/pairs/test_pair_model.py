@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
+from stillhouse.models.towers import BagOfWordsTower
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.models.towers import BagOfWordsTower
 
 CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
 SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))

@@ -11,14 +11,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from stillhouse.context import Context
+from stillhouse.core.context import Context
+from stillhouse.models.encoder import BiEncoder, encode
+from stillhouse.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.models.settings import InferenceConfig
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.models.encoder import BiEncoder, encode
-from stillhouse.retrieval.models.encoder_settings import EncoderSettings, read_settings
-from stillhouse.retrieval.settings import InferenceConfig
 
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
 CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)

@@ -15,17 +15,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from repositories import call, dvc, make_repository
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.pipeline.dvc_file import HEADER, PLAN_STAGE, stage
+from stillhouse.pipeline.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_uses, needed
+from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.plan_files import write_plan
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases import data
 from stillhouse.releases.promotion import Candidate, promote
 from stillhouse.releases.refresh.graph import released_of
-from stillhouse.workflow.dvc_file import HEADER, PLAN_STAGE, stage
-from stillhouse.workflow.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_uses, needed
-from stillhouse.workflow.in_process import run_uses
-from stillhouse.workflow.plan_files import write_plan
-from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
-from stillhouse.workflow.uses import stages_of
 
 ARTICLES = 11
 LIGHT = {

@@ -11,8 +11,8 @@ from release_repositories import ARTICLES, LABELLED, Source, first_release, weig
 from repositories import call, dvc
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest
-from stillhouse.errors import ValidationFailed
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import ValidationFailed
 from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.refresh.plan import Level, Thresholds

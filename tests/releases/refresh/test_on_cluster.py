@@ -16,12 +16,12 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_repository
 
-from stillhouse.artifacts import whole_folder, write_manifest, write_whole_json
-from stillhouse.errors import InputError
-from stillhouse.kubernetes.pods.refresh import ASKED, RELEASED, run_check, run_plan
-from stillhouse.kubernetes.pods.run_control import TEXT
-from stillhouse.kubernetes.pods.stage import RECIPE
-from stillhouse.kubernetes.pods.stage import write_recipe as write_for_tasks
+from stillhouse.core.artifacts import whole_folder, write_manifest, write_whole_json
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pods.refresh import ASKED, RELEASED, run_check, run_plan
+from stillhouse.kubeflow.pods.run_control import TEXT
+from stillhouse.kubeflow.pods.stage import RECIPE
+from stillhouse.kubeflow.pods.stage import write_recipe as write_for_tasks
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster

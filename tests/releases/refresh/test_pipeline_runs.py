@@ -17,15 +17,15 @@ import yaml
 from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
 
 from stillhouse import cli
-from stillhouse.artifacts import read_manifest
-from stillhouse.kubernetes.pods.refresh import run_release
-from stillhouse.pipelines.catalog import RESULTS
-from stillhouse.pipelines.local import find_result, run_pipeline
-from stillhouse.pipelines.refresh import build_refresh
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.kubeflow.pipelines.catalog import RESULTS
+from stillhouse.kubeflow.pipelines.local import find_result, run_pipeline
+from stillhouse.kubeflow.pipelines.refresh import build_refresh
+from stillhouse.kubeflow.pods.refresh import run_release
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, read_history
-from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}

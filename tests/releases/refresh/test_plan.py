@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.difference import Difference
-from stillhouse.errors import InputError
+from stillhouse.pipeline.graph import USES, graph_of, known_uses
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.steps.spec import named
 from stillhouse.releases.refresh.graph import NEEDED, Levels, before, runs_of
 from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, after_queries, plan
 from stillhouse.releases.refresh.whole_run import promote_whole_run
-from stillhouse.steps.spec import named
-from stillhouse.workflow.graph import USES, graph_of, known_uses
-from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")

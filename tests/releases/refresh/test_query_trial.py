@@ -12,8 +12,8 @@ import pytest
 import yaml
 from release_repositories import LIGHT, Source, first_release
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.kubernetes.pods.refresh import (
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.kubeflow.pods.refresh import (
     PLANNED,
     REFRESHED,
     RELEASED,
@@ -24,14 +24,14 @@ from stillhouse.kubernetes.pods.refresh import (
     run_refresh_stage,
     run_release,
 )
-from stillhouse.kubernetes.pods.run_control import TEXT
-from stillhouse.kubernetes.pods.stage import CORPUS_STAGE, FOLDER, METRICS, PAGE, RECIPE
+from stillhouse.kubeflow.pods.run_control import TEXT
+from stillhouse.kubeflow.pods.stage import CORPUS_STAGE, FOLDER, METRICS, PAGE, RECIPE
+from stillhouse.pipeline.recipes import load_recipe
 from stillhouse.releases.git import Git
 from stillhouse.releases.refresh.graph import CHALLENGER
 from stillhouse.releases.refresh.parameters import carried_recipe, read_parameters
 from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.tags import Release, read_history
-from stillhouse.workflow.recipes import load_recipe
 
 TOWER = {"max_steps": 2, "batch_size": 8, "learning_rate": 0.001}
 

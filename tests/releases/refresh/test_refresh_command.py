@@ -8,10 +8,10 @@ from typing import NoReturn
 import pytest
 
 from stillhouse import cli
-from stillhouse.errors import InputError
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps.places import location_fields
+from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.refresh import run
-from stillhouse.steps.places import location_fields
-from stillhouse.steps.registry import find_step
 
 
 def test_added_queries_are_found_from_the_folder_of_the_refresh(

@@ -13,8 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from repositories import call
 
-from stillhouse.errors import InputError
-from stillhouse.lock import only_process
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
 from stillhouse.releases.refresh.run import Request, refresh
 from stillhouse.releases.refresh.workspace import PARAMS, open_clone
 

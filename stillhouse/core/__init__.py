@@ -1,0 +1,1 @@
+"""What everything else uses: settings, artifacts, errors, files, progress and remote addresses."""

@@ -1,0 +1,181 @@
+"""Logs what a process is doing whenever it has been silent for some seconds.
+
+Code names its work where it happens and does not need to know about the log:
+
+    with doing("building the index"):
+        ...
+
+    @doing("reading the corpus")
+    def open_corpus(...): ...
+
+Within `watched`, a thread writes a line about the innermost work whenever nothing else was written for `SILENCE`
+seconds, even if the work has no name. Outside `watched`, `doing` costs nothing and writes nothing. A C function that
+holds Python's lock delays the line until it releases it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.terminal import message_lines, print_lines
+
+SILENCE = 9.0
+"""Seconds of silence before a line: less than ten, because a busy machine may write it late."""
+AT_WORK = "at work"
+"""What is said of work that has no name."""
+ELSEWHERE = "at work in other processes"
+"""Work of processes that write their own lines to the same log, so nothing is said of it."""
+
+
+@dataclass(eq=False)
+class Work:
+    """A piece of work: "reading the corpus". `how_far` describes counted work instead."""
+
+    what: str
+    how_far: Callable[[], str] | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def __str__(self) -> str:
+        if self.how_far:
+            return self.how_far()
+        return f"still {self.what} ({in_words(time.monotonic() - self.began)})"
+
+
+class _Watch:
+    """The work of the thread that started the watch, and the thread that logs it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stream = sys.stderr  # a library may temporarily replace it to hide another one's output
+        self.owner = threading.get_ident()
+        self.works = [Work(AT_WORK)]
+        self.last = time.monotonic()
+        self.changed = threading.Condition()
+        self.over = False
+        self.thread = threading.Thread(target=self._run, name="activity", daemon=True)
+
+    def _run(self) -> None:
+        with self.changed:
+            while not self.over:
+                wait = self.last + SILENCE - time.monotonic()
+                if wait > 0:
+                    self.changed.wait(wait)
+                    continue
+                self.last = time.monotonic()
+                if self.works[-1].what == ELSEWHERE:
+                    continue
+                line = f"[{self.name}] {self.works[-1]}"
+                self.changed.release()  # whoever reads the log may be slow
+                try:
+                    with suppress(OSError, ValueError):  # the stream is closed
+                        _write(line, self.stream)
+                finally:
+                    self.changed.acquire()
+
+    @contextmanager
+    def renamed(self, name: str) -> Iterator[None]:
+        """Give the lines another name while the block runs, unless it runs in another thread."""
+        if self.owner != threading.get_ident():
+            yield
+            return
+        before, self.name = self.name, name
+        try:
+            with doing(AT_WORK):
+                yield
+        finally:
+            self.name = before
+
+    def leave(self, work: Work) -> None:
+        """Take a piece of work off the list. The lines of other processes end the silence, as own lines do."""
+        if work.what != ELSEWHERE:
+            self.works.remove(work)
+            return
+        with self.changed:  # or the thread might find the work gone and the silence still old
+            self.last = time.monotonic()
+            self.works.remove(work)
+
+    def end(self) -> None:
+        with self.changed:
+            self.over = True
+            self.changed.notify()
+        self.thread.join(timeout=1)
+
+
+_watch: _Watch | None = None
+
+
+@contextmanager
+def watched(name: str, quiet: bool = False) -> Iterator[None]:
+    """Write a line after every `SILENCE` seconds of silence while the block runs; its lines begin with [name].
+
+    Does nothing with `quiet`. Within another watch, that one goes on, and its lines have this name until the block
+    ends: a step within `run` is named itself.
+    """
+    global _watch
+    if quiet:
+        yield
+        return
+    if _watch is not None:
+        with _watch.renamed(name):
+            yield
+        return
+    _watch = _Watch(name)
+    _watch.thread.start()
+    try:
+        yield
+    finally:
+        ended, _watch = _watch, None
+        ended.end()
+
+
+@contextmanager
+def doing(what: str, how_far: Callable[[], str] | None = None) -> Iterator[None]:
+    """Name what the block does, as in "reading the corpus". Ignored outside the watched thread.
+
+    For counted work, `how_far` returns the line to write instead.
+    """
+    watch = _watch
+    if watch is None or watch.owner != threading.get_ident():
+        yield
+        return
+    work = Work(what, how_far)
+    watch.works.append(work)
+    try:
+        yield
+    finally:
+        watch.leave(work)
+
+
+def write_line(line: str) -> None:
+    """Write a line to the log, above any bars on a terminal."""
+    _write(line, sys.stderr)
+    line_was_seen()
+
+
+def write_progress(line: str) -> None:
+    """Write a line about the work of the watched step, prefixed with its name."""
+    write_line(f"[{_watch.name}] {line}" if _watch else line)
+
+
+def line_was_seen() -> None:
+    """Note that the log or a bar on a terminal has just changed, which ends the silence."""
+    if _watch is not None:
+        _watch.last = time.monotonic()
+
+
+def _write(line: str, stream: TextIO) -> None:
+    lines = message_lines(line)
+    # Another thread may still be importing it.
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if bars is not None and stream.isatty():
+        for each in lines:
+            bars.write(each, file=stream)
+    else:
+        print_lines(stream, lines)

@@ -1,0 +1,132 @@
+"""Ray as the engine: processes on this machine, or on a cluster whose machines see the same files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.errors import CrashElsewhere, InputError
+from stillhouse.core.own_machine import own_cores
+
+RETRIES = 3
+"""How often a call is retried after its process was killed."""
+AT_ONCE = 3
+"""Calls submitted per process: one runs, and the others wait so that the process never idles."""
+OBJECT_STORE = 80 << 20
+"""Bytes of Ray's shared memory on this machine, close to Ray's minimum, since data is passed in files."""
+
+
+class RayEngine:
+    def __init__(self, processes: int, name: str) -> None:
+        self._at_once = AT_ONCE * processes
+        self.sentence = f"{processes} processes of Ray share the work ({name})"
+        self.elsewhere = bool(_address(name))
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        import ray
+
+        call = ray.remote(_call).options(num_cpus=1, max_retries=RETRIES)
+        called, folder = ray.put(function), str(Path.cwd())
+        left = iter(items)
+        waiting = deque(call.remote(called, item, folder) for item in islice(left, self._at_once))
+        # No call is cancelled after an error: Ray 2 aborts a process that cancels a call just as the
+        # call ends ("unexpected system state", task_manager.cc). Running calls end by themselves, or
+        # with this process.
+        while waiting:
+            yield _result(waiting[0])
+            waiting.popleft()
+            waiting.extend(call.remote(called, item, folder) for item in islice(left, 1))
+
+
+def _call(function: Callable[[Any], Any], item: Any, folder: str) -> Any:
+    if Path(folder).is_dir():
+        os.chdir(folder)  # paths may be relative, also in messages
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one processor per process
+    return function(item)
+
+
+def _result(reference: Any) -> Any:
+    import ray
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, RayTaskError, WorkerCrashedError
+
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        if isinstance(error.cause, (InputError, OSError)):
+            raise error.cause from None
+        raise
+    except OutOfMemoryError:
+        raise CrashElsewhere(
+            f"Ray killed a process {RETRIES + 1} times because its machine was out of memory; give the workers more "
+            "memory, or fewer processors"
+        ) from None
+    except (NodeDiedError, WorkerCrashedError):
+        raise CrashElsewhere(
+            f"a Ray process was killed {RETRIES + 1} times on the same part; the events of its node and Ray's logs say "
+            "why. Run the step again: it keeps the finished parts"
+        ) from None
+
+
+@contextmanager
+def open_ray(name: str) -> Iterator[RayEngine]:
+    """Opens Ray by its name (`corpus.engine.choice`): `ray` is the cluster at `$RAY_ADDRESS`, or this machine.
+
+    Raises `InputError` if Ray is not installed or a cluster does not answer.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send nothing to Ray's makers
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves workers on a busy machine
+    try:
+        import ray
+    except ImportError:
+        raise InputError("the engine ray needs Ray: pip install 'stillhouse[ray]'") from None
+    begun = not ray.is_initialized()
+    if begun:
+        _begin(name)
+    try:
+        processes = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield RayEngine(processes, name)
+    finally:
+        if begun:
+            ray.shutdown()
+
+
+def _address(name: str) -> str:
+    """The address of a cluster, or "" for Ray on this machine only."""
+    return name if name.startswith("ray://") else os.environ.get("RAY_ADDRESS", "") if name == "ray" else ""
+
+
+def _begin(name: str) -> None:
+    import ray
+
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    address = _address(name)
+    if not address:
+        count = int(name.partition(":")[2] or own_cores())
+        settings: dict[str, Any] = {
+            "num_cpus": count,
+            "num_gpus": 0,
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
+        try:
+            ray.init("local", **settings, **quietly)
+        except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
+            ray.shutdown()
+            raise CrashElsewhere(
+                f"Ray did not start on this machine ({str(error).splitlines()[0]}); run the step again when the "
+                "machine is less busy, or without an engine"
+            ) from error
+        return
+    try:
+        ray.init(address, **quietly)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"Ray at {address} does not answer ({str(error).splitlines()[0]}); check the RayCluster and its head "
+            "service, or leave the engine out"
+        ) from None

@@ -1,0 +1,135 @@
+"""The interface of a pipeline: its parameters with types, defaults and descriptions, and the parts all share."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kfp import dsl, kubernetes
+from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.core.config import field_types
+from stillhouse.core.setting_kinds import SCALARS, as_form, form_type
+from stillhouse.kubeflow.pipelines.admission import END, LOOK, ask_for_look
+from stillhouse.kubeflow.pipelines.control import check_cluster, report_end
+from stillhouse.kubeflow.pipelines.image import image
+from stillhouse.kubeflow.pipelines.place import IMAGE
+from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
+from stillhouse.kubeflow.pipelines.tasks import Pods
+from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
+
+YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Names that Kubeflow's backend does not read as text."""
+HELP = {
+    IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
+    "accelerator_type": "the GPU resource: nvidia.com/gpu or nvidia.com/mig-3g.40gb",
+    "accelerator_count": "GPUs per pod; training uses all of them",
+    "work_claim": "volume claim for checkpoints and corpora; it outlives the run",
+    "store_claim": "volume claim for a DVC remote in a cluster folder",
+    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; optional",
+    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; optional",
+    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; optional",
+    "registry_secret": "secret with the Model Registry for releases: address, model, token; optional",
+    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; optional",
+}
+"""The run form's help for parameters from placements."""
+
+
+@dataclass(frozen=True)
+class PipelineInput:
+    """One parameter of a pipeline; it is required if its default is None."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+
+    def __post_init__(self) -> None:
+        assert self.kind in SCALARS and (self.default is None or type(self.default) is self.kind), self
+        assert self.name.isidentifier() and self.name.lower() not in YAML_BOOLEANS, self
+        assert self.help, self
+
+
+def make_pipeline(
+    name: str,
+    description: str,
+    inputs: Sequence[PipelineInput],
+    table: PlacementTable | None,
+    body: Callable[[dict[str, Any], Pods], None],
+    check: Callable[[dict[str, Any]], PipelineTask] | None = None,
+) -> BaseComponent:
+    """A pipeline whose tasks `body` makes from the parameters by name and the pods that run them.
+
+    A last task always reports how the run ended. With a table of placements, a first task checks that the cluster has
+    what they ask for, and the image and the placements' open choices become parameters. `check`
+    makes a first task that also checks the parameters, from a component with the argument `wanted`; it runs without a
+    table too.
+    """
+    every = [*inputs, *(placement_inputs(table) if table else [])]
+    # A signature has required parameters first.
+    in_order = sorted(every, key=lambda entry: entry.default is not None)
+    names = [entry.name for entry in in_order]
+    assert len(set(names)) == len(names), names
+
+    def pipeline(*arguments: Any) -> None:
+        given = dict(zip(names, arguments))
+        pods = Pods(table, given, table.shards if table else 1, name)
+        end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        if table:
+            kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
+        with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
+            if table is None and check is None:
+                body(given, pods)
+                return
+            first, label = (check(given), "check") if check else (check_cluster()(wanted=""), "check_cluster")
+            look = pods.place_bare(first, LOOK, label, retries=0)
+            body(given, replace(pods, look=look))
+            if table:
+                ask_for_look(look, pods.asked, table.default, given)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    # kfp reads a pipeline's interface from its signature, and the descriptions from its docstring.
+    pipeline.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                entry.name,
+                kind,
+                annotation=entry.kind,
+                default=inspect.Parameter.empty if entry.default is None else entry.default,
+            )
+            for entry in in_order
+        ]
+    )
+    arguments = "".join(f"\n    {entry.name}: {entry.help}." for entry in every)
+    pipeline.__doc__ = f"{description}\n\nArgs:{arguments}\n"
+    return dsl.pipeline(name=name, description=f"{description}\n\n{explained(every)}")(pipeline)
+
+
+def explained(inputs: Sequence[PipelineInput]) -> str:
+    """The parameters as a Markdown list, since Kubeflow's form only shows their sorted names."""
+    must = {entry.name: " Required." if entry.default is None else "" for entry in inputs}
+    return "\n".join(f"- `{entry.name}`: {entry.help}.{must[entry.name]}" for entry in inputs)
+
+
+def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> list[PipelineInput]:
+    """The parameters of a pipeline whose settings are a dataclass; `defaults` override its own."""
+    kinds, own = field_types(config), dict(defaults or {})
+    return [
+        PipelineInput(
+            field.name,
+            form_type(kinds[field.name]),
+            None if field.metadata.get("required") else as_form(own.get(field.name, field.default), kinds[field.name]),
+            field.metadata["help"],
+        )
+        for field in dataclasses.fields(config)
+    ]
+
+
+def placement_inputs(table: PlacementTable) -> list[PipelineInput]:
+    """The image and the open choices of the placements. All are text, since the backend puts them into pods."""
+    defaults = {IMAGE: image()} | table.parameters
+    return [PipelineInput(name, str, default, HELP.get(name, name)) for name, default in defaults.items()]

@@ -1,0 +1,154 @@
+"""A pipeline's intermediate representation (IR): compiles it, shrinks it, names it by its content, and writes it.
+
+Kubernetes stores a pipeline in one object of at most about 1.5 MB, and Argo stores a run in one of 1 MiB
+(`pipelines/workflow_size.py`). kfp repeats a component and its container for each of its tasks. This module merges
+equal ones, which works because tasks refer to components by name, and drops what nothing reads there: the descriptions
+of a component's parameters, and requests and limits in their former format.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kfp import compiler
+from kfp.dsl.base_component import BaseComponent
+
+from stillhouse.core.artifacts import digest_json
+from stillhouse.kubeflow.pipelines.workflow_size import WorkflowSize, pods_of, refuse_large, workflow_size
+
+API_VERSION = "pipelines.kubeflow.org/v2beta1"
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Kubeflow receives: the pipeline and its Kubernetes settings."""
+
+    spec: Plain
+    platforms: Plain
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def version(self) -> str:
+        """A name derived from the content: versions are immutable, so changed content is a new version."""
+        return f"{self.name}-{digest_json([self.spec, self.platforms])[:12]}"
+
+    @property
+    def description(self) -> str:
+        """What the pipeline does, and its parameters."""
+        return str(self.spec["pipelineInfo"].get("description", ""))
+
+    @property
+    def summary(self) -> str:
+        """What the pipeline does, in one line for a list of pipelines."""
+        return self.description.partition("\n")[0]
+
+    @property
+    def size(self) -> WorkflowSize:
+        """The size of a run of it."""
+        return workflow_size(self.spec, self.platforms)
+
+    def as_ir(self) -> str:
+        """The format that the user interface and kfp's client read."""
+        return dump([self.spec, self.platforms] if self.platforms else [self.spec])
+
+    def as_resources(self) -> str:
+        """The format for `kubectl apply`, for an API server that stores pipelines as Kubernetes resources."""
+        spec = {"displayName": self.version, "pipelineName": self.name, "pipelineSpec": self.spec}
+        if self.platforms:
+            spec["platformSpec"] = self.platforms
+        return dump(
+            [
+                _resource("Pipeline", self.name, {"displayName": self.name, "description": self.summary}),
+                _resource("PipelineVersion", self.version, spec | {"description": self.description}),
+            ]
+        )
+
+
+def compile_small(pipeline: BaseComponent) -> Compiled:
+    """Compiles a pipeline and merges its duplicate parts. Raises `InputError` if a run would be too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.yaml"
+        compiler.Compiler().compile(pipeline, str(path))
+        spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
+    compiled = Compiled(spec, others[0] if others else {})
+    leave_out_former_fields(compiled)
+    merge_equal(compiled)
+    refuse_large(compiled.name, compiled.size)
+    return compiled
+
+
+def leave_out_former_fields(compiled: Compiled) -> None:
+    """Drops what kfp writes a second time for old backends: requests and limits as numbers, and names of secrets.
+
+    KFP 2.17 reads a number only if the text (`resourceCpuLimit`, for example) is missing, and `secretName` only if
+    `secretNameParameter` is.
+    """
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        resources = executor.get("container", {}).get("resources", {})
+        for former in (resources, resources.get("accelerator", {})):
+            for name in [name for name in former if f"resource{name[0].upper()}{name[1:]}" in former]:
+                del former[name]
+    for pod in pods_of(compiled.platforms).values():
+        for secret in (*pod.get("secretAsEnv", ()), *pod.get("secretAsVolume", ())):
+            if "secretNameParameter" in secret:
+                secret.pop("secretName", None)
+
+
+def merge_equal(compiled: Compiled) -> None:
+    """Keeps one of several equal executors or components, and makes the tasks refer to it."""
+    executors: Plain = compiled.spec["deploymentSpec"]["executors"]
+    on_kubernetes = pods_of(compiled.platforms)
+    first: dict[str, str] = {}
+    kept = {
+        label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)
+        for label, executor in executors.items()
+    }
+    for label, other in kept.items():
+        if other != label:
+            del executors[label]
+            on_kubernetes.pop(label, None)
+    components: Plain = compiled.spec["components"]
+    first, renamed = {}, {}
+    for name, component in components.items():
+        if "executorLabel" in component:
+            component["executorLabel"] = kept[component["executorLabel"]]
+            renamed[name] = first.setdefault(digest_json(component), name)
+    for name, other in renamed.items():
+        if other != name:
+            del components[name]
+    for holder in (compiled.spec["root"], *components.values()):
+        for task in holder.get("dag", {}).get("tasks", {}).values():
+            reference = task["componentRef"]
+            reference["name"] = renamed.get(reference["name"], reference["name"])
+
+
+def dump(documents: list[Plain]) -> str:
+    return str(yaml.dump_all(documents, Dumper=_dumper(), sort_keys=True, allow_unicode=True, width=120))
+
+
+def _resource(kind: str, name: str, spec: Plain) -> Plain:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _loader() -> Any:
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes equal parts in full, since not every YAML reader supports references."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dumper() -> Any:
+    return _PlainDumper

@@ -1,0 +1,176 @@
+"""Applies a placement to a task of a pipeline, through kfp and kfp-kubernetes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from kfp import kubernetes
+from kfp.dsl import pipeline_task
+from kfp.dsl.component_factory import EXECUTOR_MODULE
+from kfp.dsl.pipeline_channel import PipelineChannel
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement, gib
+from stillhouse.kubeflow.pods import pod_retries
+from stillhouse.kubeflow.pods.pod_retries import PAUSE, PAUSE_FACTOR, RETRIES
+from stillhouse.kubeflow.preflight import REQUIREMENTS, Requirements
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+TASK_LABEL = "stillhouse.io/task"
+IMAGE = "image"
+EXECUTOR = f"python3 -m {EXECUTOR_MODULE} "
+SUPERVISED = f"python3 -m {pod_retries.__name__} {EXECUTOR_MODULE} "
+EXECUTED = '"$program_path/ephemeral_component.py"'
+"""Marks the word of a component's command that starts kfp's executor; the component's source does not contain it."""
+WAITING_SECONDS = 30 * 24 * 3600
+"""How long all pods of a task may wait for a node or in a queue: Argo counts this time, a pod's timeout does not."""
+
+Chosen = Mapping[str, Any]
+"""The pipeline's parameters by name, as kfp passes them to the pipeline's function."""
+
+
+@contextmanager
+def short_stacks() -> Iterator[None]:
+    """Stops kfp 2.17's setters from reading the source of every frame just to use a name in a message.
+
+    In a process with thousands of modules each call takes a tenth of a second, and a pipeline makes thousands of calls.
+    """
+
+    def stack() -> list[tuple[None, None, None, str]]:
+        asking = sys._getframe(1)
+        assert asking.f_back is not None
+        return [(None, None, None, frame.f_code.co_name) for frame in (asking, asking.f_back)]
+
+    kept = pipeline_task.inspect
+    pipeline_task.inspect = SimpleNamespace(stack=stack)
+    try:
+        yield
+    finally:
+        pipeline_task.inspect = kept
+
+
+@short_stacks()
+def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -> PipelineTask:
+    """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
+
+    `chosen` holds the parameters that `placement.parameters` names, and the image; missing ones are fixed to their
+    defaults. `step` labels pods and metrics.
+    """
+    values = placement.parameters | dict(chosen)
+    if IMAGE in chosen:
+        task.set_container_image(chosen[IMAGE])
+    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
+    task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
+    if placement.accelerator:
+        accelerator = [values["accelerator_type"], values["accelerator_count"]]
+        task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
+        # kfp 2.17 does not pass these two to a task inside a loop or an exit handler.
+        task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
+    _choose_nodes(task, placement)
+    _mount(task, placement, values)
+    for name, value in environment(placement).items():
+        task.set_env_variable(name, value)
+    for name, value in placement.annotations.items():
+        kubernetes.add_pod_annotation(task, name, value)
+    kubernetes.add_pod_label(task, TASK_LABEL, step)
+    kubernetes.set_security_context(
+        task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
+    )
+    kubernetes.set_timeout(task, _timeout_seconds(placement))
+    if placement.retries:
+        pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
+        task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
+        _retry_in_the_pod(task, placement)
+    return task
+
+
+def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
+    """Makes the pod restart a failed process; kfp's own retries are for pods that vanish."""
+    spec = task.container_spec
+    spec.command = [
+        # Otherwise the object of the run would hold kfp's indentation about ten times.
+        re.sub(" {2,}", " ", word.replace(EXECUTOR, SUPERVISED)) if EXECUTED in word else word
+        for word in spec.command
+    ]
+    assert any(SUPERVISED in word for word in spec.command), f"kfp no longer starts {task.name} by `{EXECUTOR}`"
+    task.set_env_variable(RETRIES, str(placement.retries))
+    task.set_env_variable(PAUSE, str(placement.retry_after_seconds))
+
+
+def seconds_of_all_tries(placement: Placement) -> int:
+    """The longest time that a task with this placement may take: all pods' timeouts, the pauses, and the waiting.
+
+    kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
+    pod, starts no retry after it, and ends a retry that is still running.
+    """
+    pauses = sum(placement.retry_after_seconds * PAUSE_FACTOR**number for number in range(placement.retries))
+    return (placement.retries + 1) * _timeout_seconds(placement) + round(pauses) + WAITING_SECONDS
+
+
+def _timeout_seconds(placement: Placement) -> int:
+    return round(placement.timeout_hours * 3600)
+
+
+def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:
+    """Turns pipeline parameters into inputs of a task, where its process reads them (`pipeline_parameters`).
+
+    Environment variables cannot hold parameters. kfp does the same with a parameter in a pod's resources.
+    """
+    channels = {name: chosen[name] for name in names if isinstance(chosen.get(name), PipelineChannel)}
+    task.register_pipeline_channels(list(channels.values()))
+    task.inputs.update({name: channel.pattern for name, channel in channels.items()})
+
+
+def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
+    for name, value in placement.node_selector.items():
+        kubernetes.add_node_selector(task, name, value)
+    for toleration in placement.tolerations:
+        kubernetes.add_toleration(
+            task,
+            key=toleration.key,
+            operator="Equal" if toleration.value else "Exists",
+            value=toleration.value or None,
+            effect=toleration.effect or None,
+        )
+    if placement.queue:
+        kubernetes.add_pod_label(task, QUEUE, placement.queue)
+    if placement.priority:
+        kubernetes.add_pod_label(task, PRIORITY, placement.priority)
+
+
+def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
+    if placement.shared_memory:
+        kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
+    kubernetes.empty_dir_mount(task, "scratch", placement.scratch_path, size_limit=placement.scratch)
+    for claim in placement.claims:
+        kubernetes.mount_pvc(task, pvc_name=values[claim.parameter], mount_path=claim.path)
+    for secret in placement.secrets:
+        if secret.keys:
+            kubernetes.use_secret_as_env(task, values[secret.parameter], dict(secret.keys), optional=secret.optional)
+        else:
+            kubernetes.use_secret_as_volume(task, values[secret.parameter], secret.path, optional=secret.optional)
+
+
+def environment(placement: Placement) -> dict[str, str]:
+    """The environment variables of the pod, except those from secrets.
+
+    The preflight asks for the default number of accelerators; the task's process replaces it with the run's.
+    """
+    found = dict(placement.environment)
+    found |= {claim.variable: claim.path for claim in placement.claims if claim.variable}
+    if placement.preflight:
+        requirements = Requirements(
+            gpus=placement.accelerator.count if placement.accelerator else 0,
+            shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
+            free_gib=float(placement.free_gib),
+        )
+        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements), separators=(",", ":"))
+    return found

@@ -1,0 +1,215 @@
+"""Where and how a task's pod runs, as one dataclass that checks its values.
+
+A `Placement` is data; `pipelines/place.py` applies it to a task, and `pipelines/placement_table.py` reads tables of
+them. Choices that may change from run to run (the image, the accelerator's type and count, the names of secrets and
+volume claims) have a default here and become parameters of the pipeline.
+
+The backend of Kubeflow Pipelines sets three things for every pod: no privilege escalation, all capabilities dropped,
+and the seccomp profile `RuntimeDefault`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stillhouse.core.errors import InputError
+
+CPU = re.compile(r"[1-9][0-9]*m?")
+BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""The name of an object in Kubernetes."""
+RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
+"""The name of an extended resource, such as nvidia.com/gpu."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
+GIB = {"Mi": 1 / 1024, "Gi": 1.0, "Ti": 1024.0}
+SHARED_MEMORY = "/dev/shm"
+EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def gib(quantity: str) -> float:
+    """A quantity of bytes, such as 512Mi, in GiB."""
+    match = BYTES.fullmatch(quantity)
+    assert match, quantity
+    return int(match[1]) * GIB[match[2]]
+
+
+def refuse_image(image: str) -> None:
+    """Refuses an image in a registry that is not named by its digest.
+
+    A tag can move to another image, and a run would not say which code it ran. An image without a registry, such as
+    `stillhouse:0.1.0`, was loaded onto the node.
+    """
+    if not image or re.search(r"\s", image):
+        raise InputError(f"the image {image!r} is not an image name; give REGISTRY/NAME@sha256:DIGEST")
+    if "/" in image and not DIGEST.fullmatch(image):
+        raise InputError(f"the image {image} is not named by its digest; write {image.split('@')[0]}@sha256:DIGEST")
+
+
+def _check(good: bool, what: str, remedy: str) -> None:
+    if not good:
+        raise InputError(f"{what}; {remedy}")
+
+
+def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
+    if not (may_be_empty and not value):
+        _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, like 16Gi")
+
+
+def _refuse_path(path: str, what: str) -> None:
+    _check(
+        path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path like /volume"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """The accelerator of a pod. Type and count are parameters of the pipeline with these defaults."""
+
+    type: str = "nvidia.com/gpu"
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it like nvidia.com/gpu")
+        _check(self.count >= 1, f"{self.count} accelerators", "leave out the accelerator if there is none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toleration:
+    """A node taint that the pod tolerates; without a value, any value."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __post_init__(self) -> None:
+        _check(bool(self.key), "a toleration has no key", "give the key of the taint")
+        _check(self.effect in EFFECTS, f"a toleration's effect is {self.effect!r}", f"use {', '.join(EFFECTS[1:])}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """An existing volume claim, named by the pipeline's `parameter`; `variable` gives its path to the step."""
+
+    parameter: str
+    name: str
+    path: str
+    variable: str = ""
+
+    def __post_init__(self) -> None:
+        _check(bool(NAME.fullmatch(self.name)), f"a claim is called {self.name!r}", "give the name of a volume claim")
+        _refuse_path(self.path, f"claim {self.name}")
+        _refuse_parameter(self.parameter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secret:
+    """A secret: keys that become environment variables, or a folder of files. The pipeline's `parameter` names it.
+
+    An `optional` secret may be missing: the pod starts anyway, and the step reports which credentials it lacks.
+    """
+
+    parameter: str
+    name: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+    optional: bool = True
+
+    def __post_init__(self) -> None:
+        _check(bool(NAME.fullmatch(self.name)), f"a secret is called {self.name!r}", "give the name of a secret")
+        _check(bool(self.keys) != bool(self.path), f"secret {self.name}", "give either keys, or a path to mount it at")
+        for variable in self.keys.values():
+            _check(bool(VARIABLE.fullmatch(variable)), f"secret {self.name}: {variable!r}", "name a variable")
+        if self.path:
+            _refuse_path(self.path, f"secret {self.name}")
+        _refuse_parameter(self.parameter)
+
+
+def _refuse_parameter(name: str) -> None:
+    _check(bool(re.fullmatch("[a-z][a-z_]{2,}", name)), f"a parameter is called {name!r}", "name it like data_secret")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The pod of one kind of task.
+
+    `cpu` and `memory` are the requests; `cpu_limit` and `memory_limit` are the limits (by default the same).
+    `shared_memory` is the size of /dev/shm, which is in memory and counts against `memory_limit`; empty keeps the
+    container's 64 MiB. `scratch` is the size of a folder for files that end with the pod. `queue` is a Kueue queue;
+    `user` and `group` are the numeric ids of the container's user and group. With `preflight` the step checks its pod
+    first. With several `nodes` all of this applies to each node of a `TrainJob`, which a small pod of the step starts
+    and follows.
+    """
+
+    nodes: int = 1
+    cpu: str = "500m"
+    cpu_limit: str = ""
+    memory: str = "2Gi"
+    memory_limit: str = ""
+    accelerator: Accelerator | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    queue: str = ""
+    priority: str = ""
+    """The name of a Kueue priority class."""
+    shared_memory: str = ""
+    scratch: str = "10Gi"
+    scratch_path: str = "/scratch"
+    claims: tuple[Claim, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 2
+    retry_after_seconds: int = 30
+    timeout_hours: float = 24
+    user: int = 10001
+    group: int = 10001
+    preflight: bool = False
+    scales_from_zero: bool = False
+    """The cluster adds nodes on demand, so a lack on its current nodes does not refuse a run."""
+    free_gib: int = 0
+    """The free space that the preflight requires on the work folder's disk."""
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.nodes <= 99, f"{self.nodes} nodes", "give 1 to 99")
+        for value, what in ((self.cpu, "cpu"), (self.cpu_limit or self.cpu, "cpu_limit")):
+            _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths like 500m")
+        _check(cores(self.cpu_limit or self.cpu) >= cores(self.cpu), "cpu_limit is below cpu", "raise it")
+        _refuse_bytes(self.memory, "memory")
+        _refuse_bytes(self.memory_limit or self.memory, "memory_limit")
+        most = gib(self.memory_limit or self.memory)
+        _check(most >= gib(self.memory), "memory_limit is below memory", "raise it")
+        _refuse_bytes(self.shared_memory, "shared_memory", may_be_empty=True)
+        if self.shared_memory:
+            remedy = f"raise memory_limit above {self.shared_memory}: files in {SHARED_MEMORY} count against it"
+            _check(gib(self.shared_memory) < most, f"shared_memory is {self.shared_memory}", remedy)
+        _refuse_bytes(self.scratch, "scratch")
+        _refuse_path(self.scratch_path, "scratch")
+        for label in (self.queue, self.priority):
+            _check(bool(LABEL.fullmatch(label)) and len(label) < 64, f"the queue or priority {label!r}", "name a label")
+        _check(0 <= self.retries <= 10, f"{self.retries} retries", "give 0 to 10")
+        _check(self.retry_after_seconds >= 0, "retry_after_seconds is negative", "give 0 or more")
+        _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
+        _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number like 10001")
+        _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
+        paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
+        paths += [secret.path for secret in self.secrets if secret.path]
+        twice = sorted({path for path in paths if paths.count(path) > 1})
+        _check(not twice, f"two volumes at {', '.join(twice)}", "mount each at its own path")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs require."""
+        found = {claim.parameter: claim.name for claim in self.claims}
+        found |= {secret.parameter: secret.name for secret in self.secrets}
+        if self.accelerator:
+            found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
+        return found
+
+
+def cores(cpu: str) -> float:
+    """A quantity of CPUs, such as 500m, in cores."""
+    return int(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)

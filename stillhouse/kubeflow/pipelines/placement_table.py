@@ -1,0 +1,199 @@
+"""Tables of placements: shared settings, kinds of pods based on them, and the kind of each step.
+
+    shared:                      # every kind starts with these
+      queue: stillhouse
+    kinds:
+      default: {memory: 2Gi}     # for every step that `steps` does not name
+      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}, preflight: true}
+    steps:
+      pretrain: training
+    tasks:
+      evaluation: large          # the pod of a whole task, replacing what its steps ask for
+    form: [work_claim]           # the names of claims and secrets that a run may choose; by default all
+
+A table is a file shipped with this module, or the user's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.config import nearest, read_as
+from stillhouse.core.context import WORK_ROOT
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import read_yaml, shown
+from stillhouse.kubeflow.pipelines.placement import Placement
+from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
+from stillhouse.pipeline.graph import GRAPHS
+from stillhouse.pipeline.steps.registry import steps
+from stillhouse.releases.refresh.graph import CHALLENGER
+
+FOLDER = Path(__file__).resolve().parent / "placements"
+DEFAULT_TABLE = "cpu"
+DEFAULT_KIND = "default"
+PARTS = ("shared", "kinds", "steps", "tasks", "shards", "form")
+OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
+"""Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
+TRAININGS = ("pretrain", "train-retriever")
+"""The steps that may run on several nodes. Other steps run in one process or, if in `DIVIDED`, in shards."""
+KNOWN_TASKS = tuple(dict.fromkeys([*(name for of in GRAPHS.values() for name in of), CHALLENGER]))
+"""The tasks that a table may have rows for: the tasks of shipped pipelines."""
+
+
+@dataclass(frozen=True)
+class PlacementTable:
+    """The placement of each step or whole task, and the number of nodes, `shards`, that encode a corpus.
+
+    `form` has the claim and secret parameters that a pipeline offers; None = all. Other names are fixed.
+    """
+
+    name: str
+    kinds: Mapping[str, Placement]
+    steps: Mapping[str, str]
+    shards: int = 1
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    form: tuple[str, ...] | None = None
+
+    def of(self, name: str) -> Placement:
+        """The placement of a step, or of a component that is not a step, by name."""
+        return self.kinds[self.steps.get(name, DEFAULT_KIND)]
+
+    def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
+        """The placement of a task's pod: its own row, or else the combined requests of its steps.
+
+        A step that nodes do (`elsewhere`) asks for a small pod that starts them. Raises `InputError` for steps that
+        cannot share a pod.
+        """
+        if name in self.tasks:
+            return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
+        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
+        return shared_pod(pods, f"placements {self.name}: task {name}")
+
+    @property
+    def default(self) -> Placement:
+        """The placement of every step without its own."""
+        return self.kinds[DEFAULT_KIND]
+
+    def on_nodes(self, nodes: int) -> PlacementTable:
+        """The same table, with each training in `TRAININGS` on this many nodes."""
+        steps, kinds = dict(self.steps), dict(self.kinds)
+        for step in TRAININGS:
+            kind = f"{step} on {nodes} nodes"
+            steps[step], kinds[kind] = kind, dataclasses.replace(self.of(step), nodes=nodes)
+            refuse_nodes(step, kinds[kind], f"placements {self.name}")
+        return dataclasses.replace(self, kinds=kinds, steps=steps)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of a pipeline with these placements, and their defaults."""
+        if self.form is None:
+            return self.names
+        return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """All names that placements take from parameters, with defaults, including those fixed in the pipeline."""
+        found: dict[str, str] = {}
+        for placement in self.kinds.values():
+            for name, default in placement.parameters.items():
+                if found.setdefault(name, default) != default:
+                    raise InputError(
+                        f"placements {self.name}: {name} is {found[name]!r} in one kind and {default!r} in another; a "
+                        "parameter of the pipeline has one default"
+                    )
+        return found
+
+
+def shipped_tables() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_table(name: str) -> PlacementTable:
+    """A shipped table by name, or a table by file. Raises `InputError` if it is missing or wrong."""
+    path = shipped_tables().get(name, Path(name))
+    if not path.is_file():
+        raise InputError(
+            f"there are no placements {name!r}, neither shipped nor as a file; {nearest(name, shipped_tables())}"
+        )
+    return read_table(path)
+
+
+def read_table(path: Path) -> PlacementTable:
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must map kinds, steps and shared to their rows")
+    for key in content:
+        if key not in PARTS:
+            raise InputError(f"{path}: unknown part {shown(key)}; {nearest(str(key), PARTS)}")
+    shared, kinds, chosen, tasks = (_rows(content, key, path) for key in ("shared", "kinds", "steps", "tasks"))
+    if DEFAULT_KIND not in kinds:
+        raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
+    for step in chosen:
+        known = [*steps(), *OTHERS]
+        if step not in known:
+            raise InputError(f"{path}: steps: there is no step {shown(step)}; {nearest(str(step), known)}")
+    for task in tasks:
+        if task not in KNOWN_TASKS:
+            raise InputError(f"{path}: tasks: there is no task {shown(task)}; {nearest(str(task), KNOWN_TASKS)}")
+    for part, rows in (("steps", chosen), ("tasks", tasks)):
+        for name, kind in rows.items():
+            if kind not in kinds:
+                raise InputError(f"{path}: {part}: {name} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
+    shards = content.get("shards", 1)
+    if type(shards) is not int or not 1 <= shards <= 200:
+        raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shown(shards)}")
+    made = {}
+    for kind, row in kinds.items():
+        if row is not None and not isinstance(row, dict):
+            raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
+        made[kind] = read_as(Placement, shared | (row or {}), f"{path}: kind {kind}")
+    table = PlacementTable(path.stem, made, chosen, shards, tasks, _form(content, path))
+    for name in table.form or ():
+        objects = [known for known in table.names if _is_object(known)]
+        if name not in objects:
+            raise InputError(f"{path}: form: there is no claim or secret {shown(name)}; {nearest(str(name), objects)}")
+    for step in steps():
+        refuse_nodes(step, table.of(step), f"{path}: steps")
+    assert table.parameters is not None  # one default per parameter
+    return table
+
+
+def _form(content: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    if "form" not in content:
+        return None
+    names = content["form"]
+    if not isinstance(names, list):
+        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; write [] for none")
+    return tuple(names)
+
+
+def _is_object(parameter: str) -> bool:
+    """Whether a parameter names a claim or secret, which stays the same between runs."""
+    return parameter.endswith(("_claim", "_secret"))
+
+
+def refuse_nodes(step: str, placement: Placement, where: str) -> None:
+    """Refuses several nodes for a step that cannot use them, or that would lack its volume there."""
+    if placement.nodes == 1:
+        return
+    if step not in TRAININGS:
+        raise InputError(
+            f"{where}: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a "
+            "kind with nodes: 1"
+        )
+    if not any(claim.variable == WORK_ROOT for claim in placement.claims):
+        raise InputError(
+            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim "
+            f"with variable: {WORK_ROOT}"
+        )
+
+
+def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    rows = content.get(key) or {}
+    if not isinstance(rows, dict):
+        raise InputError(f"{path}: {key} must be a mapping, not {shown(rows)}")
+    return rows

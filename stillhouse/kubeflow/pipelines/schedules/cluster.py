@@ -1,0 +1,270 @@
+"""What schedules need from a cluster, as a protocol small enough for tests to implement, and its Kubeflow version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact
+from stillhouse.kubeflow.pipelines.access import refused
+from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
+from stillhouse.kubeflow.pipelines.stored import all_pages, by_name, default_image, find_pipeline, newest_versions
+from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS
+
+FAILED = "FAILED"
+FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
+SETTLE_SECONDS = 5.0
+"""How long a disabled recurring run may still start a run, as a watch notifies Kubeflow's controller."""
+ORPHAN = "ORPHAN"
+"""Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """A recurring run of the cluster. `description` identifies its owner."""
+
+    id: str
+    name: str
+    description: str
+    enabled: bool
+    experiment: str = ""
+    """The id of the experiment of its runs."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
+
+    `terminated` is when Kubeflow first saw that the run is being terminated, or None.
+    """
+
+    id: str
+    name: str
+    state: str
+    recurring: str = ""
+    terminated: datetime | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        return self.state not in FINISHED and not self.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it was terminated long ago but has not ended: it does no work, and may never end."""
+        if self.state != CANCELING or self.terminated is None:
+            return False
+        return datetime.now(UTC) - self.terminated > timedelta(seconds=LONGEST_SECONDS)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a pipeline: its name, and the image of runs without one (`None` = no image parameter)."""
+
+    name: str
+    image: str | None = None
+
+
+class Runs(Protocol):
+    """What the watcher needs from a cluster."""
+
+    def runs(self) -> list[Run]: ...
+
+    def version_of(self, pipeline: str, version: str) -> Version:
+        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
+        ...
+
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str: ...
+
+
+class Cluster(Runs, Protocol):
+    """What `stillhouse schedule apply` needs in addition."""
+
+    def recurring_runs(self) -> list[Recurring]: ...
+
+    def known_experiment(self) -> str:
+        """The id of the file's experiment, or "" if the cluster has none of its name."""
+        ...
+
+    def create(self, schedule: Schedule, name: str, description: str) -> str: ...
+
+    def set_enabled(self, recurring: str, enabled: bool) -> None: ...
+
+    def settle(self) -> None:
+        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
+        ...
+
+    def delete(self, recurring: str) -> None: ...
+
+
+class Kubeflow:
+    """A Kubeflow Pipelines API server: with the pod's projected token in a cluster, or by its endpoint outside.
+
+    Raises `InputError` if it refuses a request or does not answer.
+    """
+
+    def __init__(self, experiment: str, endpoint: str = "", namespace: str = "", client: Any = None) -> None:
+        self._client = client or _connect(endpoint, namespace)
+        self._namespace = namespace
+        self._experiment_name = experiment
+        self._experiment = ""
+
+    @property
+    def experiment(self) -> str:
+        if not self._experiment:
+            with _reported(f"the experiment {self._experiment_name!r}"):
+                made = self._client.create_experiment(self._experiment_name, namespace=self._namespace or None)
+            self._experiment = str(made.experiment_id)
+        return self._experiment
+
+    def known_experiment(self) -> str:
+        if not self._experiment:
+            with _reported(f"the experiment {self._experiment_name!r}"):
+                found = self._client.list_experiments(
+                    namespace=self._namespace or None, filter=by_name(self._experiment_name)
+                )
+            self._experiment = next((str(entry.experiment_id) for entry in found.experiments or []), "")
+        return self._experiment
+
+    def recurring_runs(self) -> list[Recurring]:
+        found = self._pages(self._client.list_recurring_runs, "recurring_runs")
+        return [
+            Recurring(
+                entry.recurring_run_id,
+                entry.display_name,
+                entry.description or "",
+                entry.status == "ENABLED",
+                entry.experiment_id or "",
+            )
+            for entry in found
+        ]
+
+    def runs(self) -> list[Run]:
+        found = self._pages(self._client.list_runs, "runs")
+        return [
+            Run(
+                entry.run_id,
+                entry.display_name,
+                entry.state or "PENDING",
+                entry.recurring_run_id or "",
+                _terminated(entry),
+            )
+            for entry in found
+        ]
+
+    def create(self, schedule: Schedule, name: str, description: str) -> str:
+        pipeline, version = self._find(schedule.pipeline, schedule.version)
+        with _reported("the recurring run"):
+            made = self._client.create_recurring_run(
+                experiment_id=self.experiment,
+                job_name=name,
+                description=description,
+                cron_expression=schedule.cron,
+                max_concurrency=1,
+                no_catchup=True,
+                params=dict(schedule.parameters),
+                pipeline_id=pipeline,
+                # kfp requires an id; with an empty one the server uses the newest version at each start.
+                version_id=version.pipeline_version_id if schedule.version else "",
+                enabled=schedule.enabled,
+                service_account=schedule.service_account or None,
+            )
+        return str(made.recurring_run_id)
+
+    def set_enabled(self, recurring: str, enabled: bool) -> None:
+        change = self._client.enable_recurring_run if enabled else self._client.disable_recurring_run
+        with _reported(f"to {'enable' if enabled else 'disable'} the recurring run"):
+            change(recurring)
+
+    def settle(self) -> None:
+        time.sleep(SETTLE_SECONDS)
+
+    def delete(self, recurring: str) -> None:
+        """Deletes a recurring run; a run that it started unnoticed continues."""
+        with _reported("to delete the recurring run"):
+            # The client's own method in 2.17 cannot set a policy.
+            delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
+            delete(recurring, propagation_policy=ORPHAN)
+
+    def version_of(self, pipeline: str, version: str) -> Version:
+        found = self._find(pipeline, version)[1]
+        return Version(found.display_name, default_image(found))
+
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str:
+        pipeline_id, found = self._find(pipeline, version)
+        with _reported("the run"):
+            made = self._client.run_pipeline(
+                experiment_id=self.experiment,
+                job_name=name,
+                params=dict(parameters),
+                pipeline_id=pipeline_id,
+                version_id=found.pipeline_version_id,
+                service_account=service_account or None,
+            )
+        return str(made.run_id)
+
+    def _find(self, pipeline: str, version: str) -> tuple[str, Any]:
+        """A pipeline's id, and its version with that name, or its newest."""
+        with _reported(f"a look at the pipeline {pipeline!r}"):
+            pipeline_id = find_pipeline(self._client, pipeline, self._namespace)
+        if not pipeline_id:
+            raise InputError(
+                f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` uploads one of "
+                "ours; in Kubernetes-native mode, apply the manifests"
+            )
+        with _reported(f"a look at the pipeline {pipeline!r}"):
+            versions = newest_versions(self._client, pipeline_id)
+        for found in versions:
+            if version in ("", found.display_name):
+                return pipeline_id, found
+        names = ", ".join(entry.display_name for entry in versions) or "none"
+        raise InputError(f"the pipeline {pipeline!r} has no version {version!r}; it has: {names}")
+
+    def _pages(self, ask: Any, field: str) -> list[Any]:
+        with _reported("a look at its runs"):
+            return all_pages(partial(ask, namespace=self._namespace or None), field)
+
+
+def _terminated(run: Any) -> datetime | None:
+    """When a run was first seen as terminated; None until Kubeflow has recorded that in its history."""
+    moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
+    return min(moments, default=None)
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    """Turns a refusal or missing answer of the API server into an `InputError` with the reason."""
+    from kfp_server_api import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ApiException as error:
+        raise refused(what, error) from None
+    except (HTTPError, ConnectionError, TimeoutError) as error:
+        raise InputError(
+            f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it does"
+        ) from None
+    except InputError:
+        raise
+    except ValueError as error:  # from kfp, for instance about two experiments with one name
+        raise InputError(
+            f"kfp refuses {what}: {redact(str(error))[:400]} Fix the file, or what the reason names"
+        ) from None
+
+
+def _connect(endpoint: str, namespace: str) -> Any:
+    try:
+        from stillhouse.kubeflow.pipelines import submit
+    except ImportError:
+        raise InputError("schedules need kfp: pip install 'stillhouse[platform]'") from None
+    return submit.Cluster(host=endpoint, namespace=namespace, flag="--endpoint").connect()

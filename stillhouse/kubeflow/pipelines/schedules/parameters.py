@@ -1,0 +1,66 @@
+"""Checks the parameters in a file of schedules against their pipelines before any run is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+from stillhouse.kubeflow.pipelines.place import IMAGE
+from stillhouse.kubeflow.pipelines.placement import DIGEST
+from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.schedules.cluster import Version
+from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule, Schedules, Watch
+from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
+
+EVERY_STAGE = "simlm"
+"""A recipe with every stage, since the recipe of the cluster's pipeline is unknown here."""
+
+
+def refuse_parameters(wanted: Schedules) -> None:
+    """Raises `InputError` for a parameter that its pipeline lacks, or would refuse in its first task.
+
+    Pipelines of other projects are not checked, and parameters of the user's own placements are unknown here.
+    """
+    for schedule in wanted.schedules:
+        _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
+    for watch in wanted.watches:
+        _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
+
+
+def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
+    """Raises `InputError` if runs would use the image that their version was compiled with, and that is only a tag.
+
+    Other nodes cannot get an image that was loaded onto some nodes, so the file has to name one.
+    """
+    if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
+        return
+    if version.image is not None and not DIGEST.fullmatch(version.image):
+        raise InputError(
+            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and {version.name} was "
+            f"compiled with {version.image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` in `parameters`"
+        )
+
+
+def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:
+    if pipeline not in RESULTS:
+        return
+    request = Request(pipeline, EVERY_STAGE)
+    own, pods = request.kinds(), pod_parameters()
+    for name in parameters:
+        if name not in own and name not in pods:
+            raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
+    try:
+        request.check({name: value for name, value in parameters.items() if name in own})
+        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own}, pods)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def pod_parameters() -> dict[str, str]:
+    """The parameters of the shipped placements, and their defaults."""
+    found = {IMAGE: ""}
+    for name in shipped_tables():
+        found |= find_table(name).parameters
+    return found

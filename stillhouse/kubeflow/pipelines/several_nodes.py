@@ -1,0 +1,76 @@
+"""Steps on several nodes: a small pod that starts a `TrainJob`, and its settings for the nodes.
+
+The pod gets the volumes, secrets and variables of the placement, and the nodes take them over from it. The placement's
+CPUs, memory, accelerators and node selection only apply to the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kfp import kubernetes
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
+from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment, hand_down
+from stillhouse.kubeflow.pipelines.placement import Placement, Toleration
+from stillhouse.kubeflow.pipelines.watched import scrape_annotations
+from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
+from stillhouse.kubeflow.pods.several_processes import PROCESSES
+from stillhouse.kubeflow.preflight import REQUIREMENTS
+from stillhouse.kubeflow.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
+from stillhouse.kubeflow.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
+from stillhouse.pipeline.steps.registry import steps
+
+MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
+
+
+def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
+    """Gives a task's pod the settings of the nodes to start for its steps."""
+    task.set_env_variable(NODES, nodes_text(nodes))
+    kubernetes.use_field_path_as_env(task, POD, "metadata.name")
+    kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
+    if any(settings.accelerator_type for settings in nodes.values()):
+        hand_down(task, (TYPE, COUNT), chosen)
+    return task
+
+
+def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
+    """A placement as node settings for the step's pod; `label` is the name of its task."""
+    variables, known = environment(placement), steps().get(step)
+    secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
+    accelerator = placement.accelerator
+    return NodeSettings(
+        nodes=placement.nodes,
+        task=label,
+        runtime=RUNTIME_GPU if accelerator else RUNTIME_CPU,
+        cpu=placement.cpu,
+        cpu_limit=placement.cpu_limit or placement.cpu,
+        memory=placement.memory,
+        memory_limit=placement.memory_limit or placement.memory,
+        shared_memory=placement.shared_memory,
+        scratch=placement.scratch,
+        scratch_path=placement.scratch_path,
+        accelerator_type=accelerator.type if accelerator else "",
+        accelerator_count=accelerator.count if accelerator else 0,
+        processes=int(placement.environment.get(PROCESSES) or 0) if known is None or known.parallel else 1,
+        node_selector=dict(placement.node_selector),
+        tolerations=tuple(_toleration(one) for one in placement.tolerations),
+        labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},
+        pod_labels={TASK_LABEL: step},
+        annotations=dict(placement.annotations) | scrape_annotations(placement.environment),
+        user=placement.user,
+        group=placement.group,
+        timeout_seconds=round(placement.timeout_hours * 3600),
+        variables=tuple(sorted({*variables, *secrets, *MONITORED} - {REQUIREMENTS})),
+        paths=(*(claim.path for claim in placement.claims), *(one.path for one in placement.secrets if one.path)),
+        preflight=variables.get(REQUIREMENTS, ""),
+    )
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    found = {"key": toleration.key, "operator": "Equal" if toleration.value else "Exists"}
+    if toleration.value:
+        found["value"] = toleration.value
+    return found | ({"effect": toleration.effect} if toleration.effect else {})

@@ -1,0 +1,123 @@
+"""The size of a run: Argo stores it in one object, its workflow, and Kubeflow can only follow a small one.
+
+Above 1 MiB Argo compresses the status of the nodes, which Kubeflow Pipelines 2.17 does not read: tasks in the user
+interface then stop changing. This module computes the size from the pipeline. A task's driver answers with the
+specification of the pod, in which every input has its metadata, and the status contains this answer some seven times.
+The factors are those of six runs on a real cluster, whose sizes the model gives within 14 %
+(docs/reference/kubeflow-facts.md, tests/kubeflow/pipelines/test_workflow_size.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.errors import InputError
+
+LARGEST_PLAIN = 900_000
+"""The largest accepted plain workflow in bytes: a seventh less than Argo's 1 MiB."""
+SPECIFICATION, SPECIFICATION_OF_ANY = 1.9, 10_000
+"""Bytes of the workflow's specification per byte of the pipeline's, nested in it as text within text, and beside it."""
+NODE = 4_100
+"""Bytes of a node in the status without the driver's answer."""
+COPIES = 7.1
+"""How often the status contains the driver's answer: six times, with its quotes escaped once more."""
+INPUT, OUTPUT, PARAMETERS, POD = 890, 379, 1.1, 1.56
+"""Bytes of an answer: for each artifact that the task reads and writes, and per byte of its parameters' values and of
+the description of its pod."""
+VALUE, OTHER = 24, 8
+"""Bytes of a parameter that another task or the run's form gives, and of any beside its name and value."""
+METADATA = 60
+"""Bytes of our own metadata of an artifact that a task reads (`kubeflow/pods/stage.py`)."""
+DRIVER_PODS, TASK_PODS = 1, 2
+DAG_NODES, TASK_NODES = 6, 6
+"""A graph has a driver pod; a task has a driver pod and its own. Each pod and graph has a node and a `Retry` node."""
+SKIPPED = 0.5
+"""A group of tasks whose condition is false, in graphs: it has a driver and nothing else."""
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WorkflowSize:
+    """A run in which all its tasks are done. `answers` are the bytes of each task's driver's answer, `graphs` the
+    number of groups of tasks, including the whole, and `specification` the bytes of the workflow's specification."""
+
+    answers: Sequence[float]
+    graphs: float
+    specification: float
+
+    @property
+    def tasks(self) -> int:
+        return len(self.answers)
+
+    @property
+    def pods(self) -> int:
+        return TASK_PODS * self.tasks + DRIVER_PODS * round(self.graphs)
+
+    @property
+    def plain(self) -> int:
+        """Bytes of the workflow while Argo does not compress it."""
+        nodes = TASK_NODES * self.tasks + DAG_NODES * self.graphs
+        return round(self.specification + NODE * nodes + COPIES * sum(self.answers))
+
+
+def workflow_size(spec: Plain, platforms: Plain, metadata: int = METADATA) -> WorkflowSize:
+    """The size of the largest run of a compiled pipeline, which runs one of its conditional groups."""
+    answers, graphs = _largest(spec, platforms, spec["root"]["dag"], metadata)
+    return WorkflowSize(answers, graphs, SPECIFICATION_OF_ANY + SPECIFICATION * _size([spec, platforms]))
+
+
+def pods_of(platforms: Plain) -> Plain:
+    """The Kubernetes part of each executor, by its label."""
+    kubernetes: Plain = platforms.get("platforms", {}).get("kubernetes", {})
+    return dict(kubernetes.get("deploymentSpec", {})).get("executors", {})
+
+
+def refuse_large(name: str, size: WorkflowSize) -> None:
+    """Raises `InputError` for a pipeline whose runs Kubeflow could not follow."""
+    if size.plain > LARGEST_PLAIN:
+        raise InputError(
+            f"a run of pipeline {name} would take {size.plain:,} bytes in Argo ({size.tasks} tasks, {size.pods} pods), "
+            f"but Kubeflow can only follow about {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
+            "variants or seeds"
+        )
+
+
+def _largest(spec: Plain, platforms: Plain, graph: Plain, metadata: int) -> tuple[list[float], float]:
+    """The bytes of the answer for each task in a graph and its subgraphs, and the number of graphs."""
+    pods = pods_of(platforms)
+    answers, graphs = list[float](), 1.0
+    conditional: list[tuple[list[float], float]] = []
+    for task in graph["tasks"].values():
+        component = spec["components"][task["componentRef"]["name"]]
+        if "dag" in component:
+            inside = _largest(spec, platforms, component["dag"], metadata)
+            if "condition" in task.get("triggerPolicy", {}):
+                conditional.append(inside)
+            else:
+                answers, graphs = answers + inside[0], graphs + inside[1]
+        else:
+            given = task.get("inputs", {})
+            container = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
+            written = len(component.get("outputDefinitions", {}).get("artifacts", {}))
+            answers.append(
+                (INPUT + metadata) * len(given.get("artifacts", {}))
+                + OUTPUT * written
+                + PARAMETERS * sum(_value(name, of) for name, of in given.get("parameters", {}).items())
+                + POD * (_size(container) + _size(pods.get(component["executorLabel"], {})))
+            )
+    chosen: tuple[list[float], float] = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
+    return answers + chosen[0], graphs + chosen[1] + SKIPPED * max(0, len(conditional) - 1)
+
+
+def _value(name: str, parameter: Plain) -> int:
+    """The bytes of a parameter in an answer, as text within text."""
+    known = parameter.get("runtimeValue", {}).get("constant")
+    return len(name) + OTHER + (VALUE if known is None else _size(json.dumps(known)) - 4)
+
+
+def _size(content: Any) -> int:
+    return len(json.dumps(content, separators=(",", ":")))

@@ -1,0 +1,111 @@
+"""What every task of a Kubeflow run does: errors in one line, and steps on the pod's processes or nodes.
+
+This module does not import kfp.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core import interrupt
+from stillhouse.core.context import say
+from stillhouse.core.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.core.monitoring.watch import Watched, watch_task
+from stillhouse.core.terminal import warn
+from stillhouse.kubeflow.pods.several_processes import execute_together, processes_for
+from stillhouse.kubeflow.trainjob.settings import read_node_settings
+from stillhouse.models.acceleration.threads import prepare_threads
+from stillhouse.pipeline.steps.execute import execute, write_metrics
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.pipeline.steps.sharding import DIVIDED
+from stillhouse.pipeline.steps.spec import Paths, Report, Step
+
+SHARED_BY_HAND = ("vectors", "counts")
+"""Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Ends the process like the command line: bad input with its message and exit code, without a stack trace.
+
+    The same holds for a full disk or a volume at its quota, which the pod's placement can fix. Every pod starts with
+    this, before it imports PyTorch, so its threads are set here too.
+    """
+    prepare_threads()
+    try:
+        with interrupt.ends_soon(), access_errors():
+            yield
+    except KeyboardInterrupt:  # in a run on this machine
+        raise SystemExit(interrupt.exit_code()) from None
+    except (InputError, ValidationFailed, CrashElsewhere) as error:
+        warn(f"stillhouse: {error}")
+        raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        if not is_full_disk(error):
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are unchanged"
+        warn(f"stillhouse: {error.strerror}{where}; {remedy}")
+        raise SystemExit(CRASH) from None
+
+
+@contextmanager
+def watched_task(name: str) -> Iterator[Watched]:
+    """`one_line_errors`, and reports how the task ended to Prometheus if the environment asks for it."""
+    with one_line_errors(), watch_task(name, say) as watched, access_errors():
+        yield watched
+
+
+def hand_over_figures(artifact: Any, figures: Mapping[str, float]) -> None:
+    """Logs figures to a task's metrics artifact, and writes them to its file.
+
+    Kubeflow keeps logged figures as metadata only; its local cache treats an artifact without a file as missing.
+    """
+    for name, value in figures.items():
+        artifact.log_metric(name, value)
+    write_metrics(Path(artifact.path), figures)
+
+
+def _part_of(step: Step, inputs: Paths) -> str:
+    """The step that does one shard of this step's work; empty if the work should not be divided."""
+    part = DIVIDED.get(step.name, "")
+    if not part or set(SHARED_BY_HAND) & inputs.keys():
+        return ""
+    # A fused teacher may have no cross-encoder, and then no work that needs a node.
+    needed = {port.name for port in find_step(part).inputs if not port.optional}
+    return part if needed <= inputs.keys() else ""
+
+
+def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, task: str = "") -> Report:
+    """Runs a step in a pod, on the pod's number of processes or nodes.
+
+    `task` is the name of the use if the pod runs several.
+    """
+    watched.reported = True  # by this process or a node; not if the pod failed its preflight
+    watched.report = _computed(step, config, inputs, outputs, task)
+    return watched.report
+
+
+def _computed(step: Step, config: Any, inputs: Paths, outputs: Paths, task: str) -> Report:
+    part = _part_of(step, inputs)
+    shared = read_node_settings(os.environ, part, sys.argv) if part else None
+    if shared:
+        from stillhouse.kubeflow.trainjob.shares import shared_work
+
+        with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
+            return execute(step, config, inputs, outputs, shares=shares)
+    nodes = read_node_settings(os.environ, step.name, sys.argv)
+    if nodes:
+        from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
+
+        return execute_on_nodes(step, config, inputs, outputs, replace(nodes, task=task or nodes.task))
+    number = processes_for(step)
+    if number > 1:
+        return execute_together(step, config, inputs, outputs, number)
+    return execute(step, config, inputs, outputs)

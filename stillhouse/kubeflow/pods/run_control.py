@@ -1,0 +1,188 @@
+"""The small tasks of a Kubeflow run: the checks of its parameters and of the cluster, and the report at its end.
+
+How a run ended follows from the state that its last task receives for all tasks before it, and from the run's workflow
+where that state leaves it open, as after a termination. Two enumerations are in use.
+Kubeflow's backend passes on the state of ML Metadata (`Execution.State`), where a success is `COMPLETE`. kfp's local
+runner and the documentation use the state of Kubeflow's API (`RuntimeState`), where it is `SUCCEEDED`.
+docs/reference/kubeflow-facts.md describes how this was observed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import write_whole
+from stillhouse.core.context import say
+from stillhouse.core.errors import InputError
+from stillhouse.core.markdown import as_text
+from stillhouse.core.monitoring.settings import label, monitoring_settings
+from stillhouse.core.remote.address import redact
+from stillhouse.core.terminal import show
+from stillhouse.kubeflow.cluster.admission import check
+from stillhouse.kubeflow.cluster.api import Api, Unseen, connect
+from stillhouse.kubeflow.cluster.readings import take_readings
+from stillhouse.kubeflow.cluster.wanted import read_wanted
+from stillhouse.kubeflow.pods.in_pod import watched_task
+from stillhouse.kubeflow.pods.pipeline_parameters import pipeline_parameters
+from stillhouse.kubeflow.trainjob.run_end import is_terminated
+from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
+from stillhouse.pipeline.steps.execute import write_metrics
+
+TEXT = "recipe_text"
+"""The argument of a run's first task with its recipe, as JSON: the only place in a pipeline that holds it."""
+
+
+SUCCEEDED, FAILED, CANCELED, UNKNOWN = "succeeded", "failed", "canceled", "unknown"
+"""How a run ended. `UNKNOWN` is neither a success nor a failure."""
+ENDS = {
+    **dict.fromkeys(("COMPLETE", "CACHED", "SUCCEEDED"), SUCCEEDED),
+    "FAILED": FAILED,
+    **dict.fromkeys(("CANCELED", "CANCELING", "CANCELLED"), CANCELED),
+}
+"""How a run ended by its state. Others leave it open: `RUNNING` stays if the run was terminated, and if a pod was
+killed before it could report."""
+
+FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
+LEFT_OPEN = (
+    "Kubeflow left the state of the run's tasks at {state}, which does not say whether all succeeded or one failed. "
+    "This happens when a pod was killed before it could report. The graph shows it: it marks a failed task."
+)
+RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
+
+
+def end_run(values: Mapping[str, Any]) -> None:
+    """The last task of a run, which Kubeflow gives the status of the others."""
+    status, metrics = values["status"], values["metrics"]
+    how = (status.state, status.error_message, values["summary"].path, metrics.path)
+    succeeded = report_end(values["pipeline"], values["run"], *how, status.pipeline_job_resource_name)
+    if succeeded is not None:
+        metrics.log_metric("succeeded", succeeded)
+
+
+def report_end(
+    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str, workflow: str = ""
+) -> float | None:
+    """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
+
+    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if neither `state` nor the run's
+    `workflow`, of this name, says which. In that case no figure is written, and the gateway forgets how the previous
+    run ended.
+    """
+    state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
+    end = ENDS.get(state, UNKNOWN)
+    if end == UNKNOWN and workflow and was_terminated(workflow):
+        end = CANCELED
+    lines = [f"## {as_text(pipeline)}: {end}", "", f"Run {as_text(run)}."]
+    if end == UNKNOWN:
+        lines += ["", LEFT_OPEN.format(state=as_text(state))]
+    if end == FAILED:
+        lines += ["", FIRST_FAILED]
+        lines += ["", f"> {as_text(redact(error))}"] if error else []
+    if end in (FAILED, CANCELED):
+        lines += ["", RESUMED]
+    write_whole(Path(summary), "\n".join(lines) + "\n")
+    succeeded = None if end == UNKNOWN else float(end == SUCCEEDED)
+    write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
+    show(f"[end] {pipeline}, run {run}: {end} ({state})")
+    # A run that a user canceled did not fail.
+    if end != CANCELED:
+        report_run(None if succeeded is None else bool(succeeded), say)
+    return succeeded
+
+
+def was_terminated(workflow: str) -> bool:
+    """Whether a user terminated the run of this workflow; False, after a line in the log, if it cannot be read."""
+    try:
+        found = _own_cluster("not known whether the run was terminated: that needs").workflow(workflow)
+    except (InputError, Unseen) as error:
+        show(f"[end] {error}")
+        return False
+    return found is not None and is_terminated(found)
+
+
+def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
+    """Push how the run of this pod ended, if the environment names a gateway; return whether it was pushed.
+
+    `succeeded` is None if unknown. Then only the time is pushed: it replaces the previous run's result at the gateway,
+    so that an old failure does not trigger an alert and an old success does not silence one. As for steps, the run is
+    not part of the group's name. Problems with metrics do not change the result of the run.
+    """
+    try:
+        settings = monitoring_settings()
+        if not settings.gateway:
+            return False
+        from stillhouse.core.monitoring.gateway import push
+        from stillhouse.core.monitoring.table import RUNS
+
+        values = {"stillhouse_run_finished_timestamp_seconds": time.time()}
+        if succeeded is not None:
+            values["stillhouse_run_success"] = float(succeeded)
+        group = {"pipeline": label(settings.pipeline)}
+        return push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
+    except (InputError, ImportError) as error:
+        log(f"how the run ended was not pushed: {error}")
+        return False
+
+
+def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
+    """Checks a run of `train` or `compare-objectives` before anything long, and writes what its tasks read.
+
+    `values` has the task's arguments: the parameters, the recipe as JSON, and under `wanted` the requests of the run's
+    pods, empty for a run on this machine. Ends the process with the exit code of bad input for a parameter out of
+    range, or as in `refuse_missing`.
+    """
+    from stillhouse.kubeflow.pods.compare import shared_stages, write_comparison_plan
+    from stillhouse.kubeflow.pods.run_parameters import SETTINGS, TABLES, recipe_of_run
+    from stillhouse.kubeflow.pods.stage import RECIPE, plan_digest, write_recipe
+    from stillhouse.pipeline.graph import graph_of
+    from stillhouse.pipeline.recipes import configs
+    from stillhouse.pipeline.uses import Stage, stages_of
+
+    with watched_task("check"):
+        known = {name: value for name, value in values.items() if name in (*TABLES[pipeline], SETTINGS)}
+        recipe = recipe_of_run(pipeline, json.loads(values[TEXT]), "the recipe", known)
+        folder = Path(values[RECIPE].path)
+        write_recipe(recipe, folder)
+        if pipeline == "train":
+            settings = configs(recipe, "the recipe")
+            planned: list[tuple[Stage, Mapping[str, Any]]] = [
+                (stage, settings) for stage in stages_of(graph_of(recipe))
+            ]
+        else:
+            planned = shared_stages(write_comparison_plan(values["sweep"], recipe, folder))
+        for stage, of in planned:
+            if output := values.get(f"plan_{stage.name}"):  # a pipeline may have only some of them
+                Path(output).write_text(plan_digest(stage, of, values["run_id"]), encoding="utf-8")
+    if values["wanted"]:
+        refuse_missing(values["wanted"])
+
+
+def refuse_missing(text: str) -> None:
+    """Ends the process with the exit code of bad input if the cluster lacks what the run's pods ask for.
+
+    `text` has their requests as compiled into the pipeline; the choices for this run are among the task's inputs.
+    """
+    with watched_task("check-cluster"):
+        wanted = read_wanted(text).with_chosen(pipeline_parameters(sys.argv))
+        api = None
+        try:
+            api = _own_cluster("not checked: that needs")
+        except InputError as nowhere:
+            show(f"[cluster] {nowhere}")
+        for notice in check(wanted, take_readings(wanted, api)):
+            show(f"[cluster] {notice}")
+        show("[cluster] found nothing missing")
+
+
+def _own_cluster(what_for: str) -> Api:
+    """This pod's namespace. Raises `InputError`, which `what_for` begins, outside a cluster."""
+    namespace = os.environ.get(POD_NAMESPACE, "")
+    if not namespace:
+        raise InputError(f"{what_for} ${POD_NAMESPACE}, which names the namespace of this pod")
+    return Api(connect(what_for), namespace)

@@ -1,0 +1,234 @@
+"""The body of a Kubeflow task: runs one stage of a run in a pod, as `stillhouse run STAGE` does on a laptop.
+
+A stage reads the folders of earlier stages, one artifact each, and hands on one folder with those of its own steps. The
+steps work in a folder on the work volume, named by what the stage computes and by what it reads. So a restarted process
+or pod, and a run that is started again, continue with the first step that is not done.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.core.artifacts import MANIFEST, digest_json, read_manifest, whole_folder, write_whole
+from stillhouse.core.context import quiet, say, work_root
+from stillhouse.core.environment import software
+from stillhouse.core.errors import ValidationFailed, access_errors
+from stillhouse.core.lock import only_process
+from stillhouse.core.monitoring import activity
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.monitoring.watch import watch_task
+from stillhouse.core.own_files import link_or_copy
+from stillhouse.core.terminal import warn
+from stillhouse.kubeflow.pods.around_step import free_memory, labelled
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, run_step
+from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.pipeline.graph import GATE, graph_of
+from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.key_names import keys_in_errors
+from stillhouse.pipeline.plan_files import planned
+from stillhouse.pipeline.recipes import Recipe, configs, load_recipe
+from stillhouse.pipeline.steps.execute import read_report, write_report
+from stillhouse.pipeline.steps.old_work import DAYS, remove_old_work
+from stillhouse.pipeline.steps.places import is_fixed
+from stillhouse.pipeline.steps.spec import Report
+from stillhouse.pipeline.uses import Stage, Use, stages_of
+
+FOLDER, METRICS, PAGE = "folder", "metrics", "page"
+"""The outputs of every task: the folders of its steps, its figures, and the page that Kubeflow shows."""
+RECIPE, PLAN = "recipe", "plan"
+"""What every task gets besides the stages that it reads: the run's recipe, and the digest of what it computes."""
+
+
+def digest_argument(stage: str) -> str:
+    """The argument of a task with the digest of a stage that it reads, which Kubeflow's cache compares."""
+    return f"{stage}_digest"
+
+
+PARAMS = "params.yaml"
+"""The file in the artifact `recipe`."""
+CORPUS_STAGE = "corpus"
+VERDICT = GATE["validation"]
+OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
+"""The arguments with a folder that is not an earlier stage's."""
+FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
+FIGURES = 6
+"""How many figures of a step its task's page shows."""
+
+
+def run_stage(name: str, values: Mapping[str, Any]) -> str:
+    """Runs a stage of the recipe with its task's arguments, and returns the digest of what it hands on.
+
+    A corpus that does not pass does not fail the task, as Kubeflow would discard the page that says why. The task skips
+    the steps after it, and every task that reads the corpus stops.
+    """
+    with one_line_errors():
+        path = Path(values[RECIPE].path) / PARAMS
+        recipe = load_recipe(path)
+        stage = next(stage for stage in stages_of(graph_of(recipe)) if stage.name == name)
+        return StageInPod(stage, configs(recipe, RECIPE), values).run()
+
+
+def step_in_pod(use: Use, config: Any, root: Path) -> Report:
+    """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus.
+
+    Its report is kept beside its outputs, also if the corpus fails its validation.
+    """
+    try:
+        with watch_task(use.step_name, say) as watched:
+            report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+    except ValidationFailed as failure:
+        assert failure.report
+        write_report(report_path(use, root), failure.report)
+        raise
+    write_report(report_path(use, root), report)
+    free_memory()
+    return report
+
+
+def report_path(use: Use, root: Path) -> Path:
+    """Where a task keeps a step's report."""
+    return root / use.name / "report.json"
+
+
+class StageInPod:
+    """A stage in its folder on the work volume. `values` has the task's artifacts by their names in the component."""
+
+    def __init__(self, stage: Stage, settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        self.stage, self.settings, self.values = stage, settings, values
+        self.given = given_folders(values)
+        digests = {name: stage_digest(folder) for name, folder in self.given.items()}
+        of = digest_json([planned(stage, settings), digests, software()])[:20]
+        self.root = work_root() / "stages" / f"{stage.name}-{of}"
+
+    def run(self, work: Callable[[StageInPod], None] | None = None) -> str:
+        """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
+        refuse_failed_corpus(self.given.values())
+        check_pod(any(use.step.parallel for use in self.stage.uses))
+        with activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
+            self.root.mkdir(parents=True, exist_ok=True)
+            for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
+                say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
+            link_folders(self.given.values(), self.root)
+            try:
+                work(self) if work else self.run_steps(self.stage.uses)
+            except ValidationFailed as failure:
+                warn(f"stillhouse: {failure}")
+                say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
+            digest = self._hand_over()
+            shutil.rmtree(self.root, ignore_errors=True)
+        return digest
+
+    def run_steps(self, uses: Sequence[Use]) -> None:
+        """Runs steps that are not done yet. The log is never silent for ten seconds."""
+        run_uses(uses, self.settings, self.root, say, around=self._around, whole=self.stage.uses, run=step_in_pod)
+
+    @contextmanager
+    def _around(self, use: Use) -> Iterator[None]:
+        with ExitStack() as entered:
+            entered.enter_context(labelled(use.name))
+            entered.enter_context(activity.watched(use.name, quiet()))
+            entered.enter_context(keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name))
+            entered.enter_context(access_errors())
+            yield
+
+    def _hand_over(self) -> str:
+        """Puts what the steps wrote where Kubeflow collects it, and returns its digest."""
+        done = {use.name: use for use in self.stage.uses if report_path(use, self.root).is_file()}
+        reports = {name: read_report(report_path(use, self.root), {}) for name, use in done.items()}
+        artifact = self.values[FOLDER]
+        with doing("handing over what it wrote"), whole_folder(Path(artifact.path)) as staging:
+            for name in done:
+                shutil.copytree(self.root / name, staging / name, copy_function=link_or_copy)
+        digest = stage_digest(Path(artifact.path))
+        artifact.metadata |= {"digest": digest}
+        figures = {f"{name}/{key}": value for name, of in reports.items() for key, value in of.metrics.items()}
+        hand_over_figures(self.values[METRICS], figures)
+        write_whole(Path(self.values[PAGE].path), page(self.stage, reports, Path(artifact.path)))
+        return digest
+
+
+def given_folders(values: Mapping[str, Any]) -> dict[str, Path]:
+    """The folders of earlier stages among a task's arguments, by their names."""
+    return {name: Path(value.path) for name, value in values.items() if hasattr(value, "path") and name not in OWN}
+
+
+def write_recipe(recipe: Recipe, folder: Path) -> None:
+    """Writes the recipe that the tasks of a run read."""
+    write_whole(folder / PARAMS, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
+
+
+def plan_digest(stage: Stage, settings: Mapping[str, Any], run: str) -> str:
+    """The digest of what a stage computes, from which Kubeflow knows whether an earlier run did the same.
+
+    A stage that reads a place whose content may change tomorrow is not the same in another run.
+    """
+    fixed = all(is_fixed(use.step, settings[use.name]) for use in stage.uses)
+    return digest_json([planned(stage, settings), software(), "" if fixed else run])[:20]
+
+
+def stage_digest(folder: Path) -> str:
+    """The digest of a stage's folder: that of the manifests in it, which cover all its files."""
+    manifests = sorted(folder.glob(f"*/*/{MANIFEST}"))
+    found = {path.parent.relative_to(folder).as_posix(): read_manifest(path.parent, verify=False) for path in manifests}
+    return digest_json({place: manifest.digest for place, manifest in found.items()})[:20]
+
+
+def link_folders(given: Iterable[Path], root: Path) -> None:
+    """Links the folders of other stages' steps into `root`, so that all lie there as in a workspace."""
+    for folder in given:
+        for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+            link = root / place.name
+            if link.is_symlink():  # of an earlier try, whose pod had it elsewhere
+                link.unlink()
+            link.symlink_to(place.absolute(), target_is_directory=True)
+
+
+def refuse_failed_corpus(given: Iterable[Path]) -> None:
+    """Raises `ValidationFailed` if one of these stages validated the corpus and it did not pass."""
+    for folder in given:
+        verdict = folder / VERDICT
+        facts: dict[str, Any] = read_manifest(verdict).facts if verdict.is_dir() else {"passed": True}
+        if facts.get("passed") is not True:
+            failed = ", ".join(facts.get("failed", [])) or "no verdict"
+            raise ValidationFailed(
+                f"the corpus did not pass validation ({failed}); open the page of the task `{CORPUS_STAGE}`, fix the "
+                "corpus or raise the threshold in the recipe, and start the run again. Nothing was trained"
+            )
+
+
+def page(stage: Stage, reports: Mapping[str, Report], folder: Path) -> str:
+    """The steps of a stage with their first figures, and below them the pages and loss curves of its steps.
+
+    It is self-contained: Kubeflow shows it in a frame without network access.
+    """
+    from stillhouse.evaluation.report import page as of_report
+    from stillhouse.evaluation.report.curves import loss_plot, read_curves
+
+    rows, parts = [], []
+    for use in stage.uses:
+        if use.name not in reports:
+            continue
+        report = reports[use.name]
+        figures = list(report.metrics.items())
+        shown = ", ".join(f"{escape(key)} {value:.4g}" for key, value in figures[:FIGURES])
+        more = f", and {len(figures) - FIGURES} more" if len(figures) > FIGURES else ""
+        rows.append(f"<tr><td>{escape(use.name)}<td>{escape(report.summary)}<td>{shown}{more}")
+        outputs = use.output_paths(folder)
+        if report.html:
+            text = (next(iter(outputs.values())) / report.html).read_text(encoding="utf-8")
+            # In a frame of its own, since every page brings its style.
+            parts.append(f'<h2>{escape(use.name)}</h2><iframe srcdoc="{escape(text)}"></iframe>')
+        elif "curves" in outputs and not (curves := read_curves(outputs["curves"])).empty:
+            parts.append(f"<h2>{escape(use.name)}</h2><figure>{loss_plot(curves, use.name)}</figure>")
+    style = (Path(of_report.__file__).parent / "style.css").read_text(encoding="utf-8") + FRAME
+    head = f'<meta charset="utf-8"><title>{escape(stage.name)}</title><style>{style}</style>'
+    table = f"<table><tr><th>step<th>what it made<th>figures{''.join(rows)}</table>"
+    body = f"<h1>{escape(stage.name)}</h1>{table}{''.join(parts)}"
+    return f"<!doctype html>\n<html lang=en><head>{head}</head><body>{body}</body></html>\n"

@@ -1,0 +1,114 @@
+"""Builds the `TrainJob` of a step from its settings and the step's own pod, without talking to a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.context import WORK_ROOT
+from stillhouse.kubeflow.preflight import REQUIREMENTS, SHARED_MEMORY
+from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod
+from stillhouse.kubeflow.trainjob.settings import NodeSettings
+
+GROUP, VERSION, PLURAL = "trainer.kubeflow.org", "v1alpha1", "trainjobs"
+RUNTIME_GPU, RUNTIME_CPU = "stillhouse-torch", "stillhouse-torch-cpu"
+"""The runtimes of manifests/components/trainer/runtimes.yaml."""
+NODE = "node"
+"""The name of a runtime's job and container, which Trainer looks for."""
+MANAGER = "stillhouse.io/steps"
+WORK_VOLUME = "work"
+RENDEZVOUS = "PET_RDZV_CONF"
+"""torchrun's environment variable for how long nodes wait for each other."""
+
+Plain = dict[str, Any]
+
+
+def job_name(step: str, run: str, task: str, work: str) -> str:
+    """The name of a job, the same for a retry of the same task in the same run.
+
+    `work` names code, settings and inputs. A name has at most 48 characters, since Trainer extends it to name pods,
+    and pod names are host names.
+    """
+    name = f"stillhouse-{step}-{digest_json([run, task, work])[:12]}"
+    assert len(name) <= 48, name
+    return name
+
+
+def train_job(
+    name: str, step: str, command: Sequence[str], settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]
+) -> Plain:
+    """The job that runs `command` on every node. `values` is the environment of the step's process."""
+    requests = {"cpu": settings.cpu, "memory": settings.memory}
+    limits = {"cpu": settings.cpu_limit, "memory": settings.memory_limit}
+    if settings.accelerator_type:
+        # In both: Trainer assumes that a node without requests runs a single process.
+        accelerators = {settings.accelerator_type: str(settings.accelerator_count)}
+        requests, limits = requests | accelerators, limits | accelerators
+    metadata = {
+        "name": name,
+        "labels": {"app.kubernetes.io/part-of": "stillhouse", "stillhouse.io/task": step, RUN_LABEL: pod.run}
+        | dict(settings.labels),
+        "ownerReferences": [pod.owner],
+    }
+    spec = {
+        "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": settings.runtime},
+        "trainer": {
+            "image": pod.image,
+            "command": list(command),
+            "numNodes": settings.nodes,
+            "numProcPerNode": settings.processes_per_node,
+            "resourcesPerNode": {"requests": requests, "limits": limits},
+            "env": _environment(settings, pod, values),
+        },
+        "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": _patch(settings, pod, values)}],
+        "activeDeadlineSeconds": settings.timeout_seconds,
+    }
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+
+def _environment(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> list[Plain]:
+    own = [{"name": RENDEZVOUS, "value": f"timeout={settings.timeout_seconds}"}]
+    if settings.preflight:
+        own.append({"name": REQUIREMENTS, "value": settings.preflight})
+    return own + pod.variables(settings.variables, values)
+
+
+def _patch(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Plain:
+    """The part of the runtime's pod that depends on the placement or the run."""
+    volumes, mounts = _volumes(settings, pod, values)
+    spec: Plain = {
+        "securityContext": {"runAsUser": settings.user, "runAsGroup": settings.group, "fsGroup": settings.group},
+        "volumes": volumes,
+        "containers": [{"name": NODE, "volumeMounts": mounts}],
+    }
+    if settings.node_selector:
+        spec["nodeSelector"] = dict(settings.node_selector)
+    if settings.tolerations:
+        spec["tolerations"] = [dict(one) for one in settings.tolerations]
+    if pod.pull_secrets:
+        spec["imagePullSecrets"] = [dict(one) for one in pod.pull_secrets]
+    template: Plain = {"spec": spec}
+    metadata = {"labels": dict(settings.pod_labels), "annotations": dict(settings.annotations)}
+    if any(metadata.values()):
+        template["metadata"] = {key: value for key, value in metadata.items() if value}
+    jobs = [{"name": NODE, "template": {"spec": {"template": template}}}]
+    return {"template": {"spec": {"replicatedJobs": jobs}}}
+
+
+def _volumes(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> tuple[list[Plain], list[Plain]]:
+    """Scratch, shared memory, and the volumes that the step's pod has at the named paths.
+
+    A volume that the runtime also has keeps the runtime's name, so that it replaces it.
+    """
+    volumes: list[Plain] = [{"name": "scratch", "emptyDir": {"sizeLimit": settings.scratch}}]
+    mounts = [{"name": "scratch", "mountPath": settings.scratch_path}]
+    if settings.shared_memory:
+        volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}})
+        mounts.append({"name": "shared-memory", "mountPath": str(SHARED_MEMORY)})
+    for number, path in enumerate(settings.paths):
+        if path in pod.volumes:
+            name = WORK_VOLUME if path == values.get(WORK_ROOT) else f"volume-{number}"
+            volumes.append({"name": name} | pod.volumes[path])
+            mounts.append({"name": name, "mountPath": path})
+    return volumes, mounts

@@ -1,0 +1,76 @@
+"""What the nodes take over from the step's own pod, as Kubernetes describes it.
+
+Kubeflow has filled the user's choices for the run into the pod: the image, and the names of volume claims and secrets.
+The nodes copy them from there, so that they get the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stillhouse.core.errors import InputError
+
+CONTAINER = "main"
+"""The container of a Kubeflow task that runs the step."""
+RUN_LABEL = "pipeline/runid"
+"""The pod label in which Kubeflow Pipelines stores the run's id."""
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class OwnPod:
+    """`run` is the id of the pipeline run. `owner` is deleted with the run, and the job with it."""
+
+    run: str
+    owner: Plain
+    image: str
+    environment: Mapping[str, Plain] = field(default_factory=dict)
+    """The container's variables by name, as in its specification."""
+    volumes: Mapping[str, Plain] = field(default_factory=dict)
+    """The volumes by mount path, as in the pod's specification, without their names."""
+    pull_secrets: Sequence[Plain] = ()
+
+    def variables(self, names: Sequence[str], values: Mapping[str, str]) -> list[Plain]:
+        """Some of the variables for another pod: secrets stay references, others get their current values."""
+        found = []
+        for name in names:
+            entry = self.environment.get(name, {})
+            if "secretKeyRef" in entry.get("valueFrom", {}):
+                found.append({"name": name, "valueFrom": {"secretKeyRef": entry["valueFrom"]["secretKeyRef"]}})
+            elif name in values:
+                found.append({"name": name, "value": values[name]})
+        return found
+
+
+def describe(pod: Plain) -> OwnPod:
+    """Reads a pod. Raises `InputError` if it has no container of a Kubeflow task."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    container = next((one for one in spec["containers"] if one["name"] == CONTAINER), None)
+    if container is None:
+        raise InputError(f"pod {metadata['name']} has no container {CONTAINER!r}; only a Kubeflow task can start nodes")
+    kinds = {
+        one["name"]: {key: value for key, value in one.items() if key != "name"} for one in spec.get("volumes", [])
+    }
+    owner = _owner(pod)
+    return OwnPod(
+        run=metadata.get("labels", {}).get(RUN_LABEL) or owner["uid"],
+        owner=owner,
+        image=container["image"],
+        environment={entry["name"]: entry for entry in container.get("env", [])},
+        volumes={one["mountPath"]: kinds[one["name"]] for one in container.get("volumeMounts", [])},
+        pull_secrets=spec.get("imagePullSecrets", []),
+    )
+
+
+def _owner(pod: Plain) -> Plain:
+    """The pod's owner: the run's workflow, which outlives a pod that is retried. Without an owner, the pod itself.
+
+    The reference does not block the deletion of the owner, since that needs permissions on the owner.
+    """
+    references = pod["metadata"].get("ownerReferences", [])
+    controller = next((one for one in references if one.get("controller")), references[0] if references else None)
+    named = controller or {"apiVersion": "v1", "kind": "Pod"} | {key: pod["metadata"][key] for key in ("name", "uid")}
+    return {key: named[key] for key in ("apiVersion", "kind", "name", "uid")}

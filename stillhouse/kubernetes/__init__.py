@@ -1,1 +1,0 @@
-"""Code that runs in pods, checks of the cluster, and steps on several nodes."""

@@ -1,0 +1,1 @@
+"""Encoders and re-rankers, their files and settings, and what computes them faster."""

@@ -1,0 +1,116 @@
+"""Linear layers computed with oneDNN on x86 processors: packed for inference, and in training on AMD's.
+
+PyTorch computes an fp32 linear layer and both products of its gradient with MKL, which reaches less than half of an AMD
+processor's speed; oneDNN reaches nearly all of it. On Intel processors MKL is the fast one, and oneDNN takes up to 1.7
+times as long for a weight's gradient, so training stays with MKL there. For inference, weights are packed in oneDNN's
+memory layout on every x86 processor; in bf16, a packed weight is not cast again in every batch. Results differ from the
+plain layer by rounding alone. Training under autocast does not change, because bf16 products already use oneDNN.
+
+Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from stillhouse.models.acceleration.precision import AMD, own_vendor
+from stillhouse.models.acceleration.replaced import replace_forward, replaced
+
+EVEN = 8
+"""Queries are padded to a multiple of this and vectors to at least this: a single one would be rounded differently."""
+
+
+def packed_linears(model: nn.Module, dtype: torch.dtype, device: torch.device) -> AbstractContextManager[None]:
+    """Compute the model's linear layers in `dtype` with packed weights until the block ends; on GPUs nothing changes.
+
+    `dtype` is float32 or bfloat16. Changes of weights within the block have no effect. Gradients do not flow.
+    """
+    layers = _linear_layers(model) if can_pack(dtype, device) else []
+    return replaced(layers, partial(packed_forward, dtype=dtype))
+
+
+def keep_packed(model: nn.Module, device: torch.device) -> None:
+    """Pack the layers of a model that only computes in fp32, permanently."""
+    if can_pack(torch.float32, device):
+        replace_forward(_linear_layers(model.eval()), partial(packed_forward, dtype=torch.float32))
+
+
+def fast_linear_layers(
+    model: nn.Module, device: torch.device, vendor: str | None = None
+) -> AbstractContextManager[None]:
+    """Compute the model's linear layers and their gradients with oneDNN until the block ends, if that is faster.
+
+    Weights stay in place, so an optimiser's updates take effect at once. `vendor` is the processor's vendor id; None =
+    this machine's. The choice depends on the id and not on a measurement, so a run always gives the same bytes.
+    """
+    faster = can_pack(torch.float32, device) and (vendor or own_vendor()) == AMD
+    return replaced(_linear_layers(model) if faster else [], fast_forward)
+
+
+def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether oneDNN computes with weights of the type on this machine."""
+    x86 = device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
+    if not x86 or not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _linear_layers(model: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in model.modules() if type(layer) is nn.Linear]
+
+
+def packed_forward(layer: nn.Linear, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """The layer's `forward` with a packed copy of its weights."""
+    with torch.inference_mode():
+        weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().to(dtype).contiguous(), None)
+        bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+    return lambda input: product(input.to(dtype), weight, bias)
+
+
+def fast_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    """The layer's `forward`, with oneDNN if it is in fp32."""
+
+    def forward(input: Tensor) -> Tensor:
+        fp32 = input.dtype == layer.weight.dtype == torch.float32
+        if not fp32 or not input.numel() or torch.is_autocast_enabled(input.device.type):
+            return nn.functional.linear(input, layer.weight, layer.bias)
+        output: Tensor = _Linear.apply(input, layer.weight, layer.bias)
+        return output
+
+    return forward
+
+
+class _Linear(torch.autograd.Function):
+    """`input @ weight.T + bias` and its gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        ctx.save_for_backward(input, weight_OI)
+        return product(input, weight_OI, bias_O)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        input, weight_OI = ctx.saved_tensors
+        of_input, of_weight, of_bias = ctx.needs_input_grad
+        gradient_RO = gradient.reshape(-1, len(weight_OI))
+        input_RI = input.reshape(-1, weight_OI.shape[1])
+        return (
+            product(gradient_RO, weight_OI.T).view(input.shape) if of_input else None,
+            product(gradient_RO.T, input_RI.T) if of_weight else None,
+            gradient_RO.sum(0) if of_bias else None,
+        )
+
+
+def product(left_RI: Tensor, right_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """`left @ right.T + bias`, [R, O]; `left` may have more dimensions before the last, `right` may be packed."""
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(left_RI, right_OI, bias_O, "none", [], "")
+    return result

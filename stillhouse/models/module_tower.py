@@ -1,0 +1,250 @@
+"""A tower of sentence-transformers' own modules: every model that `SentenceTransformer` opens and `towers` does not.
+
+| model | modules |
+|---|---|
+| a decoder or an encoder-decoder, such as Qwen3-Embedding or sentence-T5 | Transformer, Pooling, ... |
+| LaBSE, EmbeddingGemma, LEAF | layers after the pooling: Dense, LayerNorm |
+| two towers of unequal size | Router |
+| model2vec, static-retrieval-mrl | StaticEmbedding |
+
+An encoder with [CLS] or mean pooling is a `TransformerTower`, which has fast paths. In `stillhouse.json`, the setting
+`pooling: modules` marks the folder of a model with towers of modules.
+
+Shape suffixes: B texts, L tokens, D width of the vectors, T tokens of all texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from stillhouse.core.artifacts import digest_json, write_json
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder_settings import (
+    CONFIG,
+    MODEL,
+    PASSAGE_PROMPTS,
+    QUERY_PROMPT,
+    ROUTER,
+    SETTINGS,
+    EncoderSettings,
+    json_object,
+    modules_of,
+    refuse_pickle,
+)
+from stillhouse.models.settings import MODULES
+from stillhouse.models.transformer import reading, refuse_not_finite
+
+TRANSFORMER, POOLING, NORMALIZE, STATIC = "Transformer", "Pooling", "Normalize", "StaticEmbedding"
+ROUTERS = ("Router", "Asym")
+KINDS = (TRANSFORMER, POOLING, NORMALIZE, STATIC, "Dense", "LayerNorm", "Dropout", *ROUTERS)
+"""The modules that a tower may have; others, such as those for images and sparse vectors, make no vector of a text."""
+PUBLISHER = "sentence_transformers."
+"""Begins the class names of modules; others could run any code."""
+Role = Literal["query", "passage"]
+"""The role of a text in a bi-encoder."""
+ROUTES: Mapping[Role, str] = {"passage": "document", "query": "query"}
+"""The roles' names in sentence-transformers."""
+SAMPLE = "How far is it?"
+
+
+class ModuleTower(nn.Module):
+    """The modules of one route, without a last `Normalize`, which `EncoderSettings.normalize` stands for.
+
+    `forward(ids_BL, attention_BL, prompt_tokens) -> vectors_BD`. A pooling with `include_prompt: false` leaves out each
+    text's first `prompt_tokens` tokens.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(modules)
+        self.tokenizer: PreTrainedTokenizerBase = _tokenizer_of(self.first)
+
+    @property
+    def first(self) -> Any:
+        return self.steps[0]
+
+    @property
+    def encoder(self) -> PreTrainedModel | None:
+        """The Transformer; None for a static embedding."""
+        return None if kind_of(self.first) == STATIC else self.first.model
+
+    @property
+    def adds_special_tokens(self) -> bool:
+        """Whether texts get the tokenizer's special tokens; a static embedding averages the words alone."""
+        return kind_of(self.first) != STATIC
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether a prompt's tokens count for the vector."""
+        return all(getattr(step, "include_prompt", True) for step in self.steps)
+
+    @property
+    def width(self) -> int:
+        """Width of the vectors."""
+        steps: list[Any] = [step for step in self.steps if hasattr(step, "get_embedding_dimension")]
+        return int(steps[-1].get_embedding_dimension())
+
+    def forward(self, ids_BL: Tensor, attention_BL: Tensor, prompt_tokens: int = 0) -> Tensor:
+        """Vectors [B, D] of ids int64 [B, L]; attention [B, L] is true or 1 at tokens."""
+        if self.encoder is None:
+            lengths_B = attention_BL.sum(1)
+            features: dict[str, Any] = {
+                "input_ids": ids_BL[attention_BL.bool()],
+                "offsets": lengths_B.cumsum(0) - lengths_B,
+            }
+        else:
+            features = {"input_ids": ids_BL, "attention_mask": attention_BL.long()}
+        if prompt_tokens and not self.reads_prompt:
+            features["prompt_length"] = prompt_tokens
+        for step in self.steps:
+            features = step(features)
+        vectors_BD: Tensor = features["sentence_embedding"]
+        return vectors_BD
+
+    def about(self) -> list[Any]:
+        """What the modules are, in JSON, beside their weights: two towers that differ in it make other vectors."""
+        found = []
+        steps: list[Any] = list(self.steps)
+        for step in steps:
+            config = step.get_config_dict() if hasattr(step, "get_config_dict") else {}
+            model = getattr(step, "model", None)
+            if model is not None:
+                content = json.loads(model.config.to_json_string(use_diff=False))
+                config = {key: content[key] for key in content if key not in ("_name_or_path", "transformers_version")}
+            found.append([kind_of(step), digest_json(json.loads(json.dumps(config, default=str)))])
+        return found
+
+
+def _tokenizer_of(first: Any) -> PreTrainedTokenizerBase:
+    """A first module's tokenizer in the form of transformers."""
+    if kind_of(first) != STATIC:
+        tokenizer: PreTrainedTokenizerBase = first.tokenizer
+        return tokenizer
+    return PreTrainedTokenizerFast(tokenizer_object=deepcopy(first.tokenizer))
+
+
+def kind_of(module: nn.Module) -> str:
+    return type(module).__name__
+
+
+def read_modules(folder: Path, pooling: str | None = None) -> tuple[dict[Role, ModuleTower], bool]:
+    """The towers of a folder by role, and whether their vectors have length 1. No "query" if both roles share one.
+
+    A Hugging Face folder without `modules.json` gets a pooling: `pooling`, else the last token. Raises `InputError` for
+    unknown modules, for pickles, and for files that are damaged or missing.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    refuse_unknown(folder)
+    options = {"dtype": torch.float32, "use_safetensors": True}
+    with reading(folder / (MODULES if (folder / MODULES).is_file() else CONFIG)):
+        if (folder / MODULES).is_file():
+            # No module of a folder is code: `refuse_unknown` has read their names.
+            opened = SentenceTransformer(
+                str(folder), device="cpu", local_files_only=True, trust_remote_code=False, model_kwargs=options
+            )
+            modules = list(opened)
+        else:
+            first = Transformer(str(folder), model_kwargs=options, config_kwargs={"local_files_only": True})
+            modules = [first, Pooling(first.get_embedding_dimension(), pooling or "lasttoken")]
+    normalize = kind_of(modules[-1]) == NORMALIZE
+    modules = modules[:-1] if normalize else modules
+    routes: dict[Role, list[nn.Module]] = {"passage": modules}
+    if kind_of(modules[0]) in ROUTERS:
+        inside: Any = modules[0]
+        if set(ROUTES.values()) - set(inside.sub_modules):
+            names = ", ".join(inside.sub_modules)
+            raise InputError(
+                f"{folder}: its Router has the routes {names}, of which none are for queries and documents; give a "
+                "model with the routes `query` and `document`"
+            )
+        routes = {role: [*inside.sub_modules[route], *modules[1:]] for role, route in ROUTES.items()}
+        if all(kind_of(steps[-1]) == NORMALIZE for steps in routes.values()):
+            routes, normalize = {role: steps[:-1] for role, steps in routes.items()}, True
+    towers = {role: ModuleTower(steps) for role, steps in routes.items()}
+    for role, tower in towers.items():
+        _refuse_unusable(folder, role, tower)
+    if len({tower.width for tower in towers.values()}) > 1:
+        raise InputError(f"{folder}: its routes make vectors of different widths, which cannot be compared")
+    return towers, normalize
+
+
+def _refuse_unusable(folder: Path, role: Role, tower: ModuleTower) -> None:
+    """Refuse weights and vectors that are not finite, and texts that are prepared otherwise than by their tokenizer."""
+    refuse_not_finite(tower.state_dict(), folder)
+    features = tower.first.preprocess([SAMPLE])
+    ids = tower.tokenizer.backend_tokenizer.encode(SAMPLE, add_special_tokens=tower.adds_special_tokens).ids
+    if features["input_ids"].flatten().tolist() != ids:
+        raise InputError(
+            f"{folder}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, which is "
+            "not supported; give another model"
+        )
+    ids_1L = torch.tensor([ids])
+    with reading(folder / MODULES), torch.inference_mode():
+        vector = tower.eval()(ids_1L, torch.ones_like(ids_1L))
+    if not vector.isfinite().all():
+        raise InputError(f"{folder}: the model's vector of a short text is not finite; copy the folder again")
+
+
+def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:
+    """Raises `InputError` for modules that could run code or are not of `kinds`, and for weights that are pickles."""
+    named = [(str(folder / MODULES), module.kind, module.path) for module in modules_of(folder)]
+    full = _types(folder / MODULES)
+    for path in sorted(folder.rglob(ROUTER)):
+        types = json_object(path).get("types")
+        inside = types if isinstance(types, dict) else {}
+        named += [(str(path), str(kind).rsplit(".", 1)[-1], str(place)) for place, kind in inside.items()]
+        full += [str(kind) for kind in inside.values()]
+    for where, kind, _ in named:
+        if kind not in kinds:
+            raise InputError(
+                f"{where}: the module {kind} cannot be opened; give a model whose modules are of {', '.join(kinds)}"
+            )
+    for name in full:
+        if not name.startswith(PUBLISHER):
+            raise InputError(
+                f"{folder / MODULES} names {name}: code from a model folder is never run; use another model"
+            )
+    for _, _, place in named:
+        refuse_pickle(folder / place)
+    refuse_pickle(folder)
+
+
+def _types(path: Path) -> list[str]:
+    return [str(row["type"]) for row in json.loads(path.read_bytes())] if path.is_file() else []
+
+
+def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], settings: EncoderSettings) -> None:
+    """Write towers by role as a folder for `SentenceTransformer`, with the settings of both roles."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Router
+
+    steps: dict[Role, list[Any]] = {role: list(tower.steps) for role, tower in towers.items()}
+    for role, (first, *_) in steps.items():
+        if kind_of(first) != STATIC:
+            first.tokenizer.backend_tokenizer.no_truncation()
+            first.max_seq_length = settings.query_length if role == "query" else settings.passage_length
+    modules = steps["passage"]
+    if "query" in steps:
+        modules = [Router.for_query_document(steps["query"], steps["passage"])]
+    prompts = {QUERY_PROMPT: settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}
+    model = SentenceTransformer(
+        modules=[*modules, *([Normalize()] if settings.normalize else [])],
+        prompts=prompts if any(prompts.values()) else None,
+        similarity_fn_name="cosine" if settings.normalize else "dot",
+        truncate_dim=settings.truncate_dim,
+        device="cpu",
+    )
+    model.save(str(folder), create_model_card=False)
+    write_json(folder / MODEL, json_object(folder / MODEL) | {"__version__": {}})  # no versions: equal bytes later
+    write_json(folder / SETTINGS, asdict(settings))

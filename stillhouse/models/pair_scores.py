@@ -1,0 +1,162 @@
+"""Scores pairs of a query and a passage with a cross-encoder, and keeps the scores for a run that resumes after a kill.
+
+Scores are appended batch by batch to a file in the work folder: a sequence of blocks, each a header and its scores.
+Reading stops at a block that a kill left incomplete, or at one that does not match its digest, which is reported. That
+block and all that follow are computed again.
+
+Shape suffixes: P pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.core.arrays import chunks
+from stillhouse.core.context import Context, say
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.text_file import TextFile
+from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.encoder import inference, length_batches
+from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.settings import InferenceConfig
+
+DIGEST = 32
+"""Bytes of a SHA-256, taken over a block's count and scores."""
+HEADER = np.dtype([("pairs", "<u4"), ("digest", "u1", DIGEST)])
+ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
+
+
+def _header(pairs: int, body: bytes) -> bytes:
+    """The header before a block's scores, `HEADER.itemsize` bytes."""
+    count = np.array(pairs, dtype="<u4").tobytes()
+    return count + hashlib.sha256(count + body).digest()
+
+
+class ScoreLog:
+    """The scores of pairs of a query and a passage by the pair's number; a context manager that closes its file.
+
+    `query_P` (places in `queries`) and `row_P` identify the pairs. The file's name contains the digest of all three, so
+    scores of other pairs are not mistaken for theirs.
+    """
+
+    def __init__(
+        self, folder: Path, queries: Sequence[str], query_P: NDArray[np.integer], row_P: NDArray[np.integer]
+    ) -> None:
+        digest = hashlib.sha256(digests_of(queries).tobytes())
+        for array in (query_P, row_P):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").data)
+        self.scores_P = np.full(len(query_P), np.nan, dtype=np.float32)
+        self.done_P = np.zeros(len(query_P), dtype=np.bool_)
+        self._file = (folder / f"scores-{digest.hexdigest()[:20]}.log").open("a+b")
+        self._read()
+
+    def add(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Store the scores of a batch."""
+        self._take(pairs, scores)
+        entries = np.empty(len(pairs), dtype=ENTRY)
+        entries["pair"], entries["score"] = pairs, scores
+        body = entries.tobytes()
+        self._file.write(_header(len(pairs), body) + body)
+        self._file.flush()
+
+    def _take(self, pairs: NDArray[np.integer], scores: NDArray[np.float32]) -> None:
+        self.scores_P[pairs], self.done_P[pairs] = scores, True
+
+    def _read(self) -> None:
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
+        whole = 0
+        while len(head := self._file.read(HEADER.itemsize)) == HEADER.itemsize:
+            pairs = int(np.frombuffer(head, dtype=HEADER)["pairs"][0])
+            # At most the rest of the file: a count with a flipped bit may ask for 32 GiB.
+            body = self._file.read(min(pairs * ENTRY.itemsize, size - self._file.tell()))
+            if head != _header(pairs, body):
+                if not self._cut_off(pairs, body):
+                    done = f"{self.done_P.sum():,}"
+                    say(f"{self._file.name} is damaged after {done} scores; the later ones are computed again")
+                break
+            entries = np.frombuffer(body, dtype=ENTRY)
+            self._take(entries["pair"], entries["score"])
+            whole = self._file.tell()
+        self._file.truncate(whole)
+
+    def _cut_off(self, pairs: int, body: bytes) -> bool:
+        """Whether a kill may have cut the block off: it lacks scores, and every pair in it is a valid number."""
+        own = np.frombuffer(body[: len(body) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)["pair"]
+        lacks_some = len(body) < pairs * ENTRY.itemsize
+        return lacks_some and pairs <= len(self.done_P) and bool((own < len(self.done_P)).all())
+
+    def __enter__(self) -> ScoreLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+
+PAIRS_AT_ONCE = 16_384
+
+
+def score_pairs(
+    model: PairScorer,
+    queries: np.ndarray,
+    passages: TextFile | np.ndarray,
+    query_P: np.ndarray,
+    row_P: np.ndarray,
+    context: Context,
+    what: str,
+    config: InferenceConfig,
+) -> np.ndarray:
+    """Score the pairs (`queries[query_P]`, `passages[row_P]`) in length-sorted batches, float32 [P].
+
+    Pairs are tokenized 16,384 at a time, one part ahead. Every finished batch is stored in `context.work`. A run after
+    a kill computes only what is missing, in the same batches, so its scores are the same bit for bit.
+    Raises `InputError` for a score that is not finite.
+    """
+    with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
+        parts = [part for part in chunks(len(query_P), PAIRS_AT_ONCE) if not log.done_P[part].all()]
+
+        def tokenized(number: int) -> PairTexts:
+            part = parts[number]
+            return model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+
+        done = int(log.done_P.sum())
+        with Ahead(tokenized, len(parts)) as ahead, context.bar(what, len(query_P), "pair", done=done) as bar:
+            for number, part in enumerate(parts):
+                texts = ahead(number)
+                batches = length_batches(texts.ids.lengths(), config.batch_tokens // threads_of(device))
+                missing = (rows for rows in batches if not log.done_P[part[rows]].all())
+
+                def score(rows: np.ndarray, texts: PairTexts = texts) -> np.ndarray:
+                    return model.activation(model(*texts.batch(rows, device)).float()).cpu().numpy()
+
+                for rows, scores in side_by_side(missing, score, config.precision, device):
+                    if not np.isfinite(scores).all():
+                        wrong = part[rows[np.argmin(np.isfinite(scores))]]
+                        passage = passages[row_P[wrong : wrong + 1]][0]
+                        raise InputError(
+                            f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
+                            f"{passage[:80]!r} is not finite; train the re-ranker again with a lower "
+                            "learning rate, or score in fp32 (`precision: fp32`)"
+                        )
+                    log.add(part[rows], scores)
+                    bar.update(len(rows))
+        return log.scores_P
+
+
+def stretch(pairs: int, shard: int, shards: int) -> slice:
+    """The pairs of shard 1, 2 .. `shards`: whole tokenized chunks, divided as evenly as possible.
+
+    `score_pairs` scores them in the same batches as it would all pairs together.
+    """
+    chunks = -(-pairs // PAIRS_AT_ONCE)
+    begin, end = (PAIRS_AT_ONCE * (chunks * number // shards) for number in (shard - 1, shard))
+    return slice(begin, min(end, pairs))

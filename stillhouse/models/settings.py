@@ -1,0 +1,32 @@
+"""Settings of models and of what they compute. No torch here: step modules read them to declare their flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.config import setting
+
+BATCH_TOKENS = 8192
+"""Padded tokens that are encoded or scored together, and the default of `batch_tokens`."""
+QUERY_LENGTH, PASSAGE_LENGTH = 32, 144
+"""Tokens of a query and of a passage, special tokens included (SimLM Table 13): the defaults."""
+MODULES = "modules.json"
+"""Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
+NO_MODEL = "none"
+"""The model name in `fetch-model` for a part that starts from the run's main model."""
+
+
+def precision_setting() -> Any:
+    """The precision of training, encoding and scoring."""
+    return setting(
+        "auto", "auto = bf16 if it is faster on the processor or GPU, else fp32", choices=("auto", "fp32", "bf16")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceConfig:
+    """Precision and batch size of encoding and scoring."""
+
+    precision: str = precision_setting()
+    batch_tokens: int = setting(BATCH_TOKENS, "padded tokens in a batch", minimum=1)

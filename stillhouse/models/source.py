@@ -1,0 +1,160 @@
+"""The model that training starts from: located, cut, checked and written as a folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from stillhouse.core.artifacts import MANIFEST, read_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.encoder_folder import write_modules
+from stillhouse.models.encoder_settings import (
+    OF_MODULES,
+    OWN_POOLING,
+    POOLINGS,
+    EncoderSettings,
+    read_settings,
+)
+from stillhouse.models.model_place import downloaded, is_bag_of_words, locate, refuse_unsupported
+from stillhouse.models.settings import NO_MODEL
+from stillhouse.models.tokenizer_files import load_tokenizer, refuse_long_prompts, save_tokenizer
+from stillhouse.models.towers import ModuleTower, TransformerTower
+from stillhouse.models.transformer import (
+    keep_layers,
+    load_model,
+    random_model,
+    read_config,
+    refuse_longer,
+    refuse_unusable,
+)
+
+
+def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
+    """`folder`, or `otherwise` if `fetch-model` was asked for no model.
+
+    Raises `InputError` if there is neither.
+    """
+    manifest = read_manifest(folder, verify=False) if (folder / MANIFEST).is_file() else None
+    if manifest is None or manifest.facts.get("model") != NO_MODEL:
+        return folder
+    if otherwise is None:
+        raise InputError(f"{folder} has no model for the {what}; run `stillhouse fetch-model` with one")
+    return otherwise
+
+
+@doing("fetching the model")
+def fetch(
+    name: str,
+    layers: int | None,
+    pooling: str | None,
+    query_length: int,
+    passage_length: int,
+    folder: Path,
+    *,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
+    random_from: int | None = None,
+) -> dict[str, object]:
+    """Write the starting model into `folder` and return facts about it.
+
+    Pooling and prompts default to the model's own. With `layers`, only this many of the first Transformer layers are
+    kept. A language-model head is kept if the source has one (fact `lm_head` "trained"); otherwise the encoder is
+    written alone ("absent"). Two towers and bags of words (bow_mlp) are written whole. With the seed `random_from`, the
+    source supplies only its configuration and tokenizer, and the parameters of an encoder without a head are drawn from
+    the seed. Raises `InputError` if the source cannot be read, and for settings that do not apply to it.
+    """
+    source = locate(name)
+    place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
+    bag = is_bag_of_words(place)
+    if bag and not Path(source).is_dir():
+        place = downloaded(source)  # a bag's width is only in its weights
+    prompts = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+    refuse_unsupported(place, **prompts)
+    settings = replace(read_settings(place, **prompts), query_length=query_length, passage_length=passage_length)
+    if bag:
+        if layers or pooling:
+            raise InputError(
+                f"{name} is a bag of words (bow_mlp), which has no Transformer layers or pooling to choose; leave "
+                "layers and pooling out"
+            )
+        return _fetch_whole(place, settings, folder, random_from)
+    if random_from is not None:
+        _refuse_more_than_a_transformer(name, settings)
+    if settings.towers == "separate" or settings.pooling == OF_MODULES:
+        if layers or pooling:
+            what = "modules of its own" if settings.pooling == OF_MODULES else "two towers"
+            raise InputError(f"{name} has {what}, which are taken whole; leave layers and pooling out")
+        return _fetch_whole(place, settings, folder)
+    config = read_config(place)
+    vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
+    if layers and layers > config.num_hidden_layers:
+        raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
+    keep_layers(config, layers or config.num_hidden_layers)
+    if random_from is None:
+        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
+        headless = loaded.new_head
+        model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
+    else:
+        headless, model = True, random_model(place, config, random_from)
+    tokenizer = load_tokenizer(place)
+    refuse_unusable(place, model, tokenizer)
+    refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
+    refuse_long_prompts(tokenizer, settings)
+    if pooling is not None:
+        settings = replace(settings, pooling=pooling)
+    assert settings.pooling in POOLINGS
+    model.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
+    write_modules(folder, int(config.hidden_size), settings)
+    return {
+        "lm_head": "absent" if headless else "trained",
+        "layers": int(config.num_hidden_layers),
+        "width": int(config.hidden_size),
+        "pooling": settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a model with towers or a projection that a random start would leave out."""
+    if settings.towers == "separate" or settings.projection or settings.pooling == OF_MODULES:
+        extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
+        raise InputError(
+            f"{name} has {extra}, but a random start is one plain Transformer; name the model that it was trained from"
+        )
+
+
+def _fetch_whole(
+    source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
+) -> dict[str, object]:
+    """Write an encoder's towers unchanged; with a seed, redraw those of a bag of words."""
+    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn here
+    changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
+    encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
+    if random_from is not None:
+        encoder.draw_bags(random_from)
+    refuse_long_prompts(encoder.tokenizer, settings)
+    encoder.save(folder)
+    passage = encoder.tower("passage")
+    facts: dict[str, object] = {"lm_head": "absent"}
+    if isinstance(passage, TransformerTower | ModuleTower) and passage.encoder is not None:
+        config = passage.encoder.config
+        facts |= {
+            "layers": int(config.num_hidden_layers),
+            "width": int(config.hidden_size),
+            "pooling": encoder.settings.pooling,
+        }
+    else:
+        facts["width"] = encoder.width
+    return facts | {
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
+        "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
+    }

@@ -1,0 +1,254 @@
+"""Estimates how long a use of a step takes that never ran here, from its arithmetic and this machine's speed.
+
+It counts the products of the transformer's weights with tokens: two operations per weight and token in the forward
+pass, and twice as many again in the backward pass. Their speed is measured on a short product, in the precision and
+with the library that the step will use. What else a layer computes takes as long in any precision and is reckoned from
+the speed in fp32. docs/findings.md compares estimates with the time that runs took. There are none for a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.context import device
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.corpus.text_lengths import estimated_tokens
+from stillhouse.corpus.titles import SPACE, passage_text
+from stillhouse.models.token_lengths import token_lengths
+
+if TYPE_CHECKING:
+    import torch
+
+TRAINED = 3.0
+"""The operations of a training step, as a multiple of a forward pass."""
+CACHED = 4.0
+"""The same with `gradient_cache`, which computes every forward pass twice."""
+BESIDE_PRODUCTS = 0.85
+"""The time that a model takes beside its matrix products (attention, normalisation, activations, reading memory), as a
+multiple of the time of these products in fp32."""
+OVERHEAD = 1.0
+"""Seconds that a step takes beside the model: it verifies and loads what it reads, and writes."""
+IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
+"""Seconds to import the libraries that these steps are the first to need."""
+PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
+"""Seconds that a step without a model takes per token of the passages, as measured in runs of docs/findings.md."""
+BM25_SEARCH = 2.2e-8
+"""Seconds in which BM25 scores a passage for a query: it is searched with the queries of all splits."""
+EVALUATED = 3e-3
+"""Seconds that `evaluate` takes per test query: measures, intervals and tests of all systems."""
+ON_GPU = "times are computed ahead for the processor alone, and this run uses a GPU"
+"""Why there is no forecast."""
+QUERY_TOKENS = 20
+SECONDS_MEASURED = 0.2
+"""Of the processor, for each measurement of its speed."""
+PASSAGES_READ = 300
+"""The passages that the mean length is computed from."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What determines the time of a run. `weights` counts the encoder layers' weights, `tokens` those of a truncated
+    passage."""
+
+    passages: int
+    queries: Mapping[str, int]
+    tokens: float
+    weights: int
+
+
+Seen = tuple[Scale, bool]
+"""The scale of a run by a first look at its source, and whether that saw the whole source."""
+
+
+def scale_of(corpus: Path, encoder: Path) -> Scale | None:
+    """The scale of a run, from its corpus and its base model; None before both exist.
+
+    A process reads and tokenizes passages once, until the corpus or the model in these folders changes.
+    """
+    with suppress(InputError, OSError, KeyError, ValueError, TypeError):
+        corpus_digest, encoder_digest = (read_manifest(folder, verify=False).digest for folder in (corpus, encoder))
+        return _scale_of(corpus, corpus_digest, encoder, encoder_digest)
+    return None
+
+
+@cache
+def _scale_of(corpus: Path, corpus_digest: str, encoder: Path, encoder_digest: str) -> Scale:
+    """The scale of a run; the digests tell new content of the folders from old. Raises what reading them raises."""
+    import pyarrow.parquet as pq
+
+    facts = read_manifest(corpus, verify=False).facts
+    config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
+    cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
+    table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["title", "text"]))
+    rows = zip(*(table.column(name).to_pylist() for name in ("title", "text")))
+    texts = [passage_text(title, text, facts.get("titles", SPACE)) for title, text in rows]
+    lengths = token_lengths(texts, encoder) or [estimated_tokens(text) for text in texts]
+    return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(lengths, cut), layer_weights(config))
+
+
+def mean_tokens(lengths: Sequence[int], cut: int) -> float:
+    """The mean number of tokens of passages with these numbers of tokens, truncated at `cut`."""
+    return sum(min(length, cut) for length in lengths) / len(lengths)
+
+
+def layer_weights(config: Mapping[str, Any]) -> int:
+    """The number of weights in a transformer's layers: four square matrices of attention, two of the feed-forward part.
+
+    A gated feed-forward part, as in ModernBERT, has three.
+    """
+    width = int(config.get("hidden_size") or config["dim"])
+    inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
+    layers = int(config.get("num_hidden_layers") or config["n_layers"])
+    matrices = 3 if config.get("model_type") == "modernbert" else 2
+    return layers * (4 * width * width + matrices * width * inner)
+
+
+def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
+    """The seconds of a step with these settings on this machine's processor."""
+    beside = OVERHEAD + IMPORTS.get(step, 0.0) + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
+    if step == "bm25":
+        beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
+    if step == "evaluate":
+        beside += EVALUATED * _asked(scale, "test")
+    count = TOKENS.get(step)
+    tokens = count(config, scale) if count else 0.0
+    return beside + 2.0 * scale.weights * tokens / model_speed(config.precision) if tokens else beside
+
+
+def on_processor() -> bool:
+    """Whether steps compute on the processor, because that was requested or there is no NVIDIA GPU."""
+    return device() == "cpu" or not Path("/dev/nvidia0").exists()
+
+
+@cache
+@doing("measuring the speed of this machine")
+def model_speed(precision: str) -> float:
+    """Operations per second that a model reaches on the processor, with a setting `precision`."""
+    import torch
+
+    from stillhouse.models.acceleration.precision import computed_in
+
+    products, in_fp32 = speed(computed_in(precision, torch.device("cpu"))), speed(torch.float32)
+    return 1 / (1 / products + BESIDE_PRODUCTS / in_fp32)
+
+
+@cache
+def speed(dtype: torch.dtype) -> float:
+    """Operations per second of a linear layer on the processor, computed as in a training.
+
+    It is the best of many short runs, none of which waits for another program.
+    """
+    import torch
+
+    from stillhouse.models.acceleration.linear_layers import fast_linear_layers
+
+    layer, rows = torch.nn.Linear(384, 1536, dtype=dtype), torch.ones(256, 384, dtype=dtype)
+    best, until = math.inf, time.process_time() + SECONDS_MEASURED
+    with torch.inference_mode(), fast_linear_layers(layer, torch.device("cpu")):
+        while time.process_time() < until:
+            started = time.perf_counter()
+            layer(rows)
+            best = min(best, time.perf_counter() - started)
+    return 2.0 * rows.numel() * layer.out_features / best
+
+
+def _asked(scale: Scale, *splits: str) -> int:
+    return sum(scale.queries.get(split, 0) for split in splits)
+
+
+def _passages(config: Any, scale: Scale) -> float:
+    return scale.passages * scale.tokens
+
+
+def _queries(*splits: str) -> Callable[[Any, Scale], float]:
+    return lambda config, scale: _asked(scale, *splits) * QUERY_TOKENS
+
+
+def steps_of(step: str, config: Any, scale: Scale) -> int:
+    """The number of steps of a training."""
+    from stillhouse.training.batches import steps_for
+
+    return steps_for(TRAININGS[step](scale), config.batch_size, config.epochs, config.max_steps)
+
+
+def _examples(step: str, config: Any, scale: Scale) -> float:
+    """The examples of all steps of a training, times the passes over each, with its measurements on dev queries."""
+    passes = CACHED if getattr(config, "gradient_cache", False) else TRAINED
+    measured = 1 + (getattr(config, "eval_share", None) or 0.0)
+    return passes * measured * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
+
+
+def _groups(config: Any, scale: Scale) -> float:
+    """A training on queries with their positives and negatives."""
+    read = QUERY_TOKENS + (1 + config.negatives_per_query) * scale.tokens
+    return _examples("train-retriever", config, scale) * read
+
+
+def _pairs(config: Any, scale: Scale) -> float:
+    """A training of a cross-encoder on the same groups, which reads each candidate with its query."""
+    read = (1 + config.negatives_per_query) * _at_most(config.max_length, QUERY_TOKENS + scale.tokens)
+    return _examples("train-reranker", config, scale) * read
+
+
+def _pretraining(config: Any, scale: Scale) -> float:
+    """Pre-training, with 50 % more for the decoder and the head. A head alone needs no backward pass of the layers."""
+    passes = 1.5 if config.trainable == "all" else 1.5 / TRAINED
+    return passes * _examples("pretrain", config, scale) * _at_most(config.max_length, scale.tokens)
+
+
+def _at_most(max_length: int | None, tokens: float) -> float:
+    """The tokens of a text; a length that follows from the model cuts none."""
+    return min(max_length or tokens, tokens)
+
+
+def _scored(*splits: str) -> Callable[[Any, Scale], float]:
+    """Each query with its candidates; a fused teacher may need no cross-encoder."""
+
+    def tokens(config: Any, scale: Scale) -> float:
+        if getattr(config, "kind", "") == "best":
+            return _asked(scale, *splits) * QUERY_TOKENS
+        return _asked(scale, *splits) * config.depth * (QUERY_TOKENS + scale.tokens)
+
+    return tokens
+
+
+def _averages(config: Any, scale: Scale) -> float:
+    """The dev queries' candidates, once per share; the vectors of both ends are known from their indexes."""
+    between = [alpha for alpha in config.alphas if 0 < alpha < 1]
+    dev = min(config.eval_queries or _asked(scale, "dev"), _asked(scale, "dev"))
+    read = min(scale.passages, dev * config.eval_depth) * scale.tokens + dev * QUERY_TOKENS
+    return len(between) * read
+
+
+TRAININGS: Mapping[str, Callable[[Scale], int]] = {
+    "train-retriever": lambda scale: max(1, _asked(scale, "train")),
+    "train-reranker": lambda scale: max(1, _asked(scale, "train")),
+    "pretrain": lambda scale: max(1, scale.passages),
+}
+"""How many examples each training has."""
+TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
+    "index": _passages,
+    "encode": _passages,
+    "retrieve": _queries("dev", "test"),
+    "mine": _queries("train", "dev"),
+    "train-retriever": _groups,
+    "train-reranker": _pairs,
+    "pretrain": _pretraining,
+    "score-pairs": _scored("train", "dev"),
+    "score-shard": _scored("train", "dev"),
+    "rerank": _scored("dev", "test"),
+    "average": _averages,
+    "hybrid": _queries("dev"),
+    "select-best": _queries("dev"),
+}
+"""The tokens that a step's model reads; trainings count three times, and other steps read none."""

@@ -1,0 +1,300 @@
+"""The graphs: what each kind of run does, as tables of stages, each with its steps and where their inputs come from.
+
+`dvc.yaml`, `stillhouse run` and the Kubeflow pipelines are all made from these tables, so they cannot drift apart. A
+recipe names its graph (`graph: labelled`) and gives settings. The name of a step in a graph is its section in
+`params.yaml`; its outputs lie in `artifacts/<name>/<output>`. A recipe's section `stages` may change inputs and add
+steps (`graph_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stillhouse.core.config import GRAPH as GRAPH
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import shown
+from stillhouse.pipeline.stages import STAGES as STAGES
+from stillhouse.pipeline.stages import changed
+from stillhouse.pipeline.uses import ARTIFACTS as ARTIFACTS
+from stillhouse.pipeline.uses import Use as Use
+from stillhouse.pipeline.uses import dense, staged
+from stillhouse.pipeline.uses import needed as needed
+
+CORPUS = {"corpus": "ingest/corpus"}
+GATE = {"validation": "validate/validation"}
+PRETRAINING = "pretraining"
+PRETRAINED = {"encoder": f"{PRETRAINING}/encoder"}
+START = "fetch_model/encoder"
+"""The base model."""
+LEXICAL = Use("bm25", "bm25", CORPUS | GATE)
+
+
+def _mine(name: str, retriever: str, system: str = "") -> Use:
+    """Hard negatives of a retriever (`step/output`), found with the index of its system."""
+    inputs = {"retriever": retriever, "index": f"{system or retriever.partition('/')[0]}_index/index"}
+    return Use(name, "mine", CORPUS | inputs | {"others": "bm25/negatives"})
+
+
+def _train(name: str, negatives: str, encoder: str, teacher: str = "") -> tuple[Use, ...]:
+    """A retriever with its index and its run."""
+    inputs = CORPUS | {"negatives": f"{negatives}/negatives", "encoder": encoder}
+    own = Use(name, "train-retriever", inputs | ({"teacher": f"{teacher}/teacher"} if teacher else {}))
+    return (own, *dense(name, f"{name}/retriever"))
+
+
+def _fused_teacher() -> Use:
+    """Retriever 2 together with BM25."""
+    searched = {"retriever": "retriever_2/retriever", "index": "retriever_2_index/index", "bm25": "bm25/bm25"}
+    return Use("teacher", "score-pairs", CORPUS | {"negatives": "mine_2/negatives"} | searched)
+
+
+def _averaged(start: str) -> tuple[Use, ...]:
+    """The average of the distilled retriever's weights with those of an earlier model."""
+    inputs = CORPUS | {"start": start, "trained": "distilled/retriever", "negatives": "mine_2/negatives"}
+    return (Use("averaged", "average", inputs), *dense("averaged", "averaged/retriever"))
+
+
+def _base_with_bm25() -> tuple[Use, Use]:
+    """The base model fused with BM25: the system to beat."""
+    searched = {"retriever": START, "index": "zero_shot_index/index"}
+    return (
+        Use("zero_shot_hybrid", "hybrid", CORPUS | searched | {"bm25": "bm25/bm25"}),
+        Use("zero_shot_hybrid_run", "retrieve", CORPUS | searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
+    )
+
+
+def _last(systems: Iterable[str], runs: Iterable[str], trainings: Iterable[str]) -> dict[str, tuple[Use, ...]]:
+    """The last stage: the choice among the base model and the retrievers of `systems`, and the evaluation of all runs,
+    by system name, with the loss curves of the trainings."""
+    candidates = {"zero_shot": START} | {system: f"{system}/retriever" for system in systems}
+    of_best = {f"candidates/{system}": retriever for system, retriever in candidates.items()}
+    of_best |= {f"indexes/{system}": f"{system}_index/index" for system in candidates}
+    found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
+    measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in runs}
+    curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
+    return {
+        "evaluation": (
+            Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | of_best),
+            Use("best_run", "retrieve", CORPUS | found),
+            Use("evaluate", "evaluate", CORPUS | measured | curves),
+        )
+    }
+
+
+FETCH, INGEST = Use("fetch_model", "fetch-model"), Use("ingest", "ingest")
+CHECKED = Use("validate", "validate", CORPUS | {"encoder": START})
+"""With the base model, whose tokenizer says which passages are truncated."""
+TOKENS = Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START})
+LM_HEAD = Use("lm_head", "pretrain", {"tokens": "tokenize/tokens", "init": START})
+
+SIMLM = {
+    "corpus": (
+        FETCH,
+        Use("fetch_generator", "fetch-model"),
+        Use("fetch_reranker", "fetch-model"),
+        INGEST,
+        Use("validate", "validate", CORPUS),
+        TOKENS,
+        Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": START}),
+        LEXICAL,
+    ),
+    PRETRAINING: (
+        LM_HEAD,
+        Use(
+            PRETRAINING,
+            "pretrain",
+            {
+                "tokens": "tokenize/tokens",
+                "importance": "importance/importance",
+                "init": "lm_head/encoder",
+                "generator": "fetch_generator/encoder",
+            },
+        ),
+    ),
+    "retriever_1": (
+        *dense("zero_shot", START),
+        *_train("retriever_1_unpretrained", "bm25", START),
+        *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
+    ),
+    "retriever_2": (
+        _mine("mine_1", "retriever_1/retriever"),
+        *_train("retriever_2", "mine_1", PRETRAINED["encoder"]),
+    ),
+    "distillation": (
+        _mine("mine_2", "retriever_2/retriever"),
+        Use(
+            "reranker",
+            "train-reranker",
+            CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": START},
+        ),
+        Use(
+            "teacher",
+            "score-pairs",
+            CORPUS
+            | {
+                "negatives": "mine_2/negatives",
+                "reranker": "reranker/reranker",
+                "retriever": "retriever_2/retriever",
+                "index": "retriever_2_index/index",
+            },
+        ),
+        *_train("distilled", "mine_2", PRETRAINED["encoder"], "teacher"),
+        Use(
+            "reranked_run",
+            "rerank",
+            CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
+        ),
+    ),
+    **_last(
+        ("retriever_1_unpretrained", "retriever_1", "retriever_2", "distilled"),
+        (
+            "bm25",
+            "zero_shot_run",
+            "retriever_1_unpretrained_run",
+            "retriever_1_run",
+            "retriever_2_run",
+            "reranked_run",
+            "distilled_run",
+            "best_run",
+        ),
+        (
+            "lm_head",
+            "pretraining",
+            "retriever_1_unpretrained",
+            "retriever_1",
+            "retriever_2",
+            "reranker",
+            "distilled",
+        ),
+    ),
+}
+"""The papers' run: pre-training, retrievers 1 and 2, the cross-encoder, and the retriever distilled from it."""
+
+LABELLED = {
+    "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
+    "retriever_1": (
+        *dense("zero_shot", START),
+        *_base_with_bm25(),
+        _mine("mine_1", START, "zero_shot"),
+        *_train("retriever_1", "mine_1", START),
+    ),
+    "retriever_2": (
+        _mine("mine_2", "retriever_1/retriever"),
+        *_train("retriever_2", "mine_2", "retriever_1/retriever"),
+    ),
+    "distillation": (
+        _fused_teacher(),
+        *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
+        *_averaged(START),
+    ),
+    **_last(
+        ("retriever_1", "retriever_2", "distilled", "averaged"),
+        (
+            "bm25",
+            "zero_shot_run",
+            "retriever_1_run",
+            "retriever_2_run",
+            "distilled_run",
+            "averaged_run",
+            "zero_shot_hybrid_run",
+            "best_run",
+        ),
+        ("retriever_1", "retriever_2", "distilled"),
+    ),
+}
+"""For a base model that is a retriever already, and a few hundred questions or more."""
+
+UNLABELLED = {
+    "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
+    "distillation": (
+        *dense("zero_shot", START),
+        *_base_with_bm25(),
+        _mine("mine_2", START, "zero_shot"),
+        *_train("distilled", "mine_2", START),
+        *_averaged(START),
+    ),
+    **_last(
+        ("distilled", "averaged"),
+        ("bm25", "zero_shot_run", "distilled_run", "averaged_run", "zero_shot_hybrid_run", "best_run"),
+        ("distilled",),
+    ),
+}
+"""For a corpus without questions: it trains on pairs that are made from the passages."""
+
+LANGUAGE_MODEL = {
+    "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
+    PRETRAINING: (
+        LM_HEAD,
+        Use(PRETRAINING, "pretrain", {"tokens": "tokenize/tokens", "init": "lm_head/encoder"}),
+    ),
+    "retriever_1": (
+        *dense("zero_shot", START),
+        *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
+    ),
+    "retriever_2": (
+        _mine("mine_1", "retriever_1/retriever"),
+        *_train("retriever_2", "mine_1", "retriever_1/retriever"),
+    ),
+    "distillation": (
+        _mine("mine_2", "retriever_2/retriever"),
+        _fused_teacher(),
+        *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
+        *_averaged("retriever_1/retriever"),
+    ),
+    **_last(
+        ("retriever_1", "retriever_2", "distilled", "averaged"),
+        (
+            "bm25",
+            "zero_shot_run",
+            "retriever_1_run",
+            "retriever_2_run",
+            "distilled_run",
+            "averaged_run",
+            "best_run",
+        ),
+        ("lm_head", "pretraining", "retriever_1", "retriever_2", "distilled"),
+    ),
+}
+"""For a base model that is not a retriever yet: it is pre-trained first."""
+
+GRAPHS: Mapping[str, Mapping[str, tuple[Use, ...]]] = {
+    "simlm": SIMLM,
+    "labelled": LABELLED,
+    "unlabelled": UNLABELLED,
+    "language-model": LANGUAGE_MODEL,
+}
+"""By the name that recipes give; a recipe without one has the first."""
+
+USES = staged(SIMLM)
+"""The steps of the papers' run."""
+
+REFRESHED: tuple[Use, ...] = (
+    Use(
+        "query_tower",
+        "train-query-encoder",
+        CORPUS | {"encoder": "champion/retriever", "old_index": "champion_index/index"},
+    ),
+)
+"""Steps that only a refresh has (`releases/refresh/graph.py`), for which a recipe may hold settings."""
+
+
+def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...]:
+    """The steps of a recipe's run, each with its stage, inputs first: its graph, changed by its section `stages`.
+
+    Raises `InputError` for a graph, step, input or output that does not exist, and for steps that form a cycle; `where`
+    names the recipe in messages.
+
+    >>> [step.name for step in graph_of({"graph": "unlabelled"})][:3]
+    ['fetch_model', 'ingest', 'validate']
+    """
+    name = recipe.get(GRAPH) or next(iter(GRAPHS))
+    if not isinstance(name, str) or name not in GRAPHS:
+        raise InputError(f"{where}: there is no {GRAPH} {shown(name)}; {nearest(str(name), GRAPHS)}")
+    return changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
+
+
+def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:
+    """Every step that a recipe may have a section for: those of its run and those of a refresh."""
+    return {use.name: use for use in (*REFRESHED, *graph_of(recipe, where))}

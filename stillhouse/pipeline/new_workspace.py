@@ -1,0 +1,136 @@
+"""Creates a workspace with a recipe that fits its source, and forecasts how long the run will take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.context import quiet
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing, watched
+from stillhouse.core.own_machine import own_memory
+from stillhouse.core.terminal import show, warn
+from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+from stillhouse.pipeline import workspace
+from stillhouse.pipeline.recipe_choice import (
+    describe,
+    describe_parts,
+    describe_questions,
+    describe_start,
+    fitted,
+    recipe_for,
+    unfit,
+)
+from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
+from stillhouse.pipeline.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
+from stillhouse.pipeline.start_model import counted, start_of, unsuited
+from stillhouse.pipeline.workspace import make_workspace, refuse_missing
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+    from stillhouse.pipeline.recipes import Recipe
+
+Settings = Mapping[str, Mapping[str, Any]]
+NOTHING: Settings = {}
+WOULD_STOP = "the run would stop: first change the source or params.yaml, as said above"
+
+
+def make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> list[str]:
+    """Makes the folder, shows what was found in the source, and returns lines with the run's time, or why there is
+    none; only `WOULD_STOP` if the run would stop.
+
+    The log is never silent for ten seconds. Raises `InputError` as `make_workspace` does, for a model that cannot be
+    the start, and if the hours do not suffice.
+    """
+    with watched("new", quiet()):
+        return _make(folder, source, recipe, model, hours)
+
+
+def _make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> list[str]:
+    own, start = NOTHING, None
+    if model is not None:
+        model = str(Path(model).expanduser()) if model.startswith("~") else model
+        start = start_of(model)
+        own = {"fetch_model": {"model": model}}
+    if recipe and start and (line := unfit(recipe, start)):
+        warn(line)
+    workspace.refuse_taken(folder)
+    look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
+    memory = own_memory()
+    chosen = recipe_for(look, start)
+    if look is not None:
+        look = counted(look, start_in(recipe or chosen, own))
+    fits = NOTHING if recipe else fitted(chosen, look, memory, start)
+    own = with_settings(own, fits)
+    if look is not None:
+        show(describe(recipe or chosen, look, fits))
+        if line := unsuited(look, start_in(recipe or chosen, own)):
+            warn(line)
+    if not recipe:
+        show(describe_start(start))
+    recipe = recipe or chosen
+    for line in describe_questions(fits, look):
+        show(line)
+    if parts := describe_parts(fits, memory):
+        show(parts)
+    whole = with_settings(load_recipe(find_recipe(recipe)), own)
+    if source is not None:
+        whole = with_settings(whole, {"ingest": {"source": source}})
+    stops = shortfalls(whole, look)
+    for line in stops:
+        warn(line)
+    shorter, time = timed(whole, look, hours, why)
+    make_workspace(folder, source, recipe, with_settings(own, shorter))
+    return [WOULD_STOP] if stops else time
+
+
+@doing("looking at the source")
+def first_look(source: str | None) -> FirstLook | None:
+    """What a few seconds show of a source; None for a data set of ir_datasets, which `ingest` fetches."""
+    from stillhouse.corpus.first_look import look_at
+
+    if source is not None and source.startswith(SCHEME):
+        return None
+    if source is not None:
+        refuse_missing(source)
+    return look_at(source or SAMPLE)
+
+
+def start_in(recipe: str, own: Settings) -> str:
+    """The model that a run of the recipe, with the settings `own`, starts from."""
+    path = find_recipe(recipe)
+    return str(configs(with_settings(load_recipe(path), own), str(path))["fetch_model"].model)
+
+
+def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:
+    """`first_look` at the source of a named recipe, or None and why nothing can be seen of it.
+
+    Raises `InputError` for a source that was given and does not exist, and for an invalid recipe.
+    """
+    path = find_recipe(recipe)
+    ingest = configs(load_recipe(path), str(path))["ingest"]
+    if source is not None and not ingest.repo:
+        refuse_missing(source)
+        ingest = replace(ingest, source=source)
+    if why := why_unseen(ingest):
+        return None, why
+    try:
+        return first_look(ingest.source), ""
+    except (InputError, OSError) as error:  # the corpus may come later; `ingest` reports what is wrong with it
+        return None, str(error)
+
+
+def timed(whole: Recipe, look: FirstLook | None, hours: float | None, why: str) -> tuple[Settings, list[str]]:
+    """The settings with which a run of the recipe `whole` fits into `hours`, and lines with its expected time.
+
+    Without a look, `why` is the reason for that.
+    """
+    shorter = fit_into(hours, whole, look, why) if hours else NOTHING
+    whole = with_settings(whole, shorter)
+    if found := forecast(whole, look):
+        return shorter, found.lines()
+    why = why_none(configs(whole, "recipe"), look) or why
+    return shorter, [f"no forecast of how long the run will take: {why}"]

@@ -1,0 +1,47 @@
+"""What each stage of a run computes, as files that DVC watches: `artifacts/plan/<stage>.json`.
+
+A file holds the version of each step of its stage, and its settings with their defaults. DVC runs a stage if this file
+or something that the stage reads has changed; `stillhouse run STAGE` then runs the steps that are out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import write_whole_json
+from stillhouse.core.config import recorded
+from stillhouse.pipeline.steps.places import location_fields
+from stillhouse.pipeline.uses import ARTIFACTS, Stage, Use, stages_of
+
+PLAN = ARTIFACTS / "plan"
+
+
+def plan_file(stage: str) -> Path:
+    """The file of a stage, in a workspace."""
+    return PLAN / f"{stage}.json"
+
+
+def planned(stage: Stage, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stage computes, by step: version, settings, the sources of its inputs and the places that it reads."""
+    return {
+        use.name: {
+            "step": use.step_name,
+            "version": use.step.version,
+            "inputs": dict(use.inputs),
+            "settings": recorded(settings[use.name]),
+            "places": {name: getattr(settings[use.name], name) for name in location_fields(use.step)},
+        }
+        for use in stage.uses
+    }
+
+
+def write_plan(uses: Sequence[Use], settings: Mapping[str, Any], folder: Path) -> None:
+    """Writes the plan of every stage below `folder`, and removes those of stages that the run no longer has."""
+    stages = stages_of(uses)
+    for stage in stages:
+        write_whole_json(folder / plan_file(stage.name), planned(stage, settings))
+    for path in (folder / PLAN).glob("*.json"):
+        if path.stem not in {stage.name for stage in stages}:
+            path.unlink()

@@ -1,0 +1,230 @@
+"""What `stillhouse new` chooses for a source and a base model: the recipe, the passage length, and trainings that
+fit into memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.pipeline.graph import PRETRAINING, graph_of
+from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
+from stillhouse.pipeline.start_model import DECODER, LANGUAGE_MODEL, RETRIEVER, Start
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+AUTO = "auto"
+LABELLED, UNLABELLED, PRETRAINED = "labelled", "unlabelled", "language-model"
+FITTED = (LABELLED, UNLABELLED, PRETRAINED)
+"""The recipes whose passage length is set from the corpus. All but the last start from a retriever."""
+SHORTEST, LONGEST, STEP = 64, 256, 32
+"""The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
+TRUNCATED = 0.05
+"""The share of truncated passages that is worth a word."""
+
+BYTES_A_TOKEN = 420 * 1024
+"""What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
+measured for 128 passages of 128 tokens and their queries."""
+LAYERS, WIDTH = 6, 384
+"""The size of all-MiniLM-L6-v2. Another model keeps more or less, by its layers and their width."""
+MINI_BATCH = 32
+"""Texts that are encoded together where a whole batch would take too much memory."""
+
+FEWEST_DEV = 30
+"""So many training questions become dev if a source has no dev questions (a tenth if that is more, half at most): fewer
+choose badly among models, and no weights are fitted on them."""
+TEST_SHARE = 0.1
+"""This share of the training questions, or enough for `FEWEST_DEV`, a quarter at most, become test questions if a
+source has neither dev nor test questions."""
+FEW_QUESTIONS = 100
+"""With fewer training questions than this, little is gained by training (docs/train.md)."""
+
+
+def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
+    """The shipped recipe for a source and a base model.
+
+    A bare language model is pre-trained. For a retriever it matters whether the source has training questions. Without
+    a look, it is assumed to have them. Without a start, it is the recipe's own, which is a retriever; one of an unknown
+    kind is assumed to be a retriever too.
+    """
+    if start is not None and start.kind == LANGUAGE_MODEL:
+        return PRETRAINED
+    return UNLABELLED if look is not None and not look.labelled else LABELLED
+
+
+def passage_length(look: FirstLook, start: Start | None = None) -> int:
+    """The tokens that hold 95 % of the passages whole: a multiple of 32, within what the base model reads well."""
+    positions = (start and start.number("max_position_embeddings")) or LONGEST
+    return min(LONGEST, positions // STEP * STEP, max(SHORTEST, -(-look.tokens // STEP) * STEP))
+
+
+def fitted(
+    recipe: str, look: FirstLook | None, memory: int, start: Start | None = None
+) -> Mapping[str, Mapping[str, Any]]:
+    """The settings, by section, that `new` changes in the recipe that it chose, on a machine with `memory` bytes."""
+    if recipe not in FITTED or look is None or not look.lengths:
+        return {}
+    length = passage_length(look, start)
+    settings = load_recipe(find_recipe(recipe))
+    usual = configs(settings, recipe)["ingest"].dev_fraction
+    found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look, usual)) else {}
+    found["fetch_model"] = {"passage_length": length}
+    if recipe == PRETRAINED and not look.labelled:
+        found |= _made_questions()
+    for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
+        found[name] = found.get(name, {}) | values
+    return found
+
+
+def _made_questions() -> dict[str, dict[str, Any]]:
+    """What the recipe `unlabelled` sets so that the corpus makes the questions, for a recipe with mined negatives."""
+    ingest = load_recipe(find_recipe(UNLABELLED))["ingest"]
+    made = {name: value for name, value in ingest.items() if name not in ("source", "format")}
+    among = {"negatives_among": "train_answers"}
+    return {"ingest": {"max_train_queries": None} | made, "bm25": among, "mine_1": among, "mine_2": among}
+
+
+def _bytes_a_token(start: Start | None) -> float:
+    """What a training step keeps per token of its batch with this start, in proportion to its layers and width."""
+    layers = (start and start.number("num_hidden_layers", "n_layers")) or LAYERS
+    width = (start and start.number("hidden_size", "dim")) or WIDTH
+    return BYTES_A_TOKEN * layers * width / (LAYERS * WIDTH)
+
+
+def _in_parts(settings: Recipe, bytes_a_passage: float, most: float) -> dict[str, dict[str, Any]]:
+    """Settings with which trainings that keep more than `most` bytes compute their batches in parts."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, section in settings.items():
+        if not isinstance(section, Mapping):  # the name of the graph
+            continue
+        if "negatives_per_query" in section and "batch_size" in section:
+            if section["batch_size"] * (1 + section["negatives_per_query"]) * bytes_a_passage > most:
+                found[name] = {"gradient_cache": True, "mini_batch_size": MINI_BATCH}
+        elif section.get("trainable", "all") == "all" and "objective" in section:
+            parts = math.ceil(section["batch_size"] * bytes_a_passage / most)
+            if parts > 1:
+                found[name] = {"gradient_accumulation_steps": min(parts, section["batch_size"])}
+    return found
+
+
+def divided(look: FirstLook, usual: float) -> dict[str, Any]:
+    """Settings of `ingest` for a source without a test split, and for few training questions without a dev split, of
+    which the share `usual` would become dev."""
+    train, dev, test = (look.questions.get(split, 0) for split in ("train", "dev", "test"))
+    found: dict[str, Any] = {}
+    if not look.whole or train < 2:
+        return found
+    if dev and not test:
+        found["splits"] = {"dev": "test"}
+    elif not test:
+        found["test_fraction"] = max(TEST_SHARE, min(0.25, math.ceil(100 * FEWEST_DEV / train) / 100))
+    if usual * train < FEWEST_DEV and not (dev and test):
+        found["dev_fraction"] = min(0.5, math.ceil(100 * FEWEST_DEV / train) / 100)
+    return found
+
+
+def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLook | None) -> list[str]:
+    """A line for each setting of `divided`."""
+    found, lines = settings.get("ingest", {}), []
+    if look and "splits" in found:
+        lines.append(
+            "there are no test questions: the dev questions serve as such, and dev questions are drawn from the "
+            "training questions (ingest.splits)"
+        )
+    if look and "test_fraction" in found:
+        lines.append(
+            f"there are no test questions: about {100 * found['test_fraction']:.0f} % of the training questions become "
+            "test questions (ingest.test_fraction)"
+        )
+    if look and "dev_fraction" in found:
+        train, share = look.questions["train"], found["dev_fraction"]
+        line = f"{100 * share:.0f} % of the training questions become dev questions, which choose among models"
+        few = (
+            f"; training on {train} questions gains little over the base model with BM25"
+            if train < FEW_QUESTIONS
+            else ""
+        )
+        lines.append(f"{line} (ingest.dev_fraction){few}")
+    return lines
+
+
+def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
+    """A line on the trainings that compute a batch in parts; empty if none does."""
+    cached = [name for name, section in settings.items() if section.get("gradient_cache")]
+    split = {name: section.get("gradient_accumulation_steps", 1) for name, section in settings.items()}
+    said = [
+        f"{name} computes a batch in {parts} (gradient_accumulation_steps)"
+        for name, parts in split.items()
+        if parts > 1
+    ]
+    if cached:
+        compute = "computes" if len(cached) == 1 else "compute"
+        said.append(
+            f"{', '.join(cached)} {compute} a batch in parts: the same gradient, but a third slower (gradient_cache, "
+            "mini_batch_size)"
+        )
+    return f"with {memory / 2**30:.0f} GiB of memory, {'; '.join(said)}" if said else ""
+
+
+def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line on what was found in a source and what follows from it; `own` holds the settings of `fitted`."""
+    number = f"{look.passages:,} passage{'s' * (look.passages != 1)}"
+    number = number if look.whole else f"at least {number}"
+    questions = _questions(recipe, look)
+    if own.get("ingest", {}).get("queries") == "pairs":
+        questions += ", so the corpus makes them"
+    lengths = f"95 % with at most {look.tokens:,} tokens"
+    if not look.counted:
+        lengths += " (estimated: the base model's tokenizer is not on this machine)"
+    line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
+    if length := own.get("fetch_model", {}).get("passage_length"):
+        longer = sum(tokens > length for tokens in look.lengths) / max(1, len(look.lengths))
+        line += f", passages cut at {length} tokens" + (
+            f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
+        )
+    return line
+
+
+def _questions(recipe: str, look: FirstLook) -> str:
+    """The judged questions of each split, as words."""
+    names = {"train": "training", "dev": "dev", "test": "test"}
+    counts = [f"{look.questions[split]:,} {name}" for split, name in names.items() if look.questions.get(split)]
+    found = f"{', '.join(counts)} questions" if counts else "no questions"
+    if counts and not look.whole:
+        return f"at least {found}"
+    if counts and not look.labelled:
+        return f"{found}, but none to train on"
+    most = load_recipe(find_recipe(recipe)).get("ingest", {}).get("max_train_queries")
+    if most and look.questions.get("train", 0) > most:
+        return f"{found}, of which training uses {most:,} (ingest.max_train_queries)"
+    return found
+
+
+def describe_start(start: Start | None) -> str:
+    """One line on whether the recipe that `new` chose pre-trains, and why."""
+    if start is None:
+        return "no pre-training: the base model is already a retriever"
+    if start.kind == LANGUAGE_MODEL:
+        return f"pre-training first: {start.name} is a bare language model ({start.why})"
+    if start.kind == RETRIEVER:
+        return f"no pre-training: {start.name} is already a retriever ({start.why})"
+    if start.kind == DECODER:
+        return f"no pre-training: {start.name} is a decoder ({start.why}), which learns to search from questions alone"
+    return (
+        f"no pre-training: {start.name} is assumed to be a retriever, because {start.why}; if it is a bare language "
+        f"model, use --recipe {PRETRAINED}"
+    )
+
+
+def unfit(recipe: str, start: Start) -> str:
+    """A line on a named recipe that does not suit its start; empty if it does, or if that is unknown."""
+    pretrains = any(use.name == PRETRAINING for use in graph_of(load_recipe(find_recipe(recipe))))
+    if start.kind == LANGUAGE_MODEL and not pretrains:
+        return f"{start.name} is a bare language model ({start.why}), but the recipe {recipe} does not pre-train it"
+    if start.kind == RETRIEVER and pretrains:
+        return (
+            f"{start.name} is already a retriever ({start.why}), and the recipe {recipe} pre-trains it, which has made "
+            "such a start worse"
+        )
+    return ""

@@ -1,0 +1,75 @@
+"""Runs the steps of a recipe in this process: for `stillhouse run` and the Python function `run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.config import nearest
+from stillhouse.core.context import quiet, say
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
+from stillhouse.core.monitoring.activity import doing, watched
+from stillhouse.core.monitoring.duration import in_words
+from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses, still_to_do
+from stillhouse.pipeline.key_names import keys_in_errors
+from stillhouse.pipeline.run_progress import outlook
+from stillhouse.pipeline.seen_source import seen_lately
+from stillhouse.pipeline.uses import Use, needed, stages_of
+
+
+def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
+    """The step `until` and everything it needs, or all without it. Raises `InputError` if it does not exist."""
+    names = [use.name for use in uses]
+    if until and until not in names:
+        raise InputError(f"--until {until}: there is no such step; {nearest(until, names)}")
+    return needed(uses, [until]) if until else uses
+
+
+def uses_of_stage(uses: Sequence[Use], name: str) -> Sequence[Use]:
+    """The steps of one stage. Raises `InputError` if the run has no such stage."""
+    stages = {stage.name: stage.uses for stage in stages_of(uses)}
+    if name not in stages:
+        raise InputError(f"the run has no stage {name!r}; {nearest(name, stages)}")
+    return stages[name]
+
+
+def run_recipe(
+    uses: Sequence[Use],
+    settings: Mapping[str, Any],
+    root: Path,
+    recipe: Path,
+    typed: Container[str] = (),
+    whole: Sequence[Use] = (),
+) -> None:
+    """Runs uses in order below `root`, skips those that are up to date, and logs the time left.
+
+    The log is never silent for ten seconds, between steps either.
+
+    `settings` maps every use to its config. `whole` are the uses of the whole run, if `uses` are one of its stages: the
+    log then counts these. Errors name the keys of `recipe`, except settings in `typed`, which the user gave as flags.
+    Raises what the steps raise, and, before any work, `InputError` if an output would replace something that no step
+    wrote.
+    """
+    refuse_foreign_outputs(uses, root)
+    with only_process(root), watched("run", quiet()):
+        started = time.monotonic()
+        first_look = cache(lambda: "" if quiet() else seen_lately(settings))
+        if not whole:
+            with doing("looking for what is done already"):
+                todo = still_to_do(uses, settings, root)
+            say(outlook(todo, len(uses), settings, root, first_look))
+        reports = run_uses(
+            uses,
+            settings,
+            root,
+            say,
+            first_look,
+            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
+            whole,
+        )
+        skipped = sum(report is None for report in reports.values())
+        say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

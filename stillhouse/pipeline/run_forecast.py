@@ -1,0 +1,245 @@
+"""Forecasts a run from a first look at its source: its time, how it fits into a given time, and why it would stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.duration import by_stage, in_words
+from stillhouse.pipeline.first_run_times import (
+    ON_GPU,
+    TRAININGS,
+    Scale,
+    layer_weights,
+    mean_tokens,
+    on_processor,
+    predicted_seconds,
+    steps_of,
+)
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import Recipe, configs
+from stillhouse.pipeline.start_model import config_of, place_of
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+FEWEST_STEPS = 10
+"""A training with fewer steps is not worth its measurements."""
+NEAR = 1.05
+"""A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
+HALVINGS = 8
+"""How often the share of training that fits is narrowed down: to less than a hundredth."""
+PAIRS_A_PASSAGE = 2
+"""The approximate number of sentences per passage that become train queries if there are no others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The seconds of every use of a run, and the steps of its trainings. `more` if only part of the source was read."""
+
+    seconds: Mapping[str, float]
+    steps: Mapping[str, int]
+    more: bool
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    def lines(self) -> list[str]:
+        """The time of the whole run, and in further lines that of its stages."""
+        about = "more than" if self.more else "about"
+        whole = f"the whole run takes {about} {in_words(self.total)} on this machine:"
+        return [whole, *(f"  {line}" for line in by_stage(self.seconds))]
+
+
+def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
+    """The time of a recipe's run on a source. None if `why_none` has a reason."""
+    settings = configs(recipe, "recipe")
+    if look is None or why_none(settings, look):
+        return None
+    scale = scale_of_look(settings, look)
+    uses = graph_of(recipe)
+    seconds = {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}
+    steps = {use.name: steps_of(use.step_name, settings[use.name], scale) for use in uses if use.step_name in TRAININGS}
+    return Forecast(seconds, steps, not look.whole)
+
+
+def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:
+    """Why a run's time cannot be computed ahead, from its settings and a look at its source; empty if it can."""
+    if not on_processor():
+        return ON_GPU
+    return why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1] or _why_empty(look)
+
+
+def why_unseen(ingest: Any) -> str:
+    """Why a source cannot be looked at before `ingest` runs; empty if it can."""
+    from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+
+    if ingest.repo:
+        return "the source is in a git repository, from which `ingest` fetches it"
+    return f"`ingest` downloads the source {ingest.source}" if ingest.source.startswith(SCHEME) else ""
+
+
+def _why_empty(look: FirstLook | None) -> str:
+    return "" if look is None or look.lengths else "the source has no passages"
+
+
+def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
+    """What determines the time of a run, from a first look and the settings of `ingest` and `fetch_model`."""
+    ingest, start = settings["ingest"], settings["fetch_model"]
+    look = _sampled(look, ingest.max_articles)
+    tokens = mean_tokens(look.lengths, start.passage_length)
+    return Scale(look.passages, _queries(ingest, look), tokens, _weights(start)[0])
+
+
+def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
+    """About what a look would show of `max_articles` of the source's articles."""
+    articles = look.all_articles
+    if not max_articles or articles <= max_articles:
+        return look
+    share = max_articles / articles
+    questions = {split: round(share * count) for split, count in look.questions.items()}
+    return dataclasses.replace(look, passages=max(1, round(share * look.passages)), questions=questions)
+
+
+def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
+    """The number of queries in each split after `ingest`."""
+    found = _renamed(ingest, look)
+    if _makes_pairs(ingest, look):
+        made = PAIRS_A_PASSAGE * look.passages
+        made = min(made, ingest.max_pair_queries or made)
+        dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
+        found = {"train": made - dev - test, "dev": dev, "test": test}
+    else:
+        own = set(found)
+        for split, share in (("test", ingest.test_fraction), ("dev", ingest.dev_fraction)):
+            others = {"dev", "test"} if split == "test" else {"dev"}
+            if share and not own & others and found.get("train", 0) > 1:
+                found[split] = min(max(round(found["train"] * share), 1), found["train"] - 1)
+                found["train"] -= found[split]
+    for split in ("train", "dev", "test"):
+        most = getattr(ingest, f"max_{split}_queries")
+        found[split] = min(found.get(split, 0), most or found.get(split, 0))
+    found["train"] += int(found["train"] * ingest.mixed_pairs)
+    return found
+
+
+def _renamed(ingest: Any, look: FirstLook) -> dict[str, int]:
+    """The judged questions of each split, as `ingest.splits` names it."""
+    names = ingest.splits or {}
+    return {names.get(split, split): count for split, count in look.questions.items()}
+
+
+def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
+    """Why a run would stop at `ingest` or `validate`, each with the remedy. None without a look at the whole source."""
+    if look is None or not look.whole:
+        return []
+    settings = configs(recipe, "recipe")
+    ingest, least = settings["ingest"], settings.get("validate")
+    if ingest.queries == "pairs" and look.articles:
+        from stillhouse.corpus.pair_queries import split_articles
+
+        try:
+            articles = min(look.articles, ingest.max_articles or look.articles)
+            split_articles(articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
+        except InputError as error:
+            return [f"`ingest` will refuse this source: {error}"]
+    if least is None:
+        return []
+    found = []
+    if look.passages < least.min_passages and not ingest.distractors:
+        found.append(
+            f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
+            "add text to it, or lower validate.min_passages in params.yaml"
+        )
+    generated = any("generated" in use.inputs for use in graph_of(recipe) if use.name == "ingest")
+    if generated or _makes_pairs(ingest, look):
+        return found
+    queries = _queries(ingest, look)
+    if queries["test"] < least.min_test_queries and not ingest.test_queries:
+        found.append(
+            f"`validate` will refuse this source: it has {queries['test']} of at least {least.min_test_queries} test "
+            "queries; move some judged queries to a test split, or name a folder with some as ingest.test_queries in "
+            "params.yaml"
+        )
+    if queries["dev"] < least.min_dev_queries:
+        found.append(
+            f"`validate` will refuse this source: it has {queries['dev']} of at least {least.min_dev_queries} dev "
+            "queries; judge more training queries, of which some become dev, or move some to a dev split"
+        )
+    return found
+
+
+def _makes_pairs(ingest: Any, look: FirstLook) -> bool:
+    return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
+
+
+def _weights(start: Any) -> tuple[int, str]:
+    """The number of weights in the layers of the model that `fetch-model` starts from, or 0 and why it is not known."""
+    try:
+        folder = place_of(start.model)
+        if folder is None:
+            return 0, f"the base model {start.model} is not on this machine; `fetch-model` downloads it"
+        kept = {"num_hidden_layers": start.layers} if start.layers else {}
+        return layer_weights({**config_of(folder), **kept}), ""
+    except InputError as error:
+        return 0, str(error)
+    except (ValueError, KeyError, TypeError):
+        return 0, f"the configuration of the base model {start.model} does not say how large it is"
+
+
+def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A recipe with these settings, by section, in place of its own."""
+    return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}
+
+
+def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = "") -> dict[str, dict[str, int]]:
+    """Settings, by section, with which a run takes at most `hours`: its trainings get fewer steps.
+
+    Raises `InputError` if the other steps alone take longer, and if no forecast can be made. Without a look, `why` is
+    the reason for that.
+    """
+    expected = forecast(recipe, look)
+    if expected is None:
+        why = why_none(configs(recipe, "recipe"), look) or why
+        raise InputError(
+            "--hours needs a source to look at and a base model on this machine that runs on its processor"
+            f"{f' ({why})' if why else ''}; leave --hours out, and set `max_steps` in params.yaml"
+        )
+    budget = hours * 3600
+    if expected.total <= budget:
+        return {}
+    longest, fewer = 0.0, _shortened(0.0, recipe, expected)
+    least = _total(recipe, fewer, look)
+    if least > budget * NEAR:
+        raise InputError(
+            f"the run takes about {in_words(least)} on this machine, however little it trains; give --hours "
+            f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
+        )
+    for halving in range(1, HALVINGS):
+        more = _shortened(longest + 0.5**halving, recipe, expected)
+        if _total(recipe, more, look) <= budget:
+            longest, fewer = longest + 0.5**halving, more
+    return fewer
+
+
+def _shortened(share: float, recipe: Recipe, expected: Forecast) -> dict[str, dict[str, int]]:
+    """The settings, by section, with which every training has this share of its steps, but not too few.
+
+    A language-model head keeps its steps: one that learned too little would stop the run.
+    """
+    settings = configs(recipe, "recipe")
+    steps = {
+        use.section: expected.steps[use.name]
+        for use in graph_of(recipe)
+        if use.step_name in TRAININGS and getattr(settings[use.name], "trainable", "all") == "all"
+    }
+    return {name: {"max_steps": max(min(FEWEST_STEPS, most), int(share * most))} for name, most in steps.items()}
+
+
+def _total(recipe: Recipe, own: Mapping[str, Mapping[str, Any]], look: FirstLook | None) -> float:
+    found = forecast(with_settings(recipe, own), look)
+    return found.total if found else math.inf

@@ -1,0 +1,295 @@
+"""`stillhouse <step>`: flags come from the declaration of the step, settings from a recipe and from flags."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import os
+from collections.abc import Container, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core import context
+from stillhouse.core.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.errors import InputError
+from stillhouse.core.own_files import own_file, refuse_foreign_file
+from stillhouse.core.setting_kinds import Kind, as_flag, from_text, kind_of
+from stillhouse.pipeline.graph import GRAPH, GRAPHS, STAGES, Use, graph_of, known_uses
+from stillhouse.pipeline.key_names import keys_in_errors
+from stillhouse.pipeline.parser import Parser, output_file, output_folder
+from stillhouse.pipeline.steps.execute import execute, write_metrics, write_report
+from stillhouse.pipeline.steps.registry import steps
+from stillhouse.pipeline.steps.spec import NAME, Report, Step
+
+DEVICES = ("auto", "cpu", "cuda")
+COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "engine", "quiet", "help")
+"""Flags that every step has; no port and no setting may have such a name."""
+
+
+def main(step: Step, argv: Sequence[str]) -> int:
+    arguments = step_parser(step).parse(argv)
+    config = resolve_config(step, arguments)
+    inputs = given_inputs(step, arguments)
+    outputs = {}
+    for port in step.outputs:
+        outputs[port.name] = getattr(arguments, port.name)
+        if outputs[port.name] is None:
+            raise InputError(f"step '{step.name}' needs {port.flag} FOLDER to write to ({port.help})")
+    for path in filter(None, (arguments.metrics, arguments.report)):
+        refuse_foreign_file(path)
+    with environment(arguments):
+        report = _run(step, config, inputs, outputs, arguments)
+    if context.rank() > 0:  # only the first process writes, as with the outputs
+        return 0
+    if arguments.metrics:
+        with own_file(arguments.metrics) as path:
+            write_metrics(path, report.metrics)
+    if arguments.report:
+        with own_file(arguments.report) as path:
+            write_report(path, report)
+    return 0
+
+
+def _run(
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], arguments: argparse.Namespace
+) -> Report:
+    """Runs a step; its errors name the keys of its recipe, if it has one."""
+    if not arguments.params:
+        return execute(step, config, inputs, outputs)
+    params, section = split_section(arguments.params, step.identifier)
+    with keys_in_errors(step, params, section, given_settings(arguments, step.config), None):
+        return execute(step, config, inputs, outputs)
+
+
+def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
+    """The input folders of a command line. Raises `InputError` for a malformed or repeated `NAME=FOLDER`."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        given = getattr(arguments, port.name)
+        if not port.many:
+            found |= {port.name: given} if given else {}
+            continue
+        for text in given or ():
+            name, equals, folder = text.partition("=")
+            if not equals or not folder or not NAME.fullmatch(name):
+                raise InputError(
+                    f"{port.flag} {text}: write {port.takes}, a name of letters, digits, _ and -, as in "
+                    f"{port.flag} bm25=artifacts/bm25/{port.name}"
+                )
+            if f"{port.name}/{name}" in found:
+                raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
+            found[f"{port.name}/{name}"] = Path(folder)
+    return found
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def step_parser(step: Step) -> Parser:
+    """The parser of one step, with a flag for every input, output and setting, and the common flags."""
+    names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config)) + list(COMMON_FLAGS)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
+    description = f"{step.help[0].upper()}{step.help[1:]}."
+    parser = Parser(step.name, description, _example(step))
+    for title, ports, kind in (("reads", step.inputs, Path), ("writes", step.outputs, output_folder)):
+        group = parser.add_argument_group(title) if ports else None
+        for port in ports:
+            assert group is not None
+            notes = ["optional"] * port.optional + ["can be repeated"] * port.many
+            notes += ["a file is a TREC run of another tool"] * port.file
+            text = port.help + (f" ({'; '.join(notes)})" if notes else "")
+            if port.many:
+                group.add_argument(port.flag, dest=port.name, metavar=port.takes, action="append", help=text)
+            else:
+                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
+    group = parser.add_argument_group("settings (default < --params < flag)")
+    add_setting_flags(group, step.config)
+    add_common_flags(parser, step.divided)
+    return parser
+
+
+def add_setting_flags(group: argparse._ActionsContainer, config: type, names: Container[str] | None = None) -> None:
+    """A flag for every setting of a class, or for those in `names`; `given_settings` reads their values."""
+    kinds = field_types(config)
+    for field in own_first(config):
+        if names is not None and field.name not in names:
+            continue
+        known = kind_of(kinds[field.name])
+        # A switch needs no value: `--normalize` means `--normalize true`.
+        bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
+        group.add_argument(
+            flag_of(field.name), dest=field.name, metavar=metavar_of(known), help=describe(field), **bare
+        )
+
+
+def given_settings(arguments: argparse.Namespace, config: type, names: Container[str] | None = None) -> dict[str, Any]:
+    """The values of the flags of `add_setting_flags` that were given.
+
+    Raises `InputError`, which names the flag, for a value of the wrong type or out of its range.
+    """
+    kinds, given = field_types(config), {}
+    for field in dataclasses.fields(config):
+        if names is not None and field.name not in names:
+            continue
+        text = getattr(arguments, field.name)
+        if text is not None:
+            flag, kind = flag_of(field.name), kinds[field.name]
+            given[field.name] = check_value(from_text(text, kind, flag), kind, field.metadata, flag)
+    return given
+
+
+def with_settings(arguments: argparse.Namespace, config: type) -> argparse.Namespace:
+    """The arguments with the value of every setting of a class, in place of the texts of its flags."""
+    found: Any = build(config, given_settings(arguments, config), "the command line")
+    vars(arguments).update(vars(found))
+    return arguments
+
+
+def own_first(config: type) -> list[dataclasses.Field[Any]]:
+    """The settings of a class in reading order: its own first, then inherited ones."""
+    by_name = {field.name: field for field in dataclasses.fields(config)}
+    order = [name for cls in config.__mro__ for name in inspect.get_annotations(cls)]
+    return [by_name[name] for name in dict.fromkeys(order)]
+
+
+def add_common_flags(parser: Parser, divided: bool) -> None:
+    """Flags that every step has besides its own; a step that is divided also gets the engine's."""
+    group = parser.add_argument_group("how it runs")
+    group.add_argument(
+        "--params",
+        metavar="FILE[:SECTION]",
+        help="the recipe to read settings from (default section: the one named after the step)",
+    )
+    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the metrics to FILE as JSON")
+    group.add_argument("--report", metavar="FILE", type=output_file, help="write the summary and metrics to FILE")
+    add_context_flags(group)
+    if divided:
+        add_engine_flag(group)
+
+
+def add_engine_flag(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="how to distribute the reading and tokenizing of a large corpus: local (one process), ray, "
+        f"ray:N (N local processes) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
+    )
+
+
+def add_context_flags(group: argparse._ActionsContainer) -> None:
+    """Flags for everything but data: where unfinished work is kept, the device, progress bars."""
+    group.add_argument(
+        "--work",
+        metavar="FOLDER",
+        type=output_folder,
+        help=f"where to keep unfinished work (default: ${context.WORK_ROOT} or .stillhouse/work)",
+    )
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
+    )
+    group.add_argument("--quiet", action="store_true", help="hide progress bars and log lines")
+
+
+def environment(arguments: argparse.Namespace, folder: Path | None = None) -> AbstractContextManager[None]:
+    """Sets the environment variables of `stillhouse.core.context` from the context flags until the block ends.
+
+    A command that writes everything to one `folder` keeps unfinished work there, unless another place is given.
+    """
+    work = arguments.work
+    if folder is not None and work is None and not os.environ.get(context.WORK_ROOT):
+        work = folder / ".stillhouse" / "work"
+    values = {
+        context.WORK_ROOT: work,
+        context.DEVICE: arguments.device,
+        context.ENGINE: getattr(arguments, "engine", None),
+        context.QUIET: arguments.quiet or None,
+    }
+    chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}
+    return environment_variables(chosen)
+
+
+def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
+    """The settings of one run: dataclass default, then the recipe's section, then flags.
+
+    Raises `InputError` for an unknown section or setting, and for a value of the wrong type or out of its range.
+    """
+    where = f"stillhouse {step.name}"
+    values: Mapping[str, Any] = {}
+    if arguments.params:
+        path, section = split_section(arguments.params, step.identifier)
+        where = f"{path}: {section}"
+        values = read_section(step, path, section)
+    return build(step.config, dict(values) | given_settings(arguments, step.config), where)
+
+
+def split_section(text: str, default: str) -> tuple[Path, str]:
+    """Splits `params.yaml:retriever_1` into a path and a section; the path itself may contain colons."""
+    path, colon, section = text.rpartition(":")
+    if colon and path and "/" not in section and not Path(text).is_file():
+        return Path(path), section
+    return Path(text), default
+
+
+def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
+    """The settings that a recipe gives one step; empty if the recipe leaves the section out.
+
+    The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
+    is not a use belongs to a file for that step alone.
+    """
+    recipe = read_recipe(path)
+    uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
+    known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
+    if section not in known:
+        raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
+    if known[section].name != step.name:
+        raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
+    refuse_unknown_sections(recipe, [GRAPH, *known, STAGES], str(path))
+    return recipe.get(section, {})
+
+
+def example_of(step: Step) -> Use:
+    """The use that the step's example shows: the first in a graph, or one that reads what a graph's steps write."""
+    known = [use for name in GRAPHS for use in graph_of({GRAPH: name})]
+    made = {port.name: f"{use.name}/{port.name}" for use in reversed(known) for port in use.step.outputs}
+    needed = [port.name for port in step.inputs if not port.optional]
+    own = Use(step.identifier, step.name, {name: made.get(name, f"{name}/{name}") for name in needed})
+    return next((use for use in known if use.step_name == step.name), own)
+
+
+def command_of(use: Use) -> list[str]:
+    """The command line that runs one use in a workspace; each list item is a flag with its value."""
+    folders = use.input_paths() | use.output_paths()
+    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
+    return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]
+
+
+def _example(step: Step) -> str:
+    return "example:\n  " + " \\\n    ".join(command_of(example_of(step)))
+
+
+def metavar_of(kind: Kind) -> str:
+    """What stands for the value of a setting in help."""
+    word = {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind.base]
+    return {"one": word, "list": f"{word},…", "mapping": "NAME=TEXT,…"}[kind.shape]
+
+
+def describe(field: dataclasses.Field[Any]) -> str:
+    """A setting's help with its default, choices and range."""
+    rules = field.metadata
+    default = repr(field.default) if field.default == "" else as_flag(field.default)
+    notes = [f"default: {default}"]
+    if rules["choices"]:
+        notes.append(f"one of {', '.join(rules['choices'])}")
+    if rules["minimum"] is not None:
+        notes.append(f"at least {rules['minimum']}")
+    if rules["maximum"] is not None:
+        notes.append(f"at most {rules['maximum']}")
+    return f"{rules['help']} ({'; '.join(notes)})"

@@ -1,0 +1,151 @@
+"""Step `adopt-index`: ties an older retriever's index to a newer one, if dev queries rank as well in it.
+
+With `share`, a part of the passages gets the newer retriever's vectors, so an index is upgraded part by part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.search.settings import EncodingConfig
+
+if TYPE_CHECKING:
+    from stillhouse.core.artifacts import Manifest
+
+ADOPTED = "adopted"
+"""The fact of an adopted index with what was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncodingConfig):
+    """When an index is refused, and how much of it is encoded anew."""
+
+    least_ratio: float = setting(
+        0.99,
+        "the lowest dev nDCG@10 of the new retriever in the old index, as a share of that in its own (--own-index) or "
+        "else of the old retriever's",
+        minimum=0,
+    )
+    share: float = setting(
+        0.0,
+        "the share of the passages to encode with the new retriever, in corpus order; the others keep their vectors. "
+        "Vectors that were encoded before are taken from the cache",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import shutil
+
+    from stillhouse.core.artifacts import MANIFEST
+    from stillhouse.core.errors import InputError
+    from stillhouse.pipeline.steps.execute import manifest_of
+
+    old = manifest_of(inputs["old_index"], "data")
+    for port, index in (("old_retriever", "old_index"), ("retriever", "own_index")):
+        made_by = manifest_of(inputs[index], "data").inputs.get("retriever") if index in inputs else None
+        if index in inputs and made_by != manifest_of(inputs[port], "model").digest:
+            flags = f"--{index.replace('_', '-')} was made by another model than --{port.replace('_', '-')}"
+            raise InputError(f"adopt-index: {flags}; give the model that made it")
+    encoded = encode_share(config, inputs, outputs["index"], context) if config.share else 0
+    if not encoded:
+        shutil.copytree(
+            inputs["old_index"], outputs["index"], ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True
+        )
+    reference = "own_index" if "own_index" in inputs else "old_retriever"
+    retriever, index, whose = {
+        "own_index": ("retriever", "own_index", "their own index"),
+        "old_retriever": ("old_retriever", "old_index", "the old queries"),
+    }[reference]
+    found = dev_ndcg(inputs["corpus"], inputs["retriever"], outputs["index"], context)
+    wanted = dev_ndcg(inputs["corpus"], inputs[retriever], inputs[index], context)
+    ratio = found / wanted if wanted else 1.0
+    which = f"the old index with {encoded} new vectors" if encoded else "the old index"
+    said = f"dev nDCG@10 of the new queries in {which} is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of {whose}"
+    if ratio < config.least_ratio:
+        raise InputError(
+            f"adopt-index: {said}, less than least_ratio = {config.least_ratio:g}; run `stillhouse index` with this "
+            "retriever, or train it with compatibility_weight"
+        )
+    measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
+    if encoded:
+        measured["encoded"] = encoded
+    return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {ADOPTED: measured})
+
+
+def adopted_index(index: Manifest) -> dict[str, Any] | None:
+    """The digests of the older index that `adopt-index` took over and of its retriever, and what it measured on dev.
+
+    None for an index that was not adopted. The facts of a copy have the digests, since its inputs are others.
+    """
+    if ADOPTED not in index.facts:
+        return None
+    return {name: index.inputs.get(name) for name in ("old_index", "old_retriever")} | index.facts[ADOPTED]
+
+
+def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) -> int:
+    """Writes the old index with new vectors for the first `share` of the passages; returns how many."""
+    import numpy as np
+
+    from stillhouse.core.errors import InputError
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.corpus_encoding import encode_corpus
+    from stillhouse.search.dense import check_index, check_width
+    from stillhouse.search.vector_index import CutVectors, VectorIndex, write_mixed
+
+    corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
+    old = VectorIndex(inputs["old_index"])
+    check_index(old, corpus)
+    check_width(encoder, old)
+    if old.kind != "flat":
+        raise InputError(
+            f"adopt-index: --share is for an index of kind flat, but this one is {old.kind}, which holds vectors "
+            "only roughly; adopt it whole, or run `stillhouse index` with the new retriever"
+        )
+    count = int(np.ceil(config.share * len(old)))
+    encoded = encode_corpus(encoder, corpus, context, config, rows=np.arange(count))
+    new = CutVectors(encoded.embeddings, old.width, encoder.settings.normalize)
+    write_mixed(folder, old, new)
+    return count
+
+
+def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context) -> float:
+    """nDCG@10 of the dev queries of the corpus, by a retriever in an index."""
+    import torch
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.dense import check_index, check_width
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training.query_training import DevRanking
+
+    corpus, encoder, opened = Corpus.open(corpus_folder), BiEncoder.load(retriever), VectorIndex(index)
+    check_index(opened, corpus)
+    check_width(encoder, opened)
+    device = context.torch_device()
+    encoder.to(device).eval()
+    with torch.no_grad():
+        return float(DevRanking(encoder, opened, corpus, 0, 0).measured(device)["nDCG@10"].mean())
+
+
+STEP = Step(
+    "adopt-index",
+    "reuses an older retriever's index for a newer one, if dev queries still rank well",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the newer bi-encoder", kind="model"),
+        Port("old_index", "the older bi-encoder's index of the corpus", agrees_on=("corpus",)),
+        Port("old_retriever", "the older bi-encoder", kind="model"),
+        Port("own_index", "the newer bi-encoder's own index, to compare with", optional=True, agrees_on=("corpus",)),
+    ),
+    outputs=(Port("index", "the old index, or a mixed one, for the newer bi-encoder"),),
+    run=run,
+)

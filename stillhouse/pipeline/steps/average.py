@@ -1,0 +1,94 @@
+"""Step `average`: averages the start and the result of a training, in the proportion that dev queries choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.search.settings import EncodingConfig
+from stillhouse.training.settings import RANKINGS, DevRankingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DevRankingConfig, EncodingConfig):
+    """Which averages to try, and how dev queries choose among them."""
+
+    alphas: tuple[float, ...] = setting(
+        (0.25, 0.5, 0.75, 1.0),
+        "shares of the trained retriever to try: 1 = it alone, 0 = the start alone",
+        minimum=0,
+        maximum=1,
+    )
+    metric_for_best_model: str = setting(
+        "rr10",
+        "the metric of dev queries that chooses: rr10 = RR@10, ndcg10 = nDCG@10; ties go to the larger share",
+        choices=tuple(RANKINGS),
+    )
+    seed: int = setting(42, "seed of the sample of dev queries", minimum=0)
+
+    def __post_init__(self) -> None:
+        if not self.alphas or len(set(self.alphas)) < len(self.alphas):
+            raise InputError(f"alphas must name at least one share, each once: {list(self.alphas)}")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import csv
+
+    import torch
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.tokenizer_files import copy_tokenizers
+    from stillhouse.training.averaging import averaged, rank_averages, refuse_unlike
+    from stillhouse.training.dev_ranking import DevCandidates, sample, signal
+    from stillhouse.training.groups import GroupSampler
+    from stillhouse.training.negatives import Negatives
+
+    # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.
+    torch.manual_seed(config.seed)
+    start, encoder = BiEncoder.load(inputs["start"]), BiEncoder.load(inputs["trained"])
+    refuse_unlike(start, encoder, (inputs["start"], inputs["trained"]))
+    corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
+    sampler = GroupSampler(corpus, negatives, "dev", 0, config.eval_depth, config.seed)
+    dev = sample(len(sampler), config.eval_queries or len(sampler), config.seed)
+    candidates = DevCandidates.of(sampler, dev, config.eval_depth)
+    # A model's own tensors change with every average that is loaded into it.
+    trained = {name: value.clone() for name, value in encoder.state_dict().items()}
+    ends = start.state_dict(), trained
+    figures = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config)
+    main = RANKINGS[config.metric_for_best_model]
+    best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
+    encoder.load_state_dict(averaged(*ends, best))
+    encoder.save(outputs["retriever"])
+    copy_tokenizers(inputs["trained"], outputs["retriever"])
+    with (outputs["choices"] / "choices.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["alpha", *RANKINGS.values()])
+        writer.writerows([alpha, *(f"{value:.6f}" for value in of.values())] for alpha, of in figures.items())
+    shown = ", ".join(f"{alpha:g}: {of[main]:.3f}" for alpha, of in figures.items())
+    return Report(
+        f"alpha {best:g} chosen by {main} of {len(candidates)} dev queries ({shown})",
+        metrics={"alpha": best, **{signal(name): figures[best][of] for name, of in RANKINGS.items()}},
+        facts={"alpha": best},
+    )
+
+
+STEP = Step(
+    "average",
+    "averages the weights of two retrievers in the proportion that ranks dev queries best",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("start", "the encoder that training started from", kind="model"),
+        Port("trained", "the trained retriever", kind="model"),
+        Port("negatives", "hard negatives; the best are the candidates for dev queries"),
+    ),
+    outputs=(
+        Port("retriever", "the averaged retriever", kind="model"),
+        Port("choices", "how well each share ranks dev queries"),
+    ),
+    run=run,
+)

@@ -1,0 +1,195 @@
+"""Step `evaluate`: measures every system, tests the differences and writes one report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse.core.config import nearest, setting
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.core.yaml_file import shown
+from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.figures import Measured
+    from stillhouse.evaluation.measures import Measure
+
+SYNTHETIC_RUNS = "synthetic_runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of `evaluate`."""
+
+    measures: tuple[str, ...] = setting(
+        ("RR@10", "nDCG@10", "R@50", "R@100"),
+        "a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage",
+    )
+    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples per interval", minimum=100)
+    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips per randomisation test", minimum=100)
+    examples: int = setting(8, "how many example queries the report shows", minimum=0)
+    compared: tuple[str, ...] | None = setting(
+        None,
+        "the system and the baseline to show query by query, as [distilled, bm25]; null = those of the headline",
+    )
+    title: str = setting("Stillhouse evaluation", "title of the report")
+    seed: int = setting(42, "seed of every random choice", minimum=0)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from stillhouse.core.artifacts import foreign_manifest, read_manifest, write_json
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation import figures
+    from stillhouse.evaluation.breakdowns import breakdowns, breakdowns_json
+    from stillhouse.evaluation.measures import parse_measures
+    from stillhouse.evaluation.report.curves import read_curves
+    from stillhouse.evaluation.report.page import Content, render
+    from stillhouse.evaluation.report.teachers import read_teacher
+    from stillhouse.evaluation.runs import write_lines
+
+    measures = parse_measures(config.measures)
+    runs = named(inputs, "run")
+    compared_pair = _pair(config.compared, list(runs))
+    corpus = Corpus.open(inputs["corpus"])
+    of_dev, of_test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
+    if not of_test:
+        raise InputError(
+            f"{inputs['corpus']} has no judged query in its test split (no qrels and, for Answer@k, no answers); give "
+            "`stillhouse ingest` a source with some, set its test_queries or test_fraction, or ingest with `queries: "
+            "pairs`"
+        )
+    _refuse_unjudged(of_test, measures, inputs["corpus"])
+    short = figures.cut_short(of_test, measures, corpus.passage_count)
+    for measure, systems in short.items():
+        shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
+        context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")
+    missing = figures.missing(of_test)
+    all_queries = sum(measured.queries for measured in of_test)
+    for system, count in missing.items():
+        context.log(
+            f"[evaluate] {system} has no passage for {count:,} of {all_queries:,} test queries: they count as not found"
+        )
+    # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
+    test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
+    dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
+    bounds = figures.intervals(test, config.bootstrap_samples, config.seed)
+    compared = figures.comparisons(
+        test,
+        bootstrap_samples=config.bootstrap_samples,
+        randomisation_samples=config.randomisation_samples,
+        seed=config.seed,
+    )
+    parts = breakdowns(corpus, test, config.bootstrap_samples, config.seed)
+    folder, means = outputs["evaluation"], test.means()
+    write_json(folder / "metrics.json", means)
+    write_json(folder / "dev_metrics.json", dev.means())
+    if synthetic:
+        write_json(folder / "metrics_synthetic.json", synthetic.means())
+    for asked in (measured for measured in of_test if measured.synthetic):
+        (folder / SYNTHETIC_RUNS).mkdir()
+        for system, lines in asked.runs.items():  # as measured: without the passages that the queries come from
+            write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
+    write_json(folder / "intervals.json", bounds)
+    write_json(folder / "significance.json", figures.significance_json(compared))
+    write_json(folder / "breakdowns.json", breakdowns_json(parts))
+    table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)
+    pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
+    found = {name: read_curves(folder) for name, folder in named(inputs, "curves").items()}
+    curves = {name: rows for name, rows in found.items() if len(rows)}
+    teachers = {name: taught for name, path in named(inputs, "curves").items() if (taught := read_teacher(path))}
+    if teachers:
+        write_json(folder / "teachers.json", {name: taught.figures() for name, taught in teachers.items()})
+    made = {
+        system: foreign_manifest(folder) if folder.is_file() else read_manifest(folder, verify=False)
+        for system, folder in runs.items()
+    }
+    content = Content(
+        title=config.title,
+        corpus=corpus,
+        corpus_facts=read_manifest(inputs["corpus"], verify=False).facts,
+        dev=dev,
+        test=test,
+        synthetic=synthetic,
+        intervals=bounds,
+        comparisons=compared,
+        curves=curves,
+        examples=config.examples,
+        bootstrap_samples=config.bootstrap_samples,
+        randomisation_samples=config.randomisation_samples,
+        breakdowns=parts,
+        costs={system: manifest.facts for system, manifest in made.items()},
+        made_by={system: manifest.step for system, manifest in made.items()},
+        compared=compared_pair,
+        cut_short=short,
+        missing=missing,
+        teachers=teachers,
+    )
+    (folder / "report.html").write_text(render(content), encoding="utf-8")
+    values: dict[str, float] = {}
+    for measured in of_test:
+        prefix = "synthetic/" if measured.synthetic else ""
+        values |= {f"{prefix}{s}/{name}": v for s, figure in measured.means().items() for name, v in figure.items()}
+    facts = {
+        "labels": test.labels,
+        "test_queries": test.queries,
+        "dev_labels": dev.labels if dev.queries else "",
+        "dev_queries": dev.queries,
+        "synthetic_test_queries": sum(measured.queries for measured in of_test if measured.synthetic),
+        "systems": list(runs),
+        "cut_short": short,
+        "missing": missing,
+        # How many queries a measure covers, if it does not cover all.
+        "judged": {
+            measure: int(test.judged(measure).sum()) for measure in test.measures if not test.judged(measure).all()
+        },
+    }
+    return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
+
+
+def _pair(names: tuple[str, ...] | None, systems: list[str]) -> tuple[str, str] | None:
+    """The two systems of the setting `compared`. Raises `InputError` for systems that were not given."""
+    if names is None:
+        return None
+    if len(names) != 2 or names[0] == names[1]:
+        raise InputError(f"compared: {shown(list(names))} are not two systems; write for instance [distilled, bm25]")
+    for name in names:
+        if name not in systems:
+            raise InputError(f"compared: there is no run of {name!r}; {nearest(name, systems)}")
+    return names[0], names[1]
+
+
+def _refuse_unjudged(parts: list[Measured], measures: list[Measure], corpus: Path) -> None:
+    """Refuses a measure that no test query is judged for."""
+    for measure in map(str, measures):
+        if not any(measure in part.measures for part in parts):
+            raise InputError(
+                f"{corpus} has no {'answers' if measure.startswith('Answer@') else 'qrels'} in its test split, so "
+                f"{measure} cannot be measured; leave it out of `measures`"
+            )
+
+
+def _sentence(measured: Measured) -> str:
+    """The first measure of every system on queries of one kind, which is named if it is synthetic."""
+    kind, main = ("SYNTHETIC " if measured.synthetic else ""), measured.measures[0]
+    figures = ", ".join(f"{system} {values[main]:.3f}" for system, values in measured.means().items())
+    return f"{measured.queries} {kind}test queries, {main}: {figures}"
+
+
+STEP = Step(
+    "evaluate",
+    "evaluates every system, tests the differences and writes one report",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("run", "the run of a system", many=True, file=True),
+        Port("curves", "the loss curves of a training stage", optional=True, many=True),
+    ),
+    outputs=(Port("evaluation", "metrics, significance tests and the report"),),
+    run=run,
+)

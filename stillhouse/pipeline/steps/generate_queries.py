@@ -1,0 +1,186 @@
+"""Step `generate-queries`: asks a chat model for questions that passages answer, for a corpus without labels.
+
+Shape suffixes: Q questions, K ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.chat_api import ChatServer, checked_address
+from stillhouse.corpus.sources.text_encoding import is_unicode
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stillhouse.corpus.store import Corpus
+
+PROMPT = """\
+Below is a passage. Write {number} questions that somebody may type into a search engine and that this passage answers.
+Each question must be in the language of the passage and understandable without it, and must not copy its sentences. \
+Write one question on each line and nothing else.
+
+{title}
+
+{text}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """Which model to ask for what, and how to filter its questions. The server's key is in $STILLHOUSE_CHAT_KEY."""
+
+    base_url: str = setting(
+        "http://localhost:11434/v1",
+        "a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; if it needs a key, set "
+        "$STILLHOUSE_CHAT_KEY",
+        location=True,
+    )
+    model: str = setting("", "the model's name on that server")
+    prompt: str | None = setting(
+        None,
+        "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; null = the built-in "
+        "prompt, for questions to a search engine",
+    )
+    queries_per_passage: int = setting(3, "at most this many questions per passage", minimum=1, maximum=100)
+    max_passages: int | None = setting(
+        None, "ask about at most this many passages, a seeded sample; null = all", minimum=1
+    )
+    temperature: float = setting(0.7, "sampling temperature; 0 = always the most likely token", minimum=0)
+    max_tokens: int | None = setting(
+        512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1
+    )
+    max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
+    timeout_s: float = setting(120.0, "seconds to wait for the answer to a request", minimum=0.1, maximum=86_400)
+    tries: int = setting(
+        5,
+        "at most this many requests per passage; a passage without a usable answer is left out",
+        minimum=1,
+        maximum=100,
+    )
+    seed: int = setting(42, "seed of the sample and, if the server takes one, of the model", minimum=0)
+    round_trip_depth: int = setting(
+        10,
+        "with bm25, or a retriever and its index: keep a question if its passage ranks among the first this many",
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        checked_address(self.base_url)
+        if self.prompt and "{text}" not in self.prompt:
+            raise InputError("prompt lacks {text}, the place of the passage's text; add it")
+        if not is_unicode((self.prompt or "") + self.model):
+            raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+
+    from stillhouse.core.artifacts import read_manifest
+    from stillhouse.corpus.query_generation import Asking, chosen_rows, generate, write_queries
+    from stillhouse.corpus.store import Corpus
+
+    if not config.model.strip():
+        raise InputError(f"no model is named; set model to its name at {config.base_url}")
+    if ("retriever" in inputs) != ("index" in inputs):
+        raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
+    corpus = Corpus.open(inputs["corpus"])
+    rows = chosen_rows(corpus, config.max_passages, config.seed)
+    asking = Asking(
+        model=config.model,
+        prompt=config.prompt or PROMPT,
+        number=config.queries_per_passage,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        seed=config.seed,
+    )
+    server = ChatServer(config.base_url, timeout_s=config.timeout_s, tries=config.tries)
+    context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
+    with context.bar("asking", len(rows), "passage") as bar:
+        found = generate(corpus, rows, asking, server, config.max_concurrency, bar.update)
+    queries = found.queries
+    kept_Q = np.ones(len(queries), dtype=np.bool_)
+    filtered = bool({"bm25", "index"} & inputs.keys())
+    if filtered:
+        texts = [query.text for query in queries]
+        rows_Q = np.array([query.row for query in queries], dtype=np.int64)
+        kept_Q = comes_back(rows_Q, _rankings(texts, corpus, config, inputs, context))
+    chosen = [query for query, kept in zip(queries, kept_Q.tolist()) if kept]
+    if not chosen:
+        raise InputError(
+            f"no question is left of {found.passages:,} passages: {len(queries):,} were made, "
+            f"{found.repeated:,} repeated ones dropped; try another model or prompt, or raise round_trip_depth"
+        )
+    write_queries(outputs["queries"], chosen)
+    summary = f"{len(chosen):,} questions about {found.passages:,} passages ({found.kept:,} answered before"
+    summary += f", {found.broken:,} without a usable answer), {found.repeated:,} repeated ones dropped"
+    summary += f", {len(queries) - len(chosen):,} not found again" if filtered else ", none searched for"
+    return Report(
+        summary,
+        # Answers from an earlier run are not a fact, so that a resumed run ends with the same bytes.
+        metrics={"queries": float(len(chosen)), "answered_before": float(found.kept), "broken": float(found.broken)},
+        facts={
+            "passages_digest": read_manifest(inputs["corpus"], verify=False).files["passages.parquet"],
+            "prompt": asking.prompt,
+            "passages_asked": found.passages,
+            "passages_left_out": found.broken,
+            "made": len(queries) + found.repeated,
+            "repeated": found.repeated,
+            "not_found_again": len(queries) - len(chosen),
+            "queries": len(chosen),
+        },
+    )
+
+
+def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]]) -> NDArray[np.bool_]:
+    """Whether any of the rankings, each int32 rows [Q, K], has the question's own passage, `rows_Q`.
+
+    This is the round trip from a passage to a question, and through a search back to the passage. If the search does
+    not find the passage, the question is about something else, or so vague that many passages answer it.
+    """
+    import numpy as np
+
+    found_Q = np.zeros(len(rows_Q), dtype=np.bool_)
+    for rows_QK in rankings:
+        found_Q |= (rows_QK == rows_Q[:, None]).any(axis=1)
+    return found_Q
+
+
+def _rankings(
+    texts: list[str], corpus: Corpus, config: Config, inputs: Paths, context: Context
+) -> Iterator[NDArray[np.int32]]:
+    """The rankings of questions by each given search, int32 rows [Q, K]."""
+    if "bm25" in inputs:
+        from stillhouse.search.bm25 import BM25
+
+        yield BM25.load(inputs["bm25"]).search(texts, config.round_trip_depth)[0]
+    if "index" in inputs:
+        from stillhouse.models.encoder import BiEncoder
+        from stillhouse.search.dense import check_index, retrieve
+        from stillhouse.search.vector_index import VectorIndex
+
+        encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+        check_index(index, corpus)
+        yield retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0]
+
+
+STEP = Step(
+    "generate-queries",
+    "generates questions that the passages answer, using a chat model",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "a bi-encoder that should find each question's passage", kind="model", optional=True),
+        Port("index", "its index of the corpus", optional=True),
+        Port("bm25", "the BM25 index from `bm25`, which may find the passage instead", optional=True),
+    ),
+    outputs=(Port("queries", "the questions, for `ingest`"),),
+    run=run,
+)

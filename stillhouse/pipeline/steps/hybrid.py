@@ -1,0 +1,78 @@
+"""Step `hybrid`: fits the combined ranking of BM25 and a retriever on the dev queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """How to combine both."""
+
+    method: str = setting(
+        "auto",
+        "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
+        "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
+        "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; ranks = reciprocal rank fusion; "
+        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
+        choices=("auto", "weights", "spread", "convex", "ranks"),
+    )
+    depth: int = setting(100, "candidates from each of the two", minimum=1)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.core.errors import InputError
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.relevance import JudgedQueries
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.bm25 import BM25
+    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.hybrid import HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
+    from stillhouse.search.vector_index import VectorIndex
+
+    corpus = Corpus.open(inputs["corpus"])
+    index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])
+    check_index(index, corpus)
+    if "weights" in inputs:
+        fusion = read_fusion(inputs["weights"])
+        write_hybrid(outputs["hybrid"], fusion, bm25)
+        return Report(f"as given: {fusion}")
+    judged = JudgedQueries(corpus)
+    if config.method == "weights" and not len(judged):
+        raise InputError(
+            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: spread`, or ingest with a "
+            "dev_fraction above 0"
+        )
+    hybrid = HybridIndex(bm25, index)
+    if not len(judged):
+        fusion = unfitted(config.method, config.depth, index)
+        write_hybrid(outputs["hybrid"], fusion, bm25)
+        return Report(f"no dev queries: {fusion}")
+    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
+    gpu = searches_on_gpu(index, config.depth, context)
+    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu)
+    write_hybrid(outputs["hybrid"], measured.fusion, bm25)
+    metrics = {f"dev_rr10_{name}": float(values.mean()) for name, values in measured.reciprocal_ranks.items()}
+    shown = ", ".join(f"{name.removeprefix('dev_rr10_')} {value:.3f}" for name, value in metrics.items())
+    return Report(f"{measured.fusion}; RR@10 of {len(judged)} dev queries: {shown}", metrics=metrics)
+
+
+STEP = Step(
+    "hybrid",
+    "fits the weights that combine BM25 and a retriever, on the dev queries",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("index", "its index of the corpus"),
+        Port("bm25", "the BM25 index from `bm25`"),
+        Port("weights", "another hybrid, whose weights to take instead of fitting", kind="model", optional=True),
+    ),
+    outputs=(Port("hybrid", "the weights and the BM25 index"),),
+    run=run,
+)

@@ -1,0 +1,93 @@
+"""Step `index`: encodes every passage that is not encoded yet, and builds the faiss index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.search.settings import EncodingConfig, IndexConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(IndexConfig, EncodingConfig):
+    """How to encode passages, and which index to build."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+
+    from stillhouse.core.artifacts import read_manifest
+    from stillhouse.core.context import rank
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.corpus_encoding import encode_corpus, model_key
+    from stillhouse.search.dense import held_out_vectors
+    from stillhouse.search.embeddings import find_shards
+    from stillhouse.search.vector_index import (
+        TIMED,
+        CutVectors,
+        VectorIndex,
+        measure,
+        time_searches,
+        write_index,
+    )
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["retriever"])
+    normalize, width = encoder.settings.normalize, config.truncate_dim or encoder.width
+    refuse_width(width, encoder.width)
+    shards = []
+    given = inputs.get("vectors") or context.shares
+    if given:
+        made_from = read_manifest(inputs["corpus"], verify=False).digest
+        shards = find_shards(given, made_from, model_key(encoder, config, context))
+    encoded = encode_corpus(encoder, corpus, context, config, shards)
+    if rank() > 0:
+        return Report("encoded its share")
+    vectors = CutVectors(encoded.embeddings, width, normalize)
+    write_index(outputs["index"], config, vectors, corpus.passage_ids, encoder.width)
+    metrics = {"index_bytes": float((outputs["index"] / "index.faiss").stat().st_size), "encoded": encoded.computed}
+    facts = {"passages": len(vectors), "width": width, "kind": config.kind, "bytes": int(metrics["index_bytes"])}
+    summary = f"{len(vectors)} passages as vectors of width {width}, {encoded.computed} of them encoded now"
+    if config.kind == "flat":  # exact search is the reference for other kinds; any vectors do for its time
+        some = vectors.rows(np.arange(min(TIMED, len(vectors))))
+        metrics["milliseconds_a_query"] = time_searches(VectorIndex(outputs["index"]), some)
+        summary += f"; flat: {metrics['milliseconds_a_query']:.2f} ms a query"
+    else:
+        measured = measure(outputs["index"], vectors, held_out_vectors(encoder, corpus, vectors, context, config))
+        metrics |= measured.recall | {"milliseconds_a_query": measured.milliseconds}
+        facts |= measured.recall | {"measured_on": measured.queries, "measured_with": measured.source}
+        summary += f"; {config.kind}: {measured}"
+    return Report(summary, metrics=metrics, facts=facts)
+
+
+def refuse_width(width: int, model: int) -> None:
+    from stillhouse.core.errors import InputError
+
+    if width > model:
+        raise InputError(
+            f"truncate_dim is {width} and the model's vectors have {model} dimensions; set it lower, or leave it out"
+        )
+
+
+STEP = Step(
+    "index",
+    "encodes every passage and builds a faiss index",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port(
+            "vectors",
+            "vectors from `encode`: one folder, or a folder with one for each shard",
+            kind="model",
+            optional=True,
+            holds="Dataset",
+        ),
+        Port("validation", "the verdict that lets the run continue", optional=True),
+    ),
+    outputs=(Port("index", "the faiss index and its ids"),),
+    run=run,
+    parallel=True,
+)

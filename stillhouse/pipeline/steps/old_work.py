@@ -1,0 +1,50 @@
+"""Removes abandoned work folders: their code, settings or inputs are outdated, or a kill came at the very end.
+
+A step looks only for its own folders. Each one is locked while it is checked and removed, as it is by a process that
+works in it. A process that waits for it then finds no folder and makes a new one, as for new work.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
+
+DAYS = 30
+"""How many days unfinished work is kept that no process touches: longer than anybody pauses a run."""
+
+
+def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
+    """Removes a step's old unfinished work in `root`, except the folder named `keep`, and returns the names.
+
+    Folders that another process holds, or that this user may not remove, stay.
+    """
+    removed = []
+    for folder in sorted(root.glob(f"{step}-*")):
+        if folder.name == keep or not re.fullmatch(rf"{re.escape(step)}-[0-9a-f]{{20}}", folder.name):
+            continue
+        with suppress(InputError, OSError):
+            if _old(folder) and _removed(folder):
+                removed.append(folder.name)
+    return removed
+
+
+def _removed(folder: Path) -> bool:
+    """Removes a folder unless another process has resumed it meanwhile. Raises `InputError` if one holds it."""
+    with only_process(folder):
+        if not _old(folder):
+            return False
+        shutil.rmtree(folder)
+        return True
+
+
+def _old(folder: Path) -> bool:
+    """Whether no file of a folder was written in that time. Raises `OSError` for a folder that is gone."""
+    limit = time.time() - DAYS * 24 * 3600
+    return all(path.stat().st_mtime < limit for path in chain([folder], folder.rglob("*")))

@@ -1,0 +1,75 @@
+"""Step `pretrain`: trains an encoder on unlabelled passages with one of the objectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pretraining.settings import NONE, PretrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PretrainingConfig):
+    """Settings of `pretrain`."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.core.artifacts import write_json
+    from stillhouse.core.curves import best_row, write_coverage, write_curves
+    from stillhouse.pretraining.inputs import Folders, pass_on
+    from stillhouse.pretraining.run import pretrain
+
+    if config.objective == NONE:
+        facts = pass_on(inputs["init"], outputs["encoder"])
+        write_curves(outputs["curves"], [])
+        return Report("no pre-training: the model passes unchanged", facts=facts)
+    done = pretrain(config, Folders(**inputs), context)
+    done.save(outputs["encoder"])
+    write_curves(outputs["curves"], done.rows)
+    write_coverage(outputs["curves"], done.coverage)
+    write_json(outputs["curves"] / "coverage_examples.json", done.coverage_examples)
+    first, best = done.rows[0], best_row(done.rows, config.metric_for_best_model)
+    facts = {
+        "lm_head": "trained" if done.head_trained else "absent",
+        "masked_accuracy": round(done.accuracy.head, 4),
+        "unigram_accuracy": round(done.accuracy.unigram, 4),
+        "training_passages": done.training_passages,
+        "heldout_passages": done.heldout_passages,
+        "skipped_passages": done.skipped,
+        "steps": done.steps,
+        "best_step": best.step,
+        **done.pair_facts,
+    }
+    changes = {name: (first.signals[name], value) for name, value in best.signals.items()}
+    shown = "".join(f"{name} {before:.3f} -> {after:.3f}, " for name, (before, after) in changes.items())
+    summary = (
+        f"{config.objective}, {done.steps} steps, held-out loss {first.heldout_loss:.3f} -> {best.heldout_loss:.3f}, "
+        f"{shown}masked tokens right {done.accuracy.head:.1%} (unigram {done.accuracy.unigram:.1%})"
+    )
+    metrics = {
+        "heldout_loss": best.heldout_loss,
+        "masked_accuracy": done.accuracy.head,
+        "unigram_accuracy": done.accuracy.unigram,
+        **best.signals,
+    }
+    return Report(summary, metrics=metrics, facts=facts)
+
+
+STEP = Step(
+    "pretrain",
+    "pre-trains an encoder on unlabelled passages with one of the objectives",
+    Config,
+    inputs=(
+        Port("tokens", "the token arrays"),
+        Port("init", "the model to start from", kind="model"),
+        Port("generator", "the masked language model that replaces tokens", kind="model", optional=True),
+        Port("importance", "AMI values for importance-aware masking", optional=True),
+    ),
+    outputs=(
+        Port("encoder", "the pre-trained encoder with its language-model head", kind="model"),
+        Port("curves", "training and held-out loss"),
+    ),
+    run=run,
+    parallel=True,
+)

@@ -1,0 +1,52 @@
+"""All steps, by name. A new step is a module beside this one and a row here."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from stillhouse.core.config import nearest
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps.spec import Step
+
+MODULES = (
+    "fetch_model",
+    "ingest",
+    "validate",
+    "tokenize",
+    "count",
+    "importance",
+    "pretrain",
+    "bm25",
+    "generate_queries",
+    "read_negatives",
+    "train_retriever",
+    "train_query_encoder",
+    "average",
+    "encode",
+    "index",
+    "adopt_index",
+    "hybrid",
+    "mine",
+    "train_reranker",
+    "score_shard",
+    "score_pairs",
+    "retrieve",
+    "rerank",
+    "select_best",
+    "evaluate",
+    "compare_release",
+)
+
+
+@cache
+def steps() -> dict[str, Step]:
+    """Every step by its command-line name, in the order of a whole run."""
+    found = [import_module(f"stillhouse.pipeline.steps.{module}").STEP for module in MODULES]
+    return {step.name: step for step in found}
+
+
+def find_step(name: str) -> Step:
+    if name not in steps():
+        raise InputError(f"there is no step {name!r}; {nearest(name, steps())}")
+    return steps()[name]

@@ -1,0 +1,71 @@
+"""Step `rerank`: re-orders a run's best passages with the cross-encoder; the others follow in their old order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """How deep to re-order."""
+
+    depth: int = setting(200, "re-rank this many of the best passages per query (SimLM Table 13)", minimum=1)
+    dev_depth: int | None = setting(
+        None,
+        "the same for dev queries, which only choose settings; null = the same depth",
+        minimum=1,
+    )
+    system: str = setting("reranked", "the name in the run file's last column")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+
+    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.evaluation.runs import read_run, reordered, top_rows, write_run
+    from stillhouse.models.cross_encoder import CrossEncoder
+    from stillhouse.models.pair_scores import score_pairs
+
+    corpus = Corpus.open(inputs["corpus"])
+    model = CrossEncoder.load(inputs["reranker"])
+    scored = 0
+    for split in ("dev", "test"):
+        path = inputs["candidates"] / f"{split}.trec"
+        depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
+        ids, rows_QK, _ = top_rows(path, corpus.passage_ids, depth)
+        questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
+        deep = (config.dev_depth if split == "dev" else None) or config.depth
+        query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
+        scores_P = score_pairs(
+            model,
+            questions,
+            open_passage_texts(corpus, context.work, rows_QK[query_P, rank_P]),
+            query_P,
+            rows_QK[query_P, rank_P],
+            context,
+            f"re-ranking {split}",
+            config,
+        )
+        scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
+        write_run(outputs["run"] / f"{split}.trec", ids, corpus.passage_ids, rows_QK, scores_QK, config.system)
+        scored += len(query_P)
+    return Report(f"{scored} pairs re-ranked, the best {config.depth} passages a query", facts={"pairs": scored})
+
+
+STEP = Step(
+    "rerank",
+    "re-ranks a run's top passages with the cross-encoder",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("candidates", "the run to re-rank"),
+        Port("reranker", "the cross-encoder", kind="model"),
+    ),
+    outputs=(Port("run", "the re-ranked passages"),),
+    run=run,
+)

@@ -1,0 +1,75 @@
+"""Step `retrieve`: searches the index for every dev and test query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """How deep a run is, and its name."""
+
+    depth: int = setting(200, "passages per query in the run", minimum=1)
+    latency_queries: int = setting(
+        0,
+        "time this many test queries one by one; 0 = none, since times differ between runs and machines",
+        minimum=0,
+    )
+    system: str = setting("dense", "the name in the run file's last column")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.core.artifacts import read_manifest
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.runs import write_run
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.dense import check_index, folder_bytes, retrieve, time_queries
+    from stillhouse.search.hybrid import read_hybrid
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.winner import choice_facts
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+    check_index(index, corpus)
+    hybrid = read_hybrid(inputs["hybrid"], index) if "hybrid" in inputs else None
+    searched = 0
+    for split in ("dev", "test"):
+        queries = corpus.queries_of(split)
+        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config, hybrid)
+        path = outputs["run"] / f"{split}.trec"
+        write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
+        searched += len(queries)
+    facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
+    summary = f"{searched} queries, the best {config.depth} passages each"
+    if hybrid:
+        summary += f"; {hybrid.fusion}"
+        facts["fusion"] = str(hybrid.fusion)
+    if "hybrid" in inputs:
+        made = read_manifest(inputs["hybrid"], verify=False)
+        if choice := choice_facts(made.facts, made.config):
+            facts["choice"] = choice
+    if config.latency_queries:
+        texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
+        facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)
+        summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
+    return Report(summary, facts=facts)
+
+
+STEP = Step(
+    "retrieve",
+    "searches the index for every dev and test query",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("index", "its index of the corpus"),
+        Port("hybrid", "the weights for hybrid search with BM25", optional=True),
+    ),
+    outputs=(Port("run", "the ranked passages"),),
+    run=run,
+)

@@ -1,0 +1,159 @@
+"""Step `score-pairs`: a teacher's scores of positives and negatives, as soft labels for distillation (SimLM §3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.training.settings import ScoredPairsConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.training.scored_pairs import ScoredPairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ScoredPairsConfig):
+    """Which teacher, and how many negatives it scores."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+    import pandas as pd
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.training.negatives import Negatives
+    from stillhouse.training.scored_pairs import ScoredPairs
+    from stillhouse.training.teacher import (
+        CROSS_ENCODER,
+        Pairs,
+        Teacher,
+        choose_teacher,
+        unmeasured,
+        write_choice,
+    )
+
+    _refuse_inputs(config, inputs)
+    corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
+    scored = ScoredPairs.of(config, corpus, negatives)
+    queries, positives = scored.queries, scored.positives
+    dev_P = (queries["split"] == "dev").to_numpy()[scored.query_P]
+    # Only a sum teaches with the scores of the others; a cross-encoder alone is compared with them on dev queries.
+    values = _scores(config, inputs, corpus, scored, dev_P | (config.kind == "best"), context)
+    if values is None:
+        return Report("scored its share")
+    positive_P = np.arange(len(scored)) < positives
+    pairs = Pairs(scored.query_P, positive_P, list(values), np.stack(list(values.values()), axis=1))
+    try:
+        found = choose_teacher(pairs.of(dev_P))
+    except ValueError:
+        if config.kind == "best":
+            raise InputError(
+                "no dev query has both a positive and a negative among the scored candidates, so no teacher can be "
+                "chosen; mine negatives of the dev queries too, or set `kind: cross-encoder`"
+            ) from None
+        found = unmeasured(CROSS_ENCODER)
+    if config.kind == "cross-encoder":
+        found = found.one_kind(CROSS_ENCODER)
+    scores = found.scores(pairs)
+    negative_scores_QD = np.full(scored.scored_QD.shape, np.nan, dtype=np.float32)
+    negative_scores_QD[scored.scored_QD] = scores[positives:]
+    ids = queries["query_id"].to_numpy()[scored.query_P[:positives]]
+    positive_scores = pd.DataFrame({"query_id": ids, "row": scored.rows_P[:positives], "score": scores[:positives]})
+    Teacher(negatives.queries, negative_scores_QD, positive_scores).write(outputs["teacher"])
+    write_choice(outputs["teacher"], found)
+    verdict = {"ahead": float(found.ahead)} if found.student in found.reciprocal_ranks else {}
+    return Report(
+        f"{len(scores)} pairs of {len(queries)} queries scored; {found}",
+        metrics={f"dev_rr10_{kind}": value for kind, value in found.reciprocal_ranks.items()} | verdict,
+        facts={"pairs": len(scores), "teacher": found.chosen, "weights": dict(found.weights), "ahead": found.ahead},
+    )
+
+
+def _refuse_inputs(config: Config, inputs: Paths) -> None:
+    if config.kind == "cross-encoder" and "reranker" not in inputs:
+        raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
+    if ("retriever" in inputs) != ("index" in inputs):
+        raise InputError("the inputs retriever and index belong together: give both, or neither")
+    if not inputs.keys() & {"reranker", "bm25"}:
+        raise InputError("a teacher needs more than its student's scores: give the input reranker, bm25 or both")
+
+
+def _scores(
+    config: Config,
+    inputs: Paths,
+    corpus: Corpus,
+    pairs: ScoredPairs,
+    asked_P: NDArray[np.bool_],
+    context: Context,
+) -> dict[str, NDArray[np.float32]] | None:
+    """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None in every process of
+    torchrun but the first.
+
+    The retriever and BM25 score the pairs `asked_P`; the others get 0 from them.
+    """
+    import numpy as np
+
+    from stillhouse.core.context import rank
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.bm25 import BM25
+    from stillhouse.search.dense import check_index, query_vectors
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training import teacher as fused_teacher
+    from stillhouse.training.mine_negatives import DenseRanking
+    from stillhouse.training.scored_pairs import cross_encoder_scores, read_scores
+
+    found: dict[str, NDArray[np.float32]] = {}
+    if context.shares is not None:
+        found[fused_teacher.CROSS_ENCODER] = read_scores(context.shares, len(pairs))
+    elif "reranker" in inputs:
+        scores = cross_encoder_scores(inputs["reranker"], pairs, slice(0, len(pairs)), corpus, context, config)
+        if scores is not None:
+            found[fused_teacher.CROSS_ENCODER] = scores
+    if rank() > 0:
+        return None
+    if not asked_P.any():
+        return found
+    asked_Q, query_A = np.unique(pairs.query_P[asked_P], return_inverse=True)
+    texts, rows_A = list(pairs.texts_Q[asked_Q]), pairs.rows_P[asked_P]
+    if "retriever" in inputs:
+        encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+        check_index(index, corpus)
+        vectors_QD = query_vectors(encoder, index, texts, context, config)
+        found[fused_teacher.RETRIEVER] = DenseRanking(vectors_QD, index).score(query_A, rows_A)
+    if "bm25" in inputs:
+        found[fused_teacher.BM25] = BM25.load(inputs["bm25"]).score_pairs(texts, query_A, rows_A)
+    for kind in found.keys() & {fused_teacher.RETRIEVER, fused_teacher.BM25}:
+        scores_P = np.zeros(len(pairs), dtype=np.float32)
+        scores_P[asked_P] = found[kind]
+        found[kind] = scores_P
+    return found
+
+
+STEP = Step(
+    "score-pairs",
+    "scores positives and negatives with the teacher, for distillation",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("negatives", "hard negatives", agrees_on=("corpus",)),
+        Port("reranker", "the cross-encoder", kind="model", optional=True),
+        Port(
+            "retriever",
+            "the student so far, to compare with and as part of the fused teacher",
+            kind="model",
+            optional=True,
+        ),
+        Port("index", "the student's index of the corpus", optional=True),
+        Port("bm25", "the BM25 index, as part of the fused teacher", optional=True),
+    ),
+    outputs=(Port("teacher", "the scores"),),
+    run=run,
+    parallel=True,
+)

@@ -1,0 +1,181 @@
+"""Step `select-best`: chooses the best retriever on the dev queries, alone or with BM25, ready for search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+
+if TYPE_CHECKING:
+    from stillhouse.search.bm25 import BM25
+    from stillhouse.search.winner import Contender
+
+NOTHING = "nothing"
+"""What chose the winner of a corpus without judged dev queries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """What it takes to replace a system that comes earlier."""
+
+    standard_errors: float = setting(
+        0.0,
+        "a later system replaces an earlier one if its mean on the dev queries leads by more than this many "
+        "standard errors of the paired difference; 0 = the highest mean (docs/findings.md)",
+        minimum=0,
+    )
+    metric_for_best_model: str = setting(
+        "log_likelihood",
+        "what chooses: log_likelihood = how likely the scores make the relevant passages, more reliable on few dev "
+        "queries; rr10 = RR@10",
+        choices=("log_likelihood", "rr10"),
+    )
+    fusion: str = setting(
+        "auto",
+        "auto = each retriever competes alone and with BM25; never = alone",
+        choices=("auto", "never"),
+    )
+    depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.relevance import JudgedQueries
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.bm25 import BM25
+    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.hybrid import (
+        Candidates,
+        Fusion,
+        HybridIndex,
+        MeasuredRankings,
+        fused_scores,
+        measure_rankings,
+        unfitted,
+    )
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.winner import (
+        METRICS,
+        Contender,
+        choose_winner,
+        common_candidates,
+        describe_winner,
+        log_likelihoods,
+    )
+
+    retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
+    refuse_unpaired(retrievers, indexes)
+    corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
+    judged = JudgedQueries(corpus)
+    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
+    if not len(judged):
+        first, unmeasured = next(iter(retrievers)), np.empty(0)
+        check_index(hybrids[first].index, corpus)
+        fusion = (
+            unfitted("auto", config.depth, hybrids[first].index)
+            if config.fusion == "auto"
+            else Fusion(depth=config.depth)
+        )
+        winner = Contender(first, fusion, unmeasured, unmeasured)
+        return Report(
+            f"the corpus has no judged dev queries to choose by, so the first candidate is the winner: {winner.name}"
+            f" ({fusion})",
+            facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
+        )
+    rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
+    for name, folder in retrievers.items():
+        encoder, index = BiEncoder.load(folder), hybrids[name].index
+        check_index(index, corpus)
+        vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
+        gpu = searches_on_gpu(index, config.depth, context)
+        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)
+    rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
+    right_QU, judged_QU = judged.right(rows_QU), judged.judged(rows_QU)
+    bm25_QU = bm25.scores_of(judged.texts, rows_QU)
+    contenders: dict[str, Contender] = {}
+    for name, found in rankings.items():
+        dense_QU = hybrids[name].products(vectors[name], rows_QU)
+        systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
+        if config.fusion == "auto":
+            both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
+            # Fitted weights and convex combinations use only scores.
+            candidates = Candidates(rows_QU, both_QUF, np.zeros(both_QUF.shape, np.int32))
+            systems["hybrid"] = found.fusion, fused_scores(found.fusion, candidates)
+        for ranked, (fusion, scores_QU) in systems.items():
+            likely_Q = log_likelihoods(scores_QU, judged_QU, right_QU)
+            contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likely_Q)
+            contenders[contender.name] = contender
+    figures = {
+        f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
+        for metric in METRICS
+    }
+    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
+    return Report(
+        describe_winner(winner, contenders, config.metric_for_best_model),
+        metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
+        facts=_written(winner, retrievers, indexes, bm25, outputs)
+        | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures},
+    )
+
+
+def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
+    """Writes the winner and returns its facts."""
+    import shutil
+
+    from stillhouse.core.artifacts import MANIFEST, read_manifest
+    from stillhouse.pipeline.steps.adopt_index import ADOPTED, adopted_index
+    from stillhouse.search.hybrid import write_hybrid
+
+    for port, folders in (("retriever", retrievers), ("index", indexes)):
+        ignored = shutil.ignore_patterns(MANIFEST)
+        shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
+    write_hybrid(outputs["hybrid"], winner.fusion, bm25)
+    adopted = adopted_index(read_manifest(indexes[winner.retriever], verify=False))
+    return {
+        "winner": winner.name,
+        "retriever": winner.retriever,
+        "fusion": str(winner.fusion),
+        **({ADOPTED: adopted} if adopted else {}),
+    }
+
+
+def refuse_unpaired(retrievers: Paths, indexes: Paths) -> None:
+    """Refuses a retriever without an index, an index without a retriever, and an index that another model made."""
+    from stillhouse.core.errors import InputError
+    from stillhouse.pipeline.steps.execute import manifest_of
+
+    for name in sorted(retrievers.keys() ^ indexes.keys()):
+        missing = "indexes" if name in retrievers else "candidates"
+        raise InputError(f"select-best: {name} lacks a folder; give --{missing} {name}=FOLDER too")
+    for name, folder in retrievers.items():
+        if manifest_of(indexes[name], "data").inputs.get("retriever") != manifest_of(folder, "model").digest:
+            raise InputError(
+                f"select-best: --indexes {name} was made by another model than --candidates {name}; run "
+                "`stillhouse index` with this model"
+            )
+
+
+STEP = Step(
+    "select-best",
+    "chooses the best retriever on the dev queries, alone or with BM25",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("bm25", "the BM25 index from `bm25`"),
+        Port("candidates", "a bi-encoder; the others must beat the first", kind="model", many=True),
+        Port("indexes", "its index of the corpus, under the same name", many=True),
+    ),
+    outputs=(
+        Port("retriever", "the best bi-encoder", kind="model"),
+        Port("index", "its index of the corpus", beside=("retriever",)),
+        Port("hybrid", "whether and how to combine it with BM25", beside=("retriever", "index")),
+    ),
+    run=run,
+)

@@ -1,0 +1,102 @@
+"""Step `train-query-encoder`: trains only the query tower, so that an existing index stays valid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.training.settings import QueryTrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(QueryTrainingConfig):
+    """The loss over the index, and what chooses the step to keep."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import shutil
+    from dataclasses import asdict
+
+    from stillhouse.core.artifacts import MANIFEST
+    from stillhouse.core.curves import describe, metrics_of, write_curves
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training.negatives import Negatives
+    from stillhouse.training.query_training import train_query_tower
+    from stillhouse.training.teacher import Teacher
+
+    refuse_another_model(inputs)
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["encoder"], towers="separate")
+    found = train_query_tower(
+        encoder,
+        VectorIndex(inputs["old_index"]),
+        corpus,
+        Negatives.read(inputs["negatives"]) if "negatives" in inputs else None,
+        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
+        config,
+        context,
+    )
+    if not found.kept_step:  # unchanged, with one tower for both if it had one
+        encoder = BiEncoder.load(inputs["encoder"])
+    encoder.save(outputs["retriever"])
+    ignored = shutil.ignore_patterns(MANIFEST)
+    shutil.copytree(inputs["old_index"], outputs["index"], ignore=ignored, dirs_exist_ok=True)
+    write_curves(outputs["curves"], found.rows)
+    gain = found.gain
+    said = (
+        f"dev {found.measure} {found.start[found.measure]:.3f} to {found.end[found.measure]:.3f}, "
+        f"{gain.difference:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}), step {found.kept_step} kept"
+    )
+    return Report(
+        f"{said}; {describe(found.rows, found.metric_in_curves)}",
+        metrics=metrics_of(found.rows, found.metric_in_curves) | {"gain": gain.difference},
+        facts={
+            "start": dict(found.start),
+            "end": dict(found.end),
+            "gain": asdict(gain),
+            "measure": found.measure,
+            "kept_step": found.kept_step,
+            "helps": found.helps,
+        },
+    )
+
+
+def refuse_another_model(inputs: Paths) -> None:
+    """Refuses an index that was made by another model than the one to start from."""
+    from stillhouse.core.errors import InputError
+    from stillhouse.pipeline.steps.execute import manifest_of
+
+    made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
+    if made_by != manifest_of(inputs["encoder"], "model").digest:
+        raise InputError(
+            "train-query-encoder: --old-index was made by another model than --encoder; run `stillhouse index` with "
+            "this one"
+        )
+
+
+STEP = Step(
+    "train-query-encoder",
+    "trains only the query tower, against an index whose vectors stay fixed",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("encoder", "the bi-encoder to start from", kind="model"),
+        Port("old_index", "its index of the corpus, which stays valid", agrees_on=("corpus",)),
+        Port("negatives", "hard negatives", optional=True, agrees_on=("corpus",)),
+        Port(
+            "teacher",
+            "a teacher's scores of the negatives, for distillation",
+            optional=True,
+            agrees_on=("corpus", "negatives"),
+        ),
+    ),
+    outputs=(
+        Port("retriever", "the bi-encoder, with its own query tower", kind="model"),
+        Port("index", "the same index, for this bi-encoder", beside=("retriever",)),
+        Port("curves", "training and held-out loss"),
+    ),
+    run=run,
+)

@@ -1,0 +1,121 @@
+"""Step `train-retriever`: trains a bi-encoder on positives and hard negatives; with a teacher, the distilled
+retriever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.training.settings import RetrieverConfig
+
+if TYPE_CHECKING:
+    from stillhouse.training.losses import Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RetrieverConfig):
+    """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
+
+    negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
+    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    towers: str = setting(
+        "as_is",
+        "as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one each, "
+        "with the same initial parameters if the encoder has one",
+        choices=("as_is", "shared", "separate"),
+    )
+    similarity: str = setting(
+        "cosine",
+        "how vectors are compared: cosine = normalized, with a temperature of 0.01 to 0.05; dot = unchanged, "
+        "with temperature 1 (CDMAE)",
+        choices=("cosine", "dot"),
+    )
+    weak_teacher: str = setting(
+        "distil",
+        "for a teacher that `score-pairs` found to rank dev queries no better than its student: distil = learn from it "
+        "anyway; ignore = train without it; skip = keep the encoder unchanged",
+        choices=("distil", "ignore", "skip"),
+    )
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: Loss | None = None) -> Report:
+    import torch
+
+    from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, describe, metrics_of, write_curves
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training.group_training import metric_in_curves
+    from stillhouse.training.negatives import Negatives
+    from stillhouse.training.retriever_training import fit_retriever
+    from stillhouse.training.teacher import Teacher, is_ahead, pass_on_choice
+
+    # An encoder saved with its language-model head lacks BERT's pooler, which is initialised at random and saved.
+    torch.manual_seed(config.seed)
+    if config.similarity == "dot" and config.temperature < 0.5:
+        context.log(
+            f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
+            "vectors; CDMAE has temperature: 1"
+        )
+    weak = "teacher" in inputs and config.weak_teacher != "distil" and not is_ahead(inputs["teacher"])
+    skipped = weak and config.weak_teacher == "skip"
+    if weak:
+        then = "the encoder is kept unchanged" if skipped else "training goes on without it"
+        context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
+    if "teacher" in inputs:
+        pass_on_choice(inputs["teacher"], outputs["curves"], SKIPPED if skipped else IGNORED if weak else TAUGHT)
+    if skipped:
+        BiEncoder.load(inputs["encoder"]).save(outputs["retriever"])
+        write_curves(outputs["curves"], [])
+        return Report("kept unchanged: the teacher ranks no better than its student", facts={"distilled": False})
+    changes = {} if config.towers == "as_is" else {"towers": config.towers}
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
+    distilled = "teacher" in inputs and not weak
+    encoder.settings = replace(encoder.settings, titles=corpus.titles)
+    rows = fit_retriever(
+        encoder,
+        corpus,
+        Negatives.read(inputs["negatives"]),
+        Teacher.read(inputs["teacher"]) if distilled else None,
+        config,
+        config.negatives_per_query,
+        config.negatives_depth,
+        context,
+        VectorIndex(inputs["old_index"]) if "old_index" in inputs else None,
+        loss,
+    )
+    encoder.save(outputs["retriever"])
+    write_curves(outputs["curves"], rows)
+    summary = describe(rows, metric_in_curves(config))
+    if weak:
+        summary += "; without its teacher, which ranks no better than its student"
+    return Report(summary, metrics=metrics_of(rows, metric_in_curves(config)), facts={"distilled": distilled})
+
+
+STEP = Step(
+    "train-retriever",
+    "trains a bi-encoder on positives, hard negatives and optionally a teacher's scores",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("encoder", "the encoder to start from", kind="model"),
+        Port("negatives", "hard negatives"),
+        Port("teacher", "the re-ranker's scores, for distillation", optional=True),
+        Port(
+            "old_index",
+            "an older model's index of the corpus, for compatibility_weight",
+            optional=True,
+            agrees_on=("corpus",),
+        ),
+    ),
+    outputs=(
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("curves", "training and held-out loss"),
+    ),
+    run=run,
+    parallel=True,
+)

@@ -1,0 +1,141 @@
+"""Makes a workspace: a recipe as params.yaml, its dvc.yaml, and a DVC repository that needs no git."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import refuse_file_above
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.own_files import make_folder
+from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.pipeline.dvc_file import render
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved, sections
+
+OWN_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", ".dvc")
+IGNORED = {
+    ".gitignore": ("/artifacts/", "/.stillhouse/"),
+    ".dvcignore": ("# What DVC need not look at: unfinished work.", ".stillhouse"),
+    # What DVC writes in a git repository. The folder may be in one already, or be added to one later.
+    ".dvc/.gitignore": ("/config.local", "/tmp", "/cache"),
+}
+"""The lines that ignore files must have; their previous content stays."""
+
+
+def make_workspace(
+    folder: Path, source: str | None, recipe: str, own: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Makes `folder`, or fills an existing folder that is not a workspace yet.
+
+    `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample` for the
+    built-in corpus, `ir_datasets:<id>`). If the recipe has a `repo`, it is a path in that repository. Without `source`,
+    the recipe's own stays. `own` holds settings, by section, that replace the recipe's. Existing content of `folder`
+    stays too: `.gitignore` and `.dvcignore` get the lines that they lack. Raises `InputError` if `folder` is a
+    workspace already or holds what `dvc repro` would replace, for a source that does not exist, and for an unknown
+    recipe or setting.
+    """
+    try:
+        with doing("loading DVC"):
+            from dvc.repo import Repo
+            from ruamel.yaml import YAML
+    except ImportError:
+        raise InputError("`stillhouse new` needs DVC: pip install 'stillhouse[platform]'") from None
+    refuse_taken(folder)
+    path = find_recipe(recipe)
+    original = load_recipe(path)
+    settings = dict(original)
+    if source is not None:
+        if not settings.get("ingest", {}).get("repo"):
+            refuse_missing(source)
+        settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
+    for section, values in (own or {}).items():
+        settings[section] = settings.get(section, {}) | dict(values)
+    settings = moved(settings, Path(), folder)
+    configs(settings, str(path))
+
+    # The recipe's own text is edited, to keep its comments.
+    round_trip = YAML()
+    round_trip.preserve_quotes = True
+    text = round_trip.load(path.read_text(encoding="utf-8")) or {}
+    for name in sections(settings):
+        for key, value in settings.get(name, {}).items():
+            if original.get(name, {}).get(key) != value:
+                text[name] = text.get(name) or {}
+                text[name][key] = value
+
+    make_folder(folder)
+    before = [name for name in IGNORED if (folder / name).exists()]
+    with _quiet_dvc(), doing("making a DVC repository"):
+        Repo.init(str(folder), no_scm=True).close()
+    with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
+        file.write("    analytics = false\n")
+    for name, lines in IGNORED.items():
+        if name not in before:
+            (folder / name).unlink(missing_ok=True)  # DVC's own, which contains only a comment
+        add_lines(folder / name, lines)
+    with (folder / "params.yaml").open("w", encoding="utf-8") as file:
+        round_trip.dump(text, file)
+    (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raises `InputError` for a folder that is a workspace, or that holds what a workspace would replace."""
+    refuse_file_above(folder / "params.yaml")
+    for name in OWN_FILES:
+        if os.path.lexists(folder / name):
+            raise InputError(f"{folder} already has a {name}; choose another folder, or edit its params.yaml")
+    artifacts = folder / ARTIFACTS
+    if os.path.lexists(artifacts) and not (artifacts.is_dir() and not any(artifacts.iterdir())):
+        raise InputError(
+            f"{artifacts} exists, and `dvc repro` would write there; move it away, or choose another folder"
+        )
+    for name in IGNORED:
+        if os.path.lexists(folder / name) and (not (folder / name).is_file() or (folder / name).is_symlink()):
+            raise InputError(
+                f"{folder / name} is not a regular file, so no line can be added to it; choose another folder"
+            )
+
+
+def refuse_missing(source: str) -> None:
+    """Raises `InputError` for a source that is neither a path nor a name that `ingest` knows."""
+    from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+
+    try:
+        there = source == SAMPLE or source.startswith(SCHEME) or Path(source).expanduser().exists()
+    except PermissionError:
+        raise
+    except (OSError, RuntimeError):  # a name that is too long, or the home of an unknown user
+        there = False
+    if not there:
+        raise InputError(
+            f"the source {source} does not exist; give --source a folder, a file, '{SAMPLE}' or '{SCHEME}<id>'"
+        )
+
+
+def add_lines(path: Path, lines: Sequence[str]) -> None:
+    """Appends the lines that a text file lacks; its existing content stays unchanged, byte by byte."""
+    had = path.read_bytes() if path.is_file() else b""
+    known = {line.strip() for line in had.split(b"\n")}
+    missing = [line.encode() for line in lines if line.encode() not in known]
+    end = b"\r\n" if b"\r\n" in had else b"\n"
+    if missing:
+        with path.open("ab") as file:
+            file.write((end if had and not had.endswith(b"\n") else b"") + b"".join(line + end for line in missing))
+
+
+@contextmanager
+def _quiet_dvc() -> Iterator[None]:
+    """Keeps DVC's own greeting out of the output of `stillhouse new`."""
+    logger = logging.getLogger("dvc")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,1 +1,0 @@
-"""Retrieval: the bi-encoder, the cross-encoder, their losses, negatives, indexes and runs."""

@@ -1,1 +1,0 @@
-"""Training of retrievers and re-rankers: groups, losses, teachers and metrics on dev queries."""

@@ -1,1 +1,0 @@
-"""Corpus vectors, the indexes over them, and exact search."""

@@ -1,1 +1,0 @@
-"""Hard negatives: finding wrong passages, and leaving out those that only seem wrong."""

@@ -1,1 +1,0 @@
-"""Encoders, re-rankers and their files."""

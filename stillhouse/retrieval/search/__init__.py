@@ -1,1 +1,0 @@
-"""Search: BM25, dense, hybrid, and the choice between them."""

@@ -1,0 +1,299 @@
+"""Hybrid search: BM25 and the dense index both supply candidates, and each candidate's two scores are fused.
+
+Shape suffixes: Q queries, K candidates of a query, D width of the vectors, F = 2 scores (BM25's, the retriever's).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.errors import InputError
+from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
+from stillhouse.search.bm25 import BM25
+from stillhouse.search.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
+from stillhouse.search.vector_index import VectorIndex
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.relevance import JudgedQueries  # imports pandas, which would delay an answer
+
+FILE, INDEX = "hybrid.json", "bm25"
+METHODS = ("weights", "convex", "ranks", "dense")
+SHARE = 0.7
+"""The retriever's weight in a convex combination."""
+PER_SPREAD = 0.3
+"""BM25's weight by the spread of the retriever's products, where weights are not fitted (docs/findings.md)."""
+SPREAD_PASSAGES = 1000
+QUERIES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How BM25 and the retriever rank together.
+
+    `weights`: bm25 · BM25 score + dense · inner product of the vectors. `convex`: the same with scores scaled to
+    [0, 1] per query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever alone. Each
+    ranking supplies its best `depth` passages as candidates.
+    """
+
+    method: str = "dense"
+    bm25: float = 0.0
+    dense: float = 1.0
+    depth: int = 100
+
+    def __str__(self) -> str:
+        if self.method == "weights":
+            return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever"
+        if self.method == "convex":
+            return f"{self.bm25:.3g} · scaled BM25 + {self.dense:.3g} · scaled retriever"
+        return "reciprocal rank fusion" if self.method == "ranks" else "the retriever alone"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of both rankings: rows int32 [Q, K] padded with -1, scores [Q, K, 2] and ranks [Q, K, 2].
+
+    The last axis is BM25, retriever. A rank is 0 if that ranking lacks the passage; the score is still given.
+    """
+
+    rows_QK: NDArray[np.int32]
+    scores_QKF: NDArray[np.float32]
+    ranks_QKF: NDArray[np.int32]
+
+
+class HybridIndex:
+    """A BM25 index and a vector index of the same passages."""
+
+    def __init__(self, bm25: BM25, index: VectorIndex) -> None:
+        if len(bm25) != len(index):
+            raise InputError(
+                f"the BM25 index has {len(bm25)} passages and the vector index {len(index)}; make both from one corpus"
+            )
+        self.bm25 = bm25
+        self.index = index
+
+    def candidates(
+        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> Candidates:
+        """The union of the best `depth` passages of both rankings for each query, BM25 first.
+
+        Memory for the passages' vectors is bounded by `QUERIES_AT_ONCE` queries.
+        """
+        starts = range(0, len(texts), QUERIES_AT_ONCE) or (0,)
+        parts = [slice(start, start + QUERIES_AT_ONCE) for start in starts]
+        found = [self._candidates(texts[part], vectors_QD[part], depth, gpu) for part in parts]
+        if len(found) == 1:
+            return found[0]
+        width = max(part.rows_QK.shape[1] for part in found)
+        return Candidates(
+            np.concatenate([_padded(part.rows_QK, width, -1) for part in found]),
+            np.concatenate([_padded(part.scores_QKF, width, 0) for part in found]),
+            np.concatenate([_padded(part.ranks_QKF, width, 0) for part in found]),
+        )
+
+    def _candidates(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool) -> Candidates:
+        lexical_QK, _ = self.bm25.search(texts, depth)
+        dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
+        both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
+        rows_QK = first_kept(both_QK, (both_QK >= 0) & ~repeated(both_QK), both_QK.shape[1])
+        scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)], axis=2)
+        ranks_QKF = np.stack([_ranks(rows_QK, lexical_QK), _ranks(rows_QK, dense_QK)], axis=2)
+        return Candidates(rows_QK, scores_QKF, ranks_QKF)
+
+    def search(
+        self, fusion: Fusion, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Rows int32 [Q, depth] and fused scores float32 [Q, depth], best first, padded with -1.
+
+        Ties are in corpus order. Each ranking supplies at least `depth` candidates, because passages that are not
+        candidates cannot be ranked.
+        """
+        rows_QK = np.full((len(texts), depth), -1, dtype=np.int32)
+        scores_QK = np.full((len(texts), depth), -np.inf, dtype=np.float32)
+        for start in range(0, len(texts), QUERIES_AT_ONCE):
+            part = slice(start, start + QUERIES_AT_ONCE)
+            found = self.candidates(texts[part], vectors_QD[part], max(depth, fusion.depth), gpu)
+            fused_BK, ordered_BK = order_by_score(fused_scores(fusion, found), found.rows_QK)
+            width = min(depth, ordered_BK.shape[1])
+            rows_QK[part, :width], scores_QK[part, :width] = ordered_BK[:, :width], fused_BK[:, :width]
+        return rows_QK, scores_QK
+
+    def products(self, vectors_QD: NDArray[np.float32], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Inner products of the queries' vectors with vectors of the index, float32 [Q, K]; 0 for padding."""
+        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
+        query_P, column_P = np.nonzero(rows_QK >= 0)
+        scores_QK[query_P, column_P] = self.index.products(vectors_QD, query_P, rows_QK[query_P, column_P])
+        return scores_QK
+
+
+def _padded(values: NDArray[Any], width: int, filler: float) -> NDArray[Any]:
+    """The values with their second axis filled up to `width`."""
+    missing = [(0, 0), (0, width - values.shape[1])] + [(0, 0)] * (values.ndim - 2)
+    return np.pad(values, missing, constant_values=filler)
+
+
+def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
+    """The fused score of every candidate, float32 [Q, K]."""
+    if fusion.method == "ranks":
+        return reciprocal_ranks(found.ranks_QKF)
+    if fusion.method == "convex":
+        bm25_QK, dense_QK = np.moveaxis(found.scores_QKF, 2, 0)
+        return convex_combination(bm25_QK, dense_QK, found.rows_QK >= 0, fusion.dense)
+    return fuse(found.scores_QKF, np.array([fusion.bm25, fusion.dense]))
+
+
+def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
+    """The fusion of a method that needs no judged queries: `ranks`, `convex`, or else `spread`.
+
+    `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products. Unlike
+    `convex`, it keeps the size of BM25's scores, which are low where a passage has few of the query's words. An index
+    without spread gets `convex`.
+    """
+    if method == "ranks":
+        return Fusion("ranks", depth=depth)
+    spread = 0.0 if method == "convex" else product_spread(index)
+    if spread <= 0:
+        return Fusion("convex", 1.0 - SHARE, SHARE, depth)
+    return Fusion("weights", float(f"{PER_SPREAD * spread:.4g}"), 1.0, depth)
+
+
+def product_spread(index: VectorIndex) -> float:
+    """The standard deviation of a passage's inner products with other passages, as a mean over passages.
+
+    At most `SPREAD_PASSAGES` are read, evenly spaced. With fewer than two others to compare with, it is 0.
+    """
+    count = len(index)
+    rows_P = np.unique(np.linspace(0, count - 1, min(count, SPREAD_PASSAGES)).astype(np.int32))
+    if len(rows_P) < 3:
+        return 0.0
+    vectors_PD = index.vectors(rows_P).astype(np.float64)
+    products_PP = vectors_PD @ vectors_PD.T
+    others_PP = products_PP[~np.eye(len(rows_P), dtype=np.bool_)].reshape(len(rows_P), -1)
+    return float(others_PP.std(axis=1).mean())
+
+
+def fit_fusion(
+    found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int
+) -> Fusion | None:
+    """The weights that make the positives most likely (`fit_weights`), or None if no query can be fitted on.
+
+    `known_QK` marks the candidates that are known to be right or wrong. Others are left out.
+    """
+    try:
+        bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
+    except ValueError:
+        return None
+    # Six digits, so that another order of summation on another machine does not change a ranking.
+    return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
+
+
+def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
+    """Write `hybrid.json` and, if the fusion uses BM25, its index."""
+    write_json(folder / FILE, asdict(fusion))
+    if fusion.method != "dense":
+        assert bm25 is not None, "a hybrid needs BM25's index"
+        bm25.save(folder / INDEX)
+
+
+def read_fusion(folder: Path) -> Fusion:
+    """Read the fusion that `write_hybrid` wrote. Raises `InputError` for any other folder."""
+    try:
+        fusion = Fusion(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+        sound = fusion.method in METHODS and fusion.depth > 0 and all(np.isfinite([fusion.bm25, fusion.dense]))
+    except (OSError, ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise InputError(f"{folder} has no valid {FILE} from `stillhouse hybrid`; run that step again")
+    return fusion
+
+
+def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
+    """Read what `write_hybrid` wrote, for the vector index of the same passages.
+
+    Raises `InputError` for any other folder, and for an index of another size.
+    """
+    fusion = read_fusion(folder)
+    return HybridSearch(fusion, None if fusion.method == "dense" else HybridIndex(BM25.load(folder / INDEX), index))
+
+
+@dataclass(frozen=True)
+class HybridSearch:
+    """A fusion that is ready to search; `both` is None if the retriever ranks alone."""
+
+    fusion: Fusion
+    both: HybridIndex | None
+
+    def search(
+        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Search as `HybridIndex.search` does. Only for a fusion that uses BM25."""
+        assert self.both is not None, "the retriever ranks alone: search its index"
+        return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
+
+
+def _ranks(rows_QK: NDArray[np.int32], ranking_QR: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Each row's rank in its query's ranking, from 1, int32 [Q, K]; 0 if it is not there."""
+    ranks_QK = np.zeros(rows_QK.shape, dtype=np.int32)
+    for number, (rows_K, ranking_R) in enumerate(zip(rows_QK, ranking_QR)):
+        order_R = np.argsort(ranking_R, kind="stable")
+        place_K = np.minimum(np.searchsorted(ranking_R, rows_K, sorter=order_R), len(ranking_R) - 1)
+        hit_K = (rows_K >= 0) & (ranking_R[order_R[place_K]] == rows_K)
+        ranks_QK[number, hit_K] = order_R[place_K[hit_K]] + 1
+    return ranks_QK
+
+
+FEWEST_TO_FIT = 30
+"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (few_dev_questions.md)."""
+
+
+@dataclass(frozen=True)
+class MeasuredRankings:
+    """A fitted fusion, and RR@10 float64 [Q] of `bm25`, `dense` and `hybrid` on the queries that it was fitted on.
+
+    `rows_QK` are the candidates of BM25 and the retriever, int32, padded with -1. Fitting two weights on a hundred
+    queries or more raises the figure of `hybrid` by less than 0.001.
+    """
+
+    fusion: Fusion
+    reciprocal_ranks: Mapping[str, NDArray[np.float64]]
+    rows_QK: NDArray[np.int32]
+
+
+def measure_rankings(
+    hybrid: HybridIndex,
+    judged: JudgedQueries,
+    vectors_QD: NDArray[np.float32],
+    depth: int,
+    method: str = "auto",
+    gpu: bool = False,
+) -> MeasuredRankings:
+    """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
+
+    `auto` fits weights on labelled queries alone, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its
+    words, so weights fitted on them trust BM25 too much; `auto` uses `spread` for these.
+    """
+    found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
+    fusion = None
+    if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
+        fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
+    fusion = fusion or unfitted(method, depth, hybrid.index)
+    scores = {
+        "bm25": np.where(found.ranks_QKF[:, :, 0] > 0, -found.ranks_QKF[:, :, 0], -np.inf),
+        "dense": np.where(found.ranks_QKF[:, :, 1] > 0, -found.ranks_QKF[:, :, 1], -np.inf),
+        "hybrid": fused_scores(fusion, found),
+    }
+    ranked = {name: _ranked(values_QK, found.rows_QK) for name, values_QK in scores.items()}
+    ranks = {name: judged.reciprocal_ranks(rows_QK) for name, rows_QK in ranked.items()}
+    return MeasuredRankings(fusion, ranks, found.rows_QK)
+
+
+def _ranked(scores_QK: NDArray[np.floating], rows_QK: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The rows by descending score, without those scored -inf."""
+    return order_by_score(scores_QK, np.where(np.isneginf(scores_QK), np.int32(-1), rows_QK))[1]

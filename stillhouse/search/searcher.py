@@ -1,0 +1,130 @@
+"""Answers a question with ranked passages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse.core import context
+from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.open_folders import OpenFolders
+from stillhouse.corpus.store import Corpus
+from stillhouse.models.query_encoder import open_query_encoder
+from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.vector_index import VectorIndex, cut
+
+if TYPE_CHECKING:
+    from stillhouse.search.hybrid import HybridSearch
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One passage of an answer. `score` is the similarity of question and passage, a cosine for cosine retrievers.
+
+    In hybrid search it is the weighted sum of the BM25 score and the similarity.
+    """
+
+    rank: int
+    score: float
+    passage_id: str
+    title: str
+    text: str
+
+
+class Searcher:
+    """A corpus, its index and its retriever, loaded once for many questions. With `hybrid`, BM25 ranks too.
+
+    Answers come from the files that were verified on opening, even after another run has replaced them. `digest` gives
+    the SHA-256 of a file. Raises `InputError` for a missing or damaged folder, and for an index or a hybrid that was
+    made from another corpus or by another retriever.
+    """
+
+    def __init__(
+        self,
+        corpus: Path,
+        retriever: Path,
+        index: Path,
+        context: Context,
+        digest: Digest = digest_file,
+        hybrid: Path | None = None,
+    ) -> None:
+        folders = {"corpus": corpus, "retriever": retriever, "index": index}
+        self._held = OpenFolders(folders | ({"hybrid": hybrid} if hybrid else {}))
+        self._context = context
+        with self._held.named():
+            refuse_unfit(self._held, digest, hybrid is not None)
+            self._corpus = Corpus.open(self._held["corpus"])
+            self._encoder = open_query_encoder(self._held["retriever"], context)
+            self._index = VectorIndex(self._held["index"])
+            check_index(self._index, self._corpus)
+            check_width(self._encoder, self._index)
+            self._hybrid = self._open_hybrid() if hybrid else None
+            self._held.refuse_changed()
+
+    @classmethod
+    def open(
+        cls,
+        corpus: str | PathLike[str],
+        retriever: str | PathLike[str],
+        index: str | PathLike[str],
+        hybrid: str | PathLike[str] | None = None,
+    ) -> Searcher:
+        """Open folders that steps wrote; compute on `$STILLHOUSE_DEVICE`, or by default on a GPU if there is one.
+
+        Raises `InputError` as above.
+        """
+        context.hush_libraries()
+        where = Context(work=context.work_root(), device=context.device(), quiet=True)
+        return cls(Path(corpus), Path(retriever), Path(index), where, hybrid=Path(hybrid) if hybrid else None)
+
+    @doing("loading BM25")
+    def _open_hybrid(self) -> HybridSearch | None:
+        """The fusion with BM25, or None if the retriever alone ranks best."""
+        from stillhouse.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
+
+        found = read_hybrid(self._held["hybrid"], self._index)
+        return found if found.both else None
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
+
+        Raises `InputError` for a question without words, and if a file was overwritten in place.
+        """
+        if not question.strip():
+            raise InputError("the question is empty; type what you want to find")
+        with self._held.named():
+            vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
+            refuse_not_finite(vectors_QD, [question])
+            vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
+            on_gpu = searches_on_gpu(self._index, top, self._context)
+            if self._hybrid:
+                rows_QK, scores_QK = self._hybrid.search([question], vectors_QD, min(top, len(self._index)), on_gpu)
+            else:
+                rows_QK, scores_QK = self._index.search(vectors_QD, top, gpu=on_gpu)
+            found = self._corpus.passage_table(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+            self._held.refuse_changed()
+        hits = zip(scores_QK[0].tolist(), found.to_pylist())
+        return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
+
+
+@doing("verifying the digests of what it reads")
+def refuse_unfit(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
+    """Refuse damaged folders, and an index or a hybrid that was made from other folders than the held ones."""
+    corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))
+    foreign = not (held["retriever"] / MANIFEST).is_file()
+    retriever = (foreign_manifest if foreign else read_manifest)(held["retriever"], digest=digest)
+    sources = {"corpus": corpus, "retriever": retriever}
+    made = {"index": index}
+    if hybrid:
+        made["hybrid"] = read_manifest(held["hybrid"], digest=digest)
+    for what, manifest in made.items():
+        for name, source in sources.items():
+            if manifest.inputs.get(name) != source.digest:
+                remedy = f"run `stillhouse {what}` with this one"
+                raise InputError(f"{held[what]} was made from another {name} than {held[name]}; {remedy}")
+        sources[what] = manifest

@@ -1,0 +1,69 @@
+"""Settings of encoding a corpus and of its index. No torch here: step modules read them to declare their flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from stillhouse.core.config import setting
+from stillhouse.core.errors import InputError
+from stillhouse.models.settings import InferenceConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingConfig(InferenceConfig):
+    """How passages are encoded, and whether later runs may reuse their vectors."""
+
+    cache_gib: float = setting(
+        10.0,
+        "cache passage vectors in the work area for later runs of the same model, in at most this many GiB for all "
+        "models together; 0 = no cache",
+        minimum=0.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexConfig:
+    """Which kind of index to build and how; settings for one kind alone say so."""
+
+    kind: str = setting(
+        "flat",
+        "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8 = "
+        "clusters of vectors at one byte per dimension; sq8 = one byte per dimension, all compared; binary_rescored = "
+        "one bit per dimension, all compared; the best are rescored at one byte per dimension",
+        choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
+    )
+    truncate_dim: int | None = setting(
+        None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1
+    )
+    hnsw_m: int = setting(32, "hnsw only: links of a passage in the graph", minimum=2)
+    hnsw_ef_construction: int = setting(128, "hnsw only: candidates examined when a passage is linked", minimum=1)
+    hnsw_ef_search: int = setting(
+        256, "hnsw only: candidates that a query keeps, at least as many as requested", minimum=1
+    )
+    ivf_nlist: int | None = setting(
+        None,
+        "ivfpq and ivfsq8 only: clusters; null = four times the square root of the passages, with at least 39 of "
+        "them each",
+        minimum=1,
+    )
+    ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 only: clusters that a query searches", minimum=1)
+    pq_m: int | None = setting(
+        None,
+        "ivfpq only: bytes per vector, a divisor of its width; null = one per four dimensions",
+        minimum=1,
+    )
+
+    rescore_multiplier: int = setting(32, "binary_rescored only: passages rescored for each one requested", minimum=1)
+
+    def __post_init__(self) -> None:
+        own_kinds = {
+            "hnsw": ("hnsw",),
+            "ivf": ("ivfpq", "ivfsq8"),
+            "pq": ("ivfpq",),
+            "rescore": ("binary_rescored",),
+        }
+        for field in fields(IndexConfig):
+            kinds = own_kinds.get(field.name.split("_")[0], (self.kind,))
+            if self.kind not in kinds and getattr(self, field.name) != field.default:
+                names = " and ".join(kinds)
+                raise InputError(f"{field.name} is only for kind {names}, but kind is {self.kind}; leave it out")

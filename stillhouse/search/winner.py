@@ -1,0 +1,151 @@
+"""The winner of a run: the retriever, alone or with BM25, that is best on the dev queries.
+
+RR@10 changes only if a right answer changes its rank, so two systems differ on a few of a hundred queries and chance
+decides between them. The log-likelihood, how likely a system's scores make the right answers, measures how far the
+right answer is ahead or behind in every query. On repeatedly drawn dev queries it chooses a better system
+(docs/findings.md).
+
+Shape suffixes: Q queries, P right answers of a query, K candidates of a system, U candidates of all systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.evaluation.rankings import Rows, first_kept, repeated
+from stillhouse.search.fusion import fit_weights
+from stillhouse.search.hybrid import Fusion
+
+LOG_LIKELIHOOD, RR10 = "log_likelihood", "rr10"
+METRICS = (LOG_LIKELIHOOD, RR10)
+"""The metrics that can choose a winner."""
+SHOWN = {LOG_LIKELIHOOD: "log-likelihood", RR10: "RR@10"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A retriever, alone or fused with BM25, and how well it ranks each dev query, float64 [Q].
+
+    `log_likelihoods` come from the function of this name, over the same candidates for all contenders.
+    """
+
+    retriever: str
+    fusion: Fusion
+    reciprocal_ranks: NDArray[np.float64]
+    log_likelihoods: NDArray[np.float64]
+
+    @property
+    def name(self) -> str:
+        return contender_name(self.retriever, self.fusion.method != "dense")
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """The values that a choice by `metric`, one of `METRICS`, compares."""
+        return self.log_likelihoods if metric == LOG_LIKELIHOOD else self.reciprocal_ranks
+
+
+def contender_name(retriever: str, with_bm25: bool) -> str:
+    return f"{retriever} + BM25" if with_bm25 else retriever
+
+
+def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
+    """Start with the first contender and replace it with each later one that is better than the current winner.
+
+    Better means that its mean of `metric` leads by more than `standard_errors` standard errors of the paired
+    difference. An early contender stays unless dev shows another to be better, so list simple and cheap systems first.
+    """
+    contenders = iter(contenders)
+    winner = next(contenders)
+    for later in contenders:
+        difference_Q = later.values(metric) - winner.values(metric)
+        lead = float(difference_Q.mean())
+        spread = float(difference_Q.std(ddof=1)) if len(difference_Q) > 1 else 0.0
+        if lead > standard_errors * spread / np.sqrt(len(difference_Q)):
+            winner = later
+    return winner
+
+
+def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metric: str) -> str:
+    """A line that names the winner and gives the figures of all contenders."""
+    figures = ", ".join(
+        f"{name} {contender.reciprocal_ranks.mean():.3f} ({contender.log_likelihoods.mean():.3f})"
+        for name, contender in contenders.items()
+    )
+    queries = len(winner.reciprocal_ranks)
+    first = next(iter(contenders))
+    found = "nothing was shown to be better than the start" if winner.name == first else f"the winner is {winner.name}"
+    formula = "" if winner.fusion.method == "dense" else f" ({winner.fusion})"
+    return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"
+
+
+def choice_facts(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the report says of the winner, from the facts and settings in the manifest that `select-best` wrote.
+
+    None for the manifest of another step.
+    """
+    if not {"winner", "queries"} <= facts.keys():
+        return None
+    with_bm25 = facts["winner"] != facts["retriever"]
+    return {
+        "retriever": facts["retriever"],
+        "with_bm25": with_bm25,
+        "formula": facts["fusion"] if with_bm25 else "",
+        "chosen_by": facts["chosen_by"],
+        "queries": facts["queries"],
+        "systems": len(facts[f"dev_{facts['chosen_by']}"]),
+        "standard_errors": settings.get("standard_errors", 0.0),
+        "contenders": _contender_facts(facts),
+    }
+
+
+def _contender_facts(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The contenders in the order in which they competed, with the mean of each metric on the dev queries."""
+    means = {metric: facts[f"dev_{metric}"] for metric in METRICS if f"dev_{metric}" in facts}
+    names = [
+        (retriever, with_bm25, contender_name(retriever, with_bm25))
+        for retriever in facts.get("order", {}).get("candidates", ())
+        for with_bm25 in (False, True)
+    ]
+    return [
+        {"retriever": retriever, "with_bm25": with_bm25, "means": {metric: of[name] for metric, of in means.items()}}
+        for retriever, with_bm25, name in names
+        if name in means[facts["chosen_by"]]
+    ]
+
+
+def common_candidates(brought: Sequence[Rows], answers_QP: Rows) -> Rows:
+    """The candidates of all systems and the right answers, int32 [Q, U], each once per query and padded with -1.
+
+    Likelihoods are compared over the same candidates. A right answer is included, with its score, even if a system
+    did not find it.
+    """
+    rows_QU = np.concatenate([*brought, answers_QP], axis=1)
+    kept_QU = (rows_QU >= 0) & ~repeated(rows_QU)
+    return first_kept(rows_QU, kept_QU, int(kept_QU.sum(axis=1).max(initial=0)))
+
+
+def log_likelihoods(
+    scores_QU: NDArray[np.floating], judged_QU: NDArray[np.bool_], right_QU: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """log softmax of the best right answer among itself and the wrong ones, float64 [Q]; at most 0.
+
+    Scores are multiplied by the factor that makes the right answers most likely (`fit_weights`), so systems with
+    different score scales are comparable. `judged_QU` marks the candidates that are right or wrong. The value is 0 for
+    a query without a right or without a wrong candidate.
+    """
+    right_QU, wrong_QU = right_QU & judged_QU, judged_QU & ~right_QU
+    try:
+        [factor] = fit_weights(scores_QU[:, :, None], judged_QU, right_QU)
+    except ValueError:
+        return np.zeros(len(scores_QU))
+    scaled_QU = np.asarray(scores_QU, dtype=np.float64) * factor
+    best_Q = np.where(right_QU, scaled_QU, -np.inf).max(axis=1)
+    useful_Q = right_QU.any(axis=1) & wrong_QU.any(axis=1)
+    found_Q = np.zeros(len(scores_QU))
+    gaps_QU = np.where(wrong_QU, scaled_QU, -np.inf)[useful_Q] - best_Q[useful_Q, None]
+    found_Q[useful_Q] = -np.logaddexp.reduce(np.concatenate([gaps_QU, np.zeros((len(gaps_QU), 1))], axis=1), axis=1)
+    return found_Q

@@ -1,0 +1,63 @@
+"""Low-rank adaptation (LoRA, Hu et al. 2021): instead of a matrix W, training changes B A, of a low rank.
+
+A model of billions of parameters then trains with the optimiser's states of a few millions. The change is added to the
+weights at the end, so the trained model has the files and the speed of its base model. The layers are peft's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.towers import BagOfWordsTower, Role
+
+SCALE = 2
+"""The change is scaled by this, whatever the rank (`lora_alpha` is the rank times this)."""
+
+
+@contextmanager
+def low_rank(encoder: BiEncoder, rank: int) -> Iterator[None]:
+    """Until the block ends, train changes of this rank to the linear layers of the towers' Transformers alone.
+
+    Then they are merged into the weights. With rank 0 nothing changes. Raises `InputError` for a tower without a
+    Transformer.
+    """
+    adapted = [_adapted(model, rank) for model in _transformers(encoder)] if rank else []
+    yield
+    for model in adapted:
+        model.merge_and_unload()
+    encoder.requires_grad_(True)
+
+
+def _adapted(model: PreTrainedModel, rank: int) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise InputError("lora_rank needs the package peft; run `pip install 'stillhouse[lora]'`") from error
+    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules="all-linear"))
+
+
+def _transformers(encoder: BiEncoder) -> list[PreTrainedModel]:
+    roles: tuple[Role, ...] = ("passage", "query")
+    towers = {id(tower): tower for tower in map(encoder.tower, roles)}.values()
+    found = [None if isinstance(tower, BagOfWordsTower) else tower.encoder for tower in towers]
+    models = [model for model in found if model is not None]
+    if len(models) < len(found):
+        raise InputError("lora_rank is for towers with a Transformer; set it to 0")
+    return models
+
+
+@contextmanager
+def checkpointed(encoder: BiEncoder, wanted: bool) -> Iterator[None]:
+    """Until the block ends, compute the layers' states a second time for the gradient instead of keeping them."""
+    models = _transformers(encoder) if wanted else []
+    for model in models:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    yield
+    for model in models:
+        model.gradient_checkpointing_disable()

@@ -1,0 +1,241 @@
+"""Training a bi-encoder with the contrastive loss, or with SimLM eq. 5 if there is a teacher.
+
+With an older index, the queries are also ranked among its fixed vectors (`fixed_passages`).
+
+Shape suffixes: B queries, K candidates of a query, M passages of the batch, N texts of both kinds, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stillhouse.core.context import Context
+from stillhouse.core.curves import CurveRow
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import Corpus, open_passage_texts
+from stillhouse.corpus.text_file import TextFile
+from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.unpadded import leaves_padding_out
+from stillhouse.models.encoder import BiEncoder, EncoderTexts
+from stillhouse.models.pooling import normalized
+from stillhouse.search.dense import check_index
+from stillhouse.search.vector_index import VectorIndex
+from stillhouse.training.dev_ranking import DevCandidates, score_by_retriever
+from stillhouse.training.fixed_passages import (
+    AT_ONCE,
+    FixedPassages,
+    Targets,
+    cut_to_index,
+    fixed_passages_loss,
+)
+from stillhouse.training.group_training import Reads, open_samplers, train_on_groups
+from stillhouse.training.groups import GroupSampler
+from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
+from stillhouse.training.losses import Loss, LossBatch, retriever_loss
+from stillhouse.training.low_rank import checkpointed, low_rank
+from stillhouse.training.measurements import READS_OF_TRAINING
+from stillhouse.training.negatives import Negatives
+from stillhouse.training.settings import RetrieverConfig
+from stillhouse.training.teacher import Teacher, TeacherScores
+
+
+@dataclass(frozen=True)
+class DrawnGroups:
+    """Groups of a step with tokenized texts, and the other inputs of the loss.
+
+    `places_BK` are the candidates' places among the batch's distinct passages. `negative_BM` says which passages are
+    negatives of a query. `teacher_BK` holds the candidates' scores and whether each is known. `old` are the passages
+    of an older index that the queries are ranked among.
+    """
+
+    queries: EncoderTexts
+    passages: EncoderTexts
+    places_BK: np.ndarray
+    negative_BM: np.ndarray
+    teacher_BK: tuple[np.ndarray, np.ndarray] | None
+    old: Targets | None = None
+
+
+class RetrieverLoss:
+    """The loss of some examples of a split: `loss.training(loss.draw(examples_B, times_B))`.
+
+    Every passage of the batch counts once, however often it was drawn, and is a negative of every query that it does
+    not answer. So no query is pushed away from any of its positives.
+    """
+
+    def __init__(
+        self,
+        encoder: BiEncoder,
+        texts: TextFile | np.ndarray,
+        sampler: GroupSampler,
+        teacher: Teacher | None,
+        config: RetrieverConfig,
+        device: torch.device,
+        old: FixedPassages | None = None,
+        loss: Loss | None = None,
+    ) -> None:
+        self._of_batch = loss or partial(
+            retriever_loss, temperature=config.temperature, alpha=config.alpha, form=config.contrastive
+        )
+        self._encoder = encoder
+        self._old = old
+        self._texts = texts
+        self._sampler = sampler
+        self._teacher = TeacherScores(teacher, sampler) if teacher else None
+        self._config = config
+        self._widths = matryoshka_dims(config, encoder.width)
+        self._device = device
+        self._unpadded = leaves_padding_out(encoder, config.padding, device)
+
+    def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
+        """The groups of some examples, which were seen `times_B` times before. Drawing does not need the model.
+
+        The sample of a large index depends on the examples and times alone."""
+        groups = self._sampler.draw(examples_B, times_B)
+        rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
+        places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
+        places_BK[groups.candidate_BK] = places
+        return DrawnGroups(
+            self._encoder.queries(list(self._sampler.texts[examples_B])),
+            self._encoder.passages(list(self._texts[rows_M])),
+            places_BK,
+            ~self._sampler.relevant(groups.examples_B, rows_M),
+            self._teacher.of(groups) if self._teacher else None,
+            self._old.targets(examples_B, _step_of(examples_B, times_B), rows_M) if self._old else None,
+        )
+
+    def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
+        """This process's share of a step's loss, to back-propagate (`joint_losses`)."""
+        parts, vectors_ND, loss = self._batch(drawn, training=True)
+        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+
+    def heldout(self, drawn: DrawnGroups) -> Tensor:
+        """The loss without gradients; the same in every process."""
+        return joint_loss(*self._batch(drawn, training=False))
+
+    def _batch(self, drawn: DrawnGroups, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
+        """The parts of a batch's queries and passages, an array for their vectors, and the loss of the vectors."""
+        count = len(drawn.queries)
+        negative_BM, candidate_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
+        teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
+
+        def of_vectors(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+            value = self._of_batch(
+                LossBatch(queries_BD, passages_MD, candidate_BK[:, 0], negative_BM, candidate_BK, teacher_BK, known_BK)
+            )
+            if value.ndim:
+                raise InputError(f"the loss gives numbers of shape {list(value.shape)}; let it give one, a mean")
+            return value
+
+        def loss(vectors_ND: Tensor) -> Tensor:
+            own = self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
+            return own if drawn.old is None else own + self._compatibility(vectors_ND[:count], drawn.old)
+
+        kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
+        parts = make_parts(
+            kinds, self._config.mini_batch_size, unpadded=self._unpadded, device=self._device, training=training
+        )
+        return parts, torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device), loss
+
+    def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
+        return self._encoder(*texts.batch(rows, self._device), texts.role)
+
+    def _over_widths(self, loss: Callable[[Tensor, Tensor], Tensor], queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+        """The mean loss over vectors cut to each width and, for cosines, normalized again.
+
+        This is Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
+        """
+        losses = [loss(queries_BD, passages_MD)]
+        for width in self._widths:
+            cut = (queries_BD[:, :width], passages_MD[:, :width])
+            losses.append(loss(*map(normalized, cut)) if self._encoder.settings.normalize else loss(*cut))
+        return torch.stack(losses).mean() if self._widths else losses[0]
+
+    def _compatibility(self, queries_BD: Tensor, old: Targets) -> Tensor:
+        """The weighted loss of the queries against the vectors of an older index, which get no gradient."""
+        queries_BD = cut_to_index(queries_BD, old.vectors_ND.shape[1], self._encoder.settings.normalize)
+        scores_BN = queries_BD @ old.vectors_ND.T / self._config.temperature
+        return self._config.compatibility_weight * fixed_passages_loss(scores_BN, old.right, old.never_negative)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return on_device(array, self._device)
+
+
+def _step_of(examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> int:
+    """A number for a batch, which seeds its sample of an index."""
+    return int(np.random.default_rng([*examples_B.tolist(), *times_B.tolist()]).integers(2**31))
+
+
+def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
+    """The widths that vectors are cut to, without their full width. Raises `InputError` for a larger one."""
+    widths = config.matryoshka_dims or ()
+    if widths and widths[-1] > width:
+        raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have only width {width}")
+    return tuple(narrow for narrow in widths if narrow < width)
+
+
+def _old(
+    index: VectorIndex | None, corpus: Corpus, sampler: GroupSampler, config: RetrieverConfig, device: torch.device
+) -> FixedPassages | None:
+    """The fixed passages for the compatibility loss of a split, or None if that loss is off."""
+    if not config.compatibility_weight:
+        return None
+    if index is None:
+        raise InputError("compatibility_weight needs the index that queries must fit: give --old-index, or set it to 0")
+    check_index(index, corpus)
+    return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
+
+
+def fit_retriever(
+    encoder: BiEncoder,
+    corpus: Corpus,
+    negatives: Negatives,
+    teacher: Teacher | None,
+    config: RetrieverConfig,
+    negatives_per_query: int,
+    negatives_depth: int,
+    context: Context,
+    old_index: VectorIndex | None = None,
+    loss: Loss | None = None,
+) -> list[CurveRow]:
+    """Train `encoder` in place on the train queries and return its curves; dev queries choose the step to keep.
+
+    `config.compatibility_weight` ties the queries to `old_index`. `loss` replaces the losses of `config`. Raises
+    `InputError` for a split without queries, for batches of a single passage, and for an index of other passages.
+    """
+    texts = open_passage_texts(corpus, context.work)
+    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
+    train = samplers["train"]
+    if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):
+        raise InputError(
+            "a batch of one query without negatives teaches nothing: raise batch_size (with more than one train "
+            "query), or negatives_per_query (with queries that have negatives)"
+        )
+    device = context.torch_device()
+    with low_rank(encoder, config.lora_rank), checkpointed(encoder, config.gradient_checkpointing):
+        losses = {
+            split: RetrieverLoss(
+                encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device), loss
+            )
+            for split, sampler in samplers.items()
+        }
+
+        def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
+            return losses[split].draw(examples_B, times_B)
+
+        def of_split(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
+            return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
+
+        def score(candidates: DevCandidates) -> NDArray[np.float32]:
+            return score_by_retriever(encoder, candidates, texts, context)
+
+        group = 2 + negatives_per_query
+        reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
+        return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)

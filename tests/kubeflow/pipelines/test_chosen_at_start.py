@@ -1,0 +1,104 @@
+"""Choices at the start of a run reach the pods: counts and addresses that a process reads, images, secrets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.catalog import Request
+from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
+from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
+from stillhouse.kubeflow.preflight import REQUIREMENTS
+
+DIGEST = "sha256:" + "1" * 64
+OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
+
+
+@dataclasses.dataclass
+class Task:
+    """A task of a compiled pipeline, with its container and the Kubernetes settings of its pod."""
+
+    name: str
+    inputs: set[str]
+    container: dict[str, Any]
+    pod: dict[str, Any]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {entry["name"]: entry["value"] for entry in self.container.get("env", [])}
+
+    def secrets(self) -> dict[str, str]:
+        """Return the secrets of the pod, each with its mount path or its variables."""
+        found = {}
+        for kind, place in (("secretAsVolume", "mountPath"), ("secretAsEnv", "")):
+            for secret in self.pod.get(kind, []):
+                assert secret["optional"], "a secret that is not there costs no pod"
+                name = secret["secretNameParameter"]["runtimeValue"]["constant"]
+                found[name] = secret[place] if place else ",".join(key["envVar"] for key in secret["keyToEnv"])
+        return found
+
+
+def tasks(compiled: Compiled) -> Iterator[Task]:
+    pods = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    for component in [compiled.spec["root"], *compiled.spec["components"].values()]:
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            label = compiled.spec["components"][task["componentRef"]["name"]].get("executorLabel")
+            if label:
+                inputs = {name.removeprefix("pipelinechannel--") for name in task["inputs"].get("parameters", {})}
+                container = compiled.spec["deploymentSpec"]["executors"][label]["container"]
+                yield Task(task["taskInfo"]["name"], inputs, container, pods.get(label, {}))
+
+
+@pytest.fixture(scope="module", params=["train", "refresh", "compare-objectives"])
+def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
+    return list(tasks(compile_small(Request(request.param, "simlm").build(find_table("gpu")))))
+
+
+def test_every_pod_that_checks_gpus_gets_the_run_s_accelerator_count(on_gpus: list[Task]) -> None:
+    looking = [task for task in on_gpus if json.loads(task.variables.get(REQUIREMENTS, "{}")).get("gpus")]
+    assert looking and all("accelerator_count" in task.inputs for task in looking)
+    assert {task.name for task in looking} == {
+        task.name for task in on_gpus if "accelerator" in task.container["resources"]
+    }
+
+
+KEYS = {
+    "stillhouse-ssh": "/scratch/.ssh",
+    "stillhouse-gcs": "/etc/stillhouse-gcs",
+    "stillhouse-git": "/etc/stillhouse-git",
+}
+REGISTRY = {
+    "stillhouse-model-registry": "STILLHOUSE_MODEL_REGISTRY,STILLHOUSE_MODEL_REGISTRY_MODEL,"
+    "STILLHOUSE_MODEL_REGISTRY_TOKEN"
+}
+DATA = {"stillhouse-data": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
+    made = list(tasks(compile_small(Request("refresh", "simlm").build(find_table(name)))))
+    with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]
+    assert sorted(with_keys) == ["check_parameters", "corpus", "plan", "promote"]
+    bare = {"check_cluster", "report_end"}
+    for task in made:
+        if task.name not in bare:
+            own = (KEYS | DATA if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
+            assert task.secrets() == own, task.name
+
+
+CHOSEN: dict[str, tuple[dict[str, str], str]] = {
+    "image by tag": ({"image": "registry.example/corpus:2"}, "not named by its digest"),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_a_wrong_choice_is_refused_before_anything_is_sent(case: str) -> None:
+    values, message = CHOSEN[case]
+    with pytest.raises(InputError, match=message):
+        check_pod_parameters(values, {})

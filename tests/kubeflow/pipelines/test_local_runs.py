@@ -1,0 +1,139 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+"""Whole runs with kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import dsl, local
+from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+from stillhouse.kubeflow.pipelines.control import check_run
+from stillhouse.kubeflow.pipelines.interface import make_pipeline
+from stillhouse.kubeflow.pipelines.local import find_result, run_local, run_pipeline
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.uses import stages_of
+
+pytestmark = pytest.mark.slow
+
+
+BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
+
+
+def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
+    """The pipeline of some stages of a recipe, which need no others."""
+    stages = [stage for stage in stages_of(graph_of(recipe)) if stage.name in names]
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        return check_run("train", as_json(recipe), {}, given, stages)
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        assert pods.look
+        add_stages(stages, pods.look, pods, "stillhouse.kubeflow.pods.stage")
+
+    return make_pipeline("part", "A part of a run.", [], None, body, check)
+
+
+def outputs_of(workspace: Path) -> Callable[[str], Path]:
+    [run] = (workspace / "outputs").iterdir()
+    return lambda name: run / name
+
+
+@pytest.fixture
+def recipe(tiny_model: Path) -> dict[str, Any]:
+    """The first stages read a part of the sample."""
+    return {
+        "fetch_model": {"model": str(tiny_model), "query_length": 16, "passage_length": 16},
+        "fetch_generator": {"model": "none"},
+        "fetch_reranker": {"model": "none"},
+        "ingest": {"max_articles": 5},
+    }
+
+
+@pytest.mark.long
+def test_objectives_are_compared(tmp_path: Path) -> None:
+    """The whole comparison with the recipe `micro`: both groups of variants, the page, the report at the end."""
+    sweep = {"variants": [{"name": "none", "pretraining": False}, {"name": "bow", "overrides": BOW}], "seeds": [1]}
+    (tmp_path / "trial.yaml").write_text(yaml.safe_dump(sweep))
+    request = Request("compare-objectives", "micro", str(tmp_path / "trial.yaml"))
+    run_pipeline(request.build(None), {}, tmp_path / "run")
+    [run] = (tmp_path / "run" / "outputs").iterdir()
+    assert "compare-objectives: succeeded" in (run / "report-end" / "summary").read_text()
+    found = find_result(tmp_path / "run" / "outputs", RESULTS["compare-objectives"])
+    assert found and (found / "comparison.html").stat().st_size > 0
+    variants = json.loads((found / "comparison.json").read_text())["variants"]
+    assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
+
+
+def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
+    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With kfp's cache, which compares a task's program and arguments. The local one also compares the addresses of
+    inputs, so the first task is taken from it here too; on a cluster it always runs.
+    """
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    monkeypatch.setattr(dsl, "PIPELINE_JOB_ID_PLACEHOLDER", "the-same-run")
+    monkeypatch.setattr(Pods, "place_bare", lambda self, task, *names, **more: task.set_caching_options(True))
+
+    def ran(name: str) -> list[str]:
+        local.init(
+            runner=local.SubprocessRunner(use_venv=False),
+            pipeline_root=str(tmp_path / name),
+            cache_root=str(tmp_path / "cache"),
+            enable_caching=True,
+        )
+        part_of_a_run(["corpus"], recipe)()
+        said = "".join(capfd.readouterr())
+        return [step for step in ("ingest", "bm25", "importance") if f"[{step}] read " in said]
+
+    assert ran("first") == ["ingest", "bm25", "importance"]
+    assert ran("again") == []
+    recipe["importance"] = {"min_count": 2}
+    assert "importance" in ran("other settings")
+
+
+def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any], tmp_path: Path) -> None:
+    recipe["validate"] = {"min_passages": 1_000_000}
+    run_pipeline(part_of_a_run(["corpus", "pretraining"], recipe), {}, tmp_path)
+    output = outputs_of(tmp_path)
+    page = output("corpus/page").read_text()
+    assert "the number of passages is 29 and must be at least" in page, "the page is there although the run failed"
+    assert not output("corpus/folder/bm25").exists() and not output("pretraining/page").exists()
+    assert "part: failed" in (output("report-end/summary")).read_text()
+
+
+def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        rows = [{"_id": f"p{i}", "title": "", "text": f"the {word} sings"} for i, word in enumerate(("bird", "fish"))]
+        queries = [{"_id": f"q{i}", "text": f"which {word}"} for i, word in enumerate(("bird", "fish"))]
+        for file, content in (("corpus", rows), ("queries", queries)):
+            (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
+        (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t1\nq1\tp1\t1\n")
+    (tmp_path / "two" / "corpus.jsonl").write_text("")
+    weights = {"method": "weights", "bm25": 1.0, "dense": 0.0, "depth": 5}
+    (tmp_path / "hybrid.json").write_text(json.dumps(weights))
+    values = {
+        "corpora": json.dumps([str(tmp_path / "one"), str(tmp_path / "two")]),
+        "retrievers": json.dumps([f"tiny={tiny_model}"]),
+        "hybrids": json.dumps([f"tiny={tmp_path}"]),
+        "measures": '["RR@5"]',
+        "depth": 5,
+        "query_length": 16,
+        "passage_length": 16,
+        "bootstrap_samples": 100,
+        "randomisation_samples": 100,
+    }
+    result = run_local(Request("zero-shot"), values, tmp_path / "out")
+    metrics = json.loads((result / "metrics.json").read_text())
+    # The weight 0 of the retriever makes the hybrid rank as BM25 does, which finds both words.
+    assert metrics["corpora"]["one"]["bm25"] == metrics["corpora"]["one"]["tiny_hybrid"] == {"RR@5": 1.0}
+    assert list(metrics["failed"]) == ["two"]
+    assert "two" in (result / "zero_shot.html").read_text()

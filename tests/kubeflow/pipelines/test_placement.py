@@ -1,0 +1,187 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+"""Placements: what is refused, what tables contain, and the result in the compiled pipeline."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import compiler, dsl
+
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.place import place, seconds_of_all_tries
+from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, refuse_image
+from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
+from stillhouse.pipeline.steps.registry import steps
+
+DIGEST = "sha256:" + "0" * 64
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "cpu": ({"cpu": "1.5"}, "whole cores, or thousandths"),
+    "cpu limit": ({"cpu": "4", "cpu_limit": "500m"}, "cpu_limit is below cpu"),
+    "memory": ({"memory": "8G"}, "a number of Mi, Gi or Ti"),
+    "memory limit": ({"memory": "8Gi", "memory_limit": "512Mi"}, "memory_limit is below memory"),
+    "shared memory": ({"memory": "8Gi", "shared_memory": "8Gi"}, "raise memory_limit above 8Gi"),
+    "scratch": ({"scratch": ""}, "scratch"),
+    "relative": ({"scratch_path": "scratch"}, "absolute path"),
+    "queue": ({"queue": "two words"}, "name a label"),
+    "retries": ({"retries": 11}, "0 to 10"),
+    "timeout": ({"timeout_hours": 0}, "above 0"),
+    "root": ({"user": 0}, "superuser"),
+    "no preflight": ({"accelerator": Accelerator()}, "preflight: true"),
+    "two at one path": (
+        {"claims": (Claim(parameter="work_claim", name="work", path="/scratch"),)},
+        "two volumes at /scratch",
+    ),
+}
+WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
+    "accelerator": (Accelerator, {"type": "gpu"}, "nvidia.com/gpu"),
+    "none of it": (Accelerator, {"count": 0}, "leave out the accelerator"),
+    "effect": (Toleration, {"key": "a", "effect": "Never"}, "NoSchedule"),
+    "claim": (Claim, {"parameter": "work_claim", "name": "Work", "path": "/volume"}, "volume claim"),
+    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/volume"}, "like data_secret"),
+    "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
+    "variable": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A-B"}}, "name a variable"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_placement_is_refused(case: str) -> None:
+    values, message = WRONG[case]
+    with pytest.raises(InputError, match=message):
+        Placement(**values)
+
+
+@pytest.mark.parametrize("case", WRONG_PARTS)
+def test_an_invalid_part_of_a_placement_is_refused(case: str) -> None:
+    cls, values, message = WRONG_PARTS[case]
+    with pytest.raises(InputError, match=message):
+        cls(**values)
+
+
+@pytest.mark.parametrize("image", ["registry.example/stillhouse:latest", "a/b", "a/b@sha256:12", "", "a b"])
+def test_an_image_by_tag_is_refused(image: str) -> None:
+    with pytest.raises(InputError, match=r"digest|DIGEST"):
+        refuse_image(image)
+
+
+BAD_TABLES = {
+    "no YAML": ("a: [", "is not a YAML file"),
+    "no default": ("kinds: {big: {}}", "has no 'default'"),
+    "part": ("kind: {}", "did you mean 'kinds'"),
+    "step": ("kinds: {default: {}}\nsteps: {pretrian: default}", "did you mean 'pretrain'"),
+    "kind": ("kinds: {default: {}}\nsteps: {pretrain: big}", "has the kind 'big'"),
+    "setting": ("kinds: {default: {memry: 1Gi}}", "did you mean 'memory'"),
+    "type": ("kinds: {default: {cpu: 2}}", r"kind default: cpu must be text, not 2; put it in quotes"),
+    "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
+    "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
+    "range": ("kinds: {default: {retries: 99}}", "kind default: 99 retries"),
+    "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 200"),
+    "two defaults": (
+        "kinds: {default: {claims: [&a {parameter: work_claim, name: a, path: /a}]}, b: {claims: [{<<: *a, name: b}]}}",
+        "'a' in one kind and 'b' in another",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TABLES)
+def test_a_wrong_table_is_refused_with_its_place(case: str, tmp_path: Path) -> None:
+    text, message = BAD_TABLES[case]
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_every_step_has_a_placement(name: str) -> None:
+    table = find_table(name)
+    light = {"fetch-model", "compare-release"}
+    assert set(table.steps) == {*steps(), *OTHERS} - light, "a light step has the default by being left out"
+
+
+def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the container and the Kubernetes part of a task with this placement, inside a loop and an exit handler."""
+
+    @dsl.component(base_image="x", install_kfp_package=False)
+    def work(text: str):
+        pass
+
+    @dsl.component(base_image="x", install_kfp_package=False)
+    def end(status: dsl.PipelineTaskFinalStatus):
+        pass
+
+    @dsl.pipeline(name="p")
+    def pipeline(
+        image: str = "i",
+        accelerator_type: str = "t",
+        accelerator_count: str = "1",
+        work_claim: str = "c",
+        data_secret: str = "s",
+    ):
+        given = {
+            "image": image,
+            "accelerator_type": accelerator_type,
+            "accelerator_count": accelerator_count,
+            "work_claim": work_claim,
+            "data_secret": data_secret,
+        }
+        with dsl.ExitHandler(end()), dsl.ParallelFor(["a", "b"]) as item:
+            place(work(text=item), placement, "the-work", given)
+
+    path = Path(parameters["folder"]) / "ir.yaml"
+    compiler.Compiler().compile(pipeline, str(path))
+    spec, platform = yaml.safe_load_all(path.read_text())
+    kubernetes = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-work"]
+    return spec["deploymentSpec"]["executors"]["exec-work"]["container"], kubernetes | {"spec": spec}
+
+
+def with_a_secret() -> Placement:
+    """The placement of a training, and a secret with variables."""
+    gpu = find_table("gpu")
+    return dataclasses.replace(gpu.of("pretrain"), secrets=gpu.of("ingest").secrets[:1])
+
+
+def channel(name: str) -> str:
+    return f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
+
+
+def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
+    container, pod = compiled(with_a_secret(), folder=tmp_path)
+    assert container["image"] == channel("image")
+    assert container["resources"]["accelerator"] == {
+        "resourceType": channel("accelerator_type"),
+        "resourceCount": channel("accelerator_count"),
+    }
+    assert container["resources"]["resourceMemoryLimit"] == "96Gi"
+    asked = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert asked["STILLHOUSE_WORK"] == "/volume"
+    assert json.loads(asked["STILLHOUSE_PREFLIGHT"]) == {"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}
+    mounts = {mount["mountPath"]: mount for mount in pod["emptyDirMounts"]}
+    assert mounts["/dev/shm"]["medium"] == "Memory" and mounts["/dev/shm"]["sizeLimit"] == "16Gi"
+    assert mounts["/scratch"]["sizeLimit"] == "100Gi" and "medium" not in mounts["/scratch"]
+    [claim] = pod["pvcMount"]
+    assert claim["mountPath"] == "/volume"
+    assert claim["pvcNameParameter"] == {"componentInputParameter": "pipelinechannel--work_claim"}
+    [secret] = pod["secretAsEnv"]
+    assert secret["optional"] and secret["secretNameParameter"] == {
+        "componentInputParameter": "pipelinechannel--data_secret"
+    }
+    assert pod["podMetadata"]["labels"] == {
+        "kueue.x-k8s.io/queue-name": "stillhouse",
+        "stillhouse.io/task": "the-work",
+    }
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
+    assert pod["activeDeadlineSeconds"] == str(240 * 3600)
+
+
+def test_waiting_time_does_not_count_against_retries() -> None:
+    """Besides two tries of an hour and a pause of a minute, a pod may wait for a month: queues hold pods for weeks."""
+    placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
+    assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
+    assert seconds_of_all_tries(Placement(retries=3, retry_after_seconds=60, timeout_hours=0.5)) == (
+        4 * 1800 + 60 + 120 + 240 + 30 * 24 * 3600
+    )

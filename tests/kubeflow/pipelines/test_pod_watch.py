@@ -1,0 +1,197 @@
+"""`submit --wait` says why pods do not start or fail, with real clients and local Kubeflow and Kubernetes servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubeflow_server import IMAGE, RUN, Api
+from kubeflow_server import serve as serve_kubeflow
+from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
+
+from stillhouse import cli
+
+Plain = dict[str, Any]
+RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}
+ENDED: Plain = {"state": "FAILED", "run_details": {"task_details": []}}
+NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No victims."
+QUOTA = 'pods "t-1" is forbidden: exceeded quota: stillhouse, requested: pods=1, used: pods=50, limited: pods=50'
+
+
+def pod(name: str, task: str, run: str = RUN, **status: Any) -> Plain:
+    labels = {"pipeline/runid": run, "stillhouse.io/task": task}
+    spec: Plain = {"containers": [{"name": "main"}]}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec} | {
+        "status": {"phase": "Pending"} | status
+    }
+
+
+def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> Plain:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    return pod(name, task, run, conditions=[condition])
+
+
+def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
+    """Return a pod whose container `main` waits; it stays Pending although Argo's container `wait` runs."""
+    states = {"main": {"waiting": {"reason": reason, "message": words}}, "wait": {"running": {}}}
+    return pod(
+        name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()]
+    )
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with serve_kubeflow(monkeypatch, tmp_path) as known:
+        known.states = [RUNNING, RUNNING, ENDED]
+        yield known
+
+
+@pytest.fixture
+def kubernetes(api: Api, tmp_path: Path) -> Iterator[Kubernetes]:
+    """Start a cluster with Argo but without Kueue, and write its kubeconfig."""
+    with serve() as known:
+        write_kubeconfig(tmp_path / "config", known.host)
+        known.objects = {f"{HERE}/pods": [], f"{HERE}/events": [], WORKFLOWS: []}
+        yield known
+
+
+def wait(api: Api, *words: str) -> int:
+    """Submit a run in the namespace of the tests, wait for it, and return the exit code."""
+    asked = ["--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait", "--namespace", NAMESPACE]
+    return cli.main(["pipeline", "submit", "zero-shot", *asked, *words])
+
+
+def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines about pods."""
+    lines = capsys.readouterr().out.splitlines()
+    [begun] = [number for number, line in enumerate(lines) if line.startswith(f"run {RUN}, version")]
+    assert lines[-1] == f"run {RUN}: failed"
+    return lines[begun + 1 : -1]
+
+
+def test_why_pods_wait_is_reported_once_for_all_of_them(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every look at the cluster finds the same waiting pods, but each reason is printed only once."""
+    kubernetes.objects[f"{HERE}/pods"] = [
+        unschedulable("p1", "encode"),
+        unschedulable("p2", "encode"),
+        unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
+        waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
+        waiting("p4", "corpus", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
+    ]
+    assert wait(api) == 1
+    gpu, secret, image = logged(capsys)
+    assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
+    assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
+    assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
+    assert image.startswith(f"  corpus cannot start: image {IMAGE} is unavailable: it could not be pulled")
+
+
+def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no pod and no event: Argo keeps the refusal in its workflow and tries again."""
+    nodes = {"n1": {"type": "Pod", "phase": "Pending", "message": QUOTA}}
+    metadata = {"name": "w", "labels": {"pipeline/runid": RUN}}
+    kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
+    assert wait(api) == 1
+    [line] = logged(capsys)
+    assert "quota stillhouse has no room: pods=1 requested, pods=50 used of pods=50" in line
+    assert "raise the ResourceQuota" in line
+
+
+def test_a_queued_pod_shows_the_reason_of_its_queue(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gated = pod("p1", "pretrain")
+    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "missing"
+    kubernetes.objects[f"{HERE}/pods"] = [gated]
+    condition = {"type": "QuotaReserved", "status": "False", "message": "LocalQueue missing doesn't exist"}
+    owners = [{"kind": "Pod", "uid": "uid-p1"}]
+    workload = {"metadata": {"name": "pod-p1", "ownerReferences": owners}, "status": {"conditions": [condition]}}
+    kubernetes.objects[f"{KUEUE}/workloads"] = [workload]
+    assert wait(api) == 1
+    [line] = logged(capsys)
+    assert "Kueue's queue missing holds it back: Kueue has no LocalQueue missing" in line
+
+
+def test_the_message_of_a_failed_step_is_shown_once(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two failed pods logged the same message. Kubeflow itself only reports their exit codes."""
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "check-cluster", phase="Failed"), pod("p2", "x", phase="Failed")]
+    said = "noise\nstillhouse: this cluster cannot run it:\n  - no claim: create it\nmain failed\n"
+    kubernetes.logs = {"p1": said, "p2": said}
+    assert wait(api) == 1
+    assert logged(capsys) == ["  check-cluster says: this cluster cannot run it:", "    - no claim: create it"]
+    assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
+
+
+def test_a_forbidden_resource_is_reported_once_and_the_rest_is_watched(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode")]
+    kubernetes.refused = {"workflows"}
+    assert wait(api) == 1
+    lines = logged(capsys)
+    assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
+    assert lines[1].startswith("  encode cannot start: no node has enough")
+
+
+def test_an_unreachable_kubernetes_is_reported_once(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+    assert wait(api) == 1
+    [line] = logged(capsys)
+    assert line.startswith("  cannot find out why pods wait: Kubernetes does not answer")
+
+
+def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
+    """The default is the experiment's namespace. In Kubeflow for one user it has none, and runs are in `kubeflow`."""
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "stillhouse.kubeflow.pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace)
+    )
+    words = ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait"]
+    cli.main(words)
+    found = api.get
+    theirs = {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse", "namespace": "team"}]}
+    monkeypatch.setattr(api, "get", lambda path, query: theirs if "experiments" in path else found(path, query))
+    cli.main(words)
+    cli.main([*words, "--namespace", "mine"])
+    assert seen == ["kubeflow", "team", "mine"]
+
+
+OUTCOMES = {
+    "refused": ("release-refresh", "refused: v1.0.0 stays: RR@10 falls by 0.1", 4),
+    "refused before": ("plan-refresh", "refused: this corpus was refused before; use --again to retry it", 4),
+    "released": ("release-refresh", "released: no worse than v1.0.0", 0),
+    "nothing": ("plan-refresh", "nothing: the corpus is the released one", 0),
+}
+
+
+def refresh(api: Api) -> int:
+    """Submit a refresh that succeeds, wait for it, and return the exit code. Past 1 MiB, no task is listed any more."""
+    api.states = [RUNNING, {"state": "SUCCEEDED", "run_details": {"task_details": []}}]
+    words = ["--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait", "--namespace", NAMESPACE]
+    return cli.main(["pipeline", "submit", "refresh", "--parameter", "releases=r.git", "--recipe", "micro", *words])
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_a_refresh_ends_with_the_sentence_and_the_exit_code_of_the_command(
+    case: str, api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its run succeeds in Kubeflow even if the challenger was refused."""
+    task, outcome, code = OUTCOMES[case]
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "plan-refresh", phase="Succeeded")]
+    kubernetes.logs = {"p1": "[refresh] index\n", "p2": f"[refresh] page\nstillhouse: {outcome}\nuploaded\n"}
+    kubernetes.objects[f"{HERE}/pods"].append(pod("p2", task, phase="Succeeded"))
+    assert refresh(api) == code
+    assert capsys.readouterr().out.splitlines()[-2:] == [f"  {task} says: {outcome}", f"run {RUN}: succeeded"]

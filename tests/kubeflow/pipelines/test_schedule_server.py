@@ -1,0 +1,141 @@
+"""What schedules and the watcher send to Kubeflow's API through kfp's own client, with a local server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubeflow_server import IMAGE, Api, serve
+
+from stillhouse import cli
+from stillhouse.core.remote.dvc_source import Found
+from stillhouse.kubeflow.pipelines.schedules import cluster as kubeflow
+from stillhouse.kubeflow.pipelines.schedules import watch as watching
+from stillhouse.kubeflow.pipelines.schedules.apply import MARK
+
+SCHEDULE = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r.git"}}
+WATCH = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
+CONTENT = {"service_account": "stillhouse-steps", "schedules": {"nightly": SCHEDULE}, "watches": {"articles": WATCH}}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    """Start a server with a shared pipeline. The watched corpus was never released."""
+    monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, "c1", "one.dir"))
+    monkeypatch.setattr(watching, "in_use", lambda watch: watching.InUse(None))
+    with serve(monkeypatch, tmp_path) as known:
+        known.keep("shared")
+        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", known.host)
+        yield known
+
+
+def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> int:
+    """Run `stillhouse schedule ACTION` as in a pod of the manifests, where the environment has the API's address."""
+    path = folder / "schedules.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
+
+
+def test_a_retired_schedule_is_disabled_checked_and_deleted(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recurring run whose run shows up after a moment stays. The other is deleted, but not the runs it started."""
+    for name in ("r8", "r9"):
+        entry = {"recurring_run_id": name, "display_name": f"old-{name}", "description": f"{MARK} old"}
+        api.kept.append(entry | {"status": "ENABLED"})
+    answer, late = Api.get, [{"run_id": "a", "display_name": "late", "state": "RUNNING", "recurring_run_id": "r9"}]
+    waited: list[float] = []
+    monkeypatch.setattr(kubeflow.time, "sleep", waited.append)
+
+    def get(self: Api, path: str, query: dict[str, str]) -> dict[str, Any]:
+        return {"runs": late if waited else []} if path.endswith("/runs") else answer(self, path, query)
+
+    monkeypatch.setattr(Api, "get", get)
+    assert schedule(tmp_path, "apply") == 0
+    assert api.logged == ["disable r8", "disable r9", "delete r8 ORPHAN"] and waited == [kubeflow.SETTLE_SECONDS]
+
+
+@pytest.mark.parametrize(("minutes_ago", "deleted"), [(9, False), (11, True)])
+def test_a_terminated_run_that_argo_leaves_running_blocks_nothing(
+    minutes_ago: int,
+    deleted: bool,
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The API has the state of such a run, and the time of each change in its history."""
+    old = {"recurring_run_id": "r8", "display_name": "old", "description": f"{MARK} old", "status": "DISABLED"}
+    api.kept.append(old)
+    now = datetime.now(UTC)
+    history = [
+        {"state": "PENDING", "update_time": f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"},
+        {"state": "CANCELING", "update_time": f"{now - timedelta(minutes=minutes_ago):%Y-%m-%dT%H:%M:%SZ}"},
+    ]
+    run = {"run_id": "a", "display_name": "x", "state": "CANCELING", "recurring_run_id": "r8", "state_history": history}
+    answer = Api.get
+    monkeypatch.setattr(
+        Api, "get", lambda self, path, query: {"runs": [run]} if path.endswith("/runs") else answer(self, path, query)
+    )
+    assert schedule(tmp_path, "apply", content={"schedules": {}}) == 0
+    said = capsys.readouterr().out
+    assert api.logged == (["delete r8 ORPHAN"] if deleted else [])
+    assert ("`kfp run delete a` removes the run" in said) is deleted
+    assert ("waiting for its end, 10 minutes at most" in said) is not deleted
+
+
+IMAGES = {
+    "compiled with a tag": ("stillhouse:0.1.0", {}, False),
+    "compiled with a tag of a registry": ("registry.example/stillhouse:1", {}, False),
+    "compiled without": (None, {}, False),
+    "compiled by digest": (IMAGE, {}, True),
+    "given by digest": ("stillhouse:0.1.0", {"image": IMAGE}, True),
+    "given as one that was loaded onto the nodes, as to `pipeline submit`": (None, {"image": "stillhouse:0.1.0"}, True),
+}
+
+
+@pytest.mark.parametrize("action", ["apply", "watch"])
+@pytest.mark.parametrize("case", IMAGES)
+def test_runs_without_an_image_are_refused_before_they_start(
+    case: str, action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.image, given, taken = IMAGES[case]
+    content = {
+        "schedules": {"nightly": SCHEDULE | {"parameters": {"releases": "r.git"} | given}},
+        "watches": {"articles": WATCH | {"parameters": given}},
+    }
+    code = schedule(tmp_path, action, content=content)
+    said = capsys.readouterr()
+    assert len(api.recurring + api.runs) == (1 if taken else 0)
+    assert code == (0 if taken else 2), said
+    if not taken:
+        entry = "schedule nightly" if action == "apply" else "watch articles"
+        logged = (
+            f"{entry}: the parameter 'image' is missing, and v2 was compiled with {api.image or 'none'}; give `image:"
+        )
+        assert logged in said.out + said.err
+
+
+PLACES = {
+    "of the namespace": (["one", ""], "one"),
+    "of the namespace, though another has one too": (["two", "one"], "one"),
+    "of all": (["", "two"], ""),
+    "of others": (["two"], None),
+}
+
+
+@pytest.mark.parametrize(("action", "says_all"), [("apply", False), ("watch", False), ("watch", True)])
+@pytest.mark.parametrize("case", PLACES)
+def test_a_pipeline_is_found_in_its_namespace(case: str, action: str, says_all: bool, api: Api, tmp_path: Path) -> None:
+    there, found = PLACES[case]
+    api.says_all = says_all
+    api.pipelines.clear()
+    for namespace in there:
+        api.keep(f"id in {namespace}", namespace)
+    assert schedule(tmp_path, action, "--namespace", "one") == (2 if found is None else 0)
+    used = [made["pipeline_version_reference"]["pipeline_id"] for made in api.recurring + api.runs]
+    assert used == ([] if found is None else [f"id in {found}"])

@@ -1,0 +1,77 @@
+"""The pipeline of a recipe: what it refuses, what a user can set at the start of a run, and where it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import compiler
+
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.train import build_pipeline
+from stillhouse.kubeflow.pods.run_parameters import recipe_of_run
+from stillhouse.pipeline.graph import USES
+from stillhouse.pipeline.recipes import configs
+from stillhouse.pipeline.uses import stages_of
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compiled(recipe: dict[str, Any]) -> dict[str, Any]:
+    compiler.Compiler().compile(build_pipeline(recipe), "pipeline.yaml")
+    return yaml.safe_load(Path("pipeline.yaml").read_text())
+
+
+def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks inside the exit handler."""
+    [component] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
+    return list(component["dag"]["tasks"].values())
+
+
+BAD = {
+    "section": ({"retriver_1": {}}, "unknown section 'retriver_1'; did you mean 'retriever_1"),
+    "setting": (
+        {"distilled": {"learning_rat": 1.0}},
+        "recipe: distilled: unknown setting 'learning_rat'; did you mean",
+    ),
+    "type": ({"distilled": {"batch_size": "8"}}, "recipe: distilled.batch_size must be a whole number"),
+    "choice": ({"pretraining": {"objective": "simml"}}, "did you mean 'simlm'?"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
+    recipe, message = BAD[case]
+    with pytest.raises(InputError) as refusal:
+        build_pipeline(recipe)
+    assert message in str(refusal.value)
+
+
+def of_run(recipe: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return configs(recipe_of_run("train", recipe, "recipe", values), "recipe")
+
+
+def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
+    recipe = {"ingest": {"seed": 3}, "evaluate": {"seed": 5}}
+    content = compiled(recipe)
+    assert content["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
+    found = of_run(recipe, seed=9)
+    assert (found["ingest"].seed, found["evaluate"].seed) == (9, 5)
+
+
+def test_only_stages_use_kubeflows_cache() -> None:
+    """The cache knows an input only by name, but a stage has the digests of what it reads among its arguments."""
+    cached = {task["taskInfo"]["name"] for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")}
+    assert cached == {stage.name for stage in stages_of(USES)}
+
+
+def test_the_end_is_reported_after_success_and_failure() -> None:
+    [end] = [task for task in compiled({})["root"]["dag"]["tasks"].values() if "triggerPolicy" in task]
+    assert end["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    assert end["componentRef"]["name"] == "comp-report-end"

@@ -1,0 +1,86 @@
+"""The computed size of a run, compared with a measurement on a cluster (docs/reference/kubeflow-facts.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
+from stillhouse.kubeflow.pipelines.placement_table import find_table
+from stillhouse.kubeflow.pipelines.workflow_size import (
+    INPUT,
+    OUTPUT,
+    PARAMETERS,
+    POD,
+    SPECIFICATION,
+    SPECIFICATION_OF_ANY,
+    WorkflowSize,
+)
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.releases.refresh.parameters import carried_recipe, write_recipe
+
+METADATA = 550
+"""Bytes of our own metadata of each artifact when the sizes were measured."""
+MEASURED = {
+    "train": (18, 1_409_275),
+    "train with 8 shards": (18, 1_511_641),
+    "refresh, fine_tune": (22, 1_312_517),
+    "refresh, index": (20, 1_000_667),
+    "compare": (16, 866_340),
+    "zero-shot": (10, 303_460),
+}
+"""The pods of six runs on a cluster, and the bytes of their workflows (docs/reference/kubeflow-facts.md)."""
+
+
+@pytest.mark.parametrize("run", MEASURED)
+def test_the_size_of_a_measured_run_is_reproduced(run: str) -> None:
+    """From what the pipelines of those runs were: artifacts read and written, parameters, and pods of every task."""
+    pods, plain = MEASURED[run]
+    shape = json.loads((Path(__file__).parent / "measured_runs.json").read_text())[run]
+    answers = [
+        (INPUT + METADATA) * task["ins"] + OUTPUT * task["outs"] + PARAMETERS * task["params"] + POD * task["pod"]
+        for task in shape["tasks"]
+    ]
+    size = WorkflowSize(answers, shape["graphs"], SPECIFICATION_OF_ANY + SPECIFICATION * shape["pipeline"])
+    assert size.plain == pytest.approx(plain, rel=0.14)
+    assert abs(size.pods - pods) <= 2, "each skipped group of tasks has a driver, which counts as half a graph"
+
+
+@pytest.mark.parametrize("pipeline", RESULTS)
+def test_runs_of_the_default_recipes_stay_far_below_a_mebibyte(pipeline: str) -> None:
+    for table in ("cpu", "gpu"):
+        assert compile_small(Request(pipeline).build(find_table(table))).size.plain <= 750_000
+
+
+def test_only_the_largest_conditional_group_counts() -> None:
+    def task(component: str, **more: object) -> dict[str, object]:
+        return {"componentRef": {"name": component}, "taskInfo": {"name": component}} | more
+
+    def group(*names: str) -> dict[str, object]:
+        return {"dag": {"tasks": {name: task("work") for name in names}}}
+
+    when = {"triggerPolicy": {"condition": "x == 1"}}
+    spec = {
+        "root": {"dag": {"tasks": {"a": task("work"), "one": task("small", **when), "two": task("large", **when)}}},
+        "components": {"work": {"executorLabel": "exec"}, "small": group("b"), "large": group("c", "d", "e")},
+        "deploymentSpec": {"executors": {"exec": {"container": {}}}},
+    }
+    size = Compiled(spec, {}).size
+    assert (size.tasks, size.graphs) == (4, 2.5), "the other group's driver looks at its condition"
+
+
+def test_every_pipeline_can_run_on_gpus_with_its_default_recipe() -> None:
+    for pipeline in RESULTS:
+        compile_small(Request(pipeline).build(find_table("gpu")))  # refuses one that Kubeflow could not follow
+
+
+@pytest.mark.parametrize("name", ["labelled", "unlabelled", "simlm", "simlm-msmarco"])
+def test_a_pod_completes_the_recipe_that_the_pipeline_carries(name: str) -> None:
+    recipe = load_recipe(find_recipe(name))
+    carried = yaml.safe_load(carried_recipe(recipe))
+    assert write_recipe(carried) == write_recipe(recipe)
+    assert all(carried.values())

@@ -1,0 +1,175 @@
+"""A step that runs on nodes of a fake cluster: how its job is named, starts, is found again, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fake_cluster import FakeCluster
+from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_badly, good_course, run
+
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import CrashElsewhere, InputError
+from stillhouse.kubeflow.trainjob.cluster import Cluster
+from stillhouse.kubeflow.trainjob.exchange import exchange_root
+from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
+from stillhouse.kubeflow.trainjob.settings import NodeSettings
+
+ROLES = Path(__file__).resolve().parents[3] / "manifests" / "components" / "trainer" / "roles.yaml"
+
+
+def test_a_job_is_started_and_followed_and_its_outputs_collected(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = good_course(fake)
+    report = run(cluster, tokens, tmp_path / "out")
+    assert report.metrics == {"loss": 0.25} and report.facts == {"steps": 6}
+    assert report.summary == "learned, on 2 nodes", "what the task's page says"
+    for name in ("encoder", "curves"):
+        assert read_manifest(tmp_path / "out" / name).facts == {"steps": 6}
+    job = fake.only_job()
+    assert job["metadata"]["ownerReferences"] == [
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"}
+    ]
+    name = job["metadata"]["name"]
+    assert [line for line in logged if line.startswith("[node")] == [
+        "[node 0] step 1",
+        "[node 0] step 2",
+        "[node 1] ready",
+    ]
+    assert logged.index("[node 0] step 1") < logged.index(f"TrainJob {name}: complete"), "logged while it ran"
+    assert f"TrainJob {name}: suspended, 0 of 2 nodes have started" in logged
+    assert not (exchange_root() / name / "inputs").exists(), "copies of inputs go when they have been used"
+
+
+def test_a_retry_follows_the_job_that_it_finds(
+    fake: FakeCluster,
+    cluster: Cluster,
+    logged: list[str],
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pod is killed while the job runs: the job continues, and the next try follows it to the end."""
+    course = good_course(fake)
+    fake.script = [*course[:4], lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        run(cluster, tokens, tmp_path / "out")
+    assert end.value.code == 143 and "the next try of this step finds it" in logged[-1]
+    assert signal.getsignal(signal.SIGTERM) == before
+    [name] = fake.jobs
+    second: list[str] = []
+    cluster.log = second.append
+    fake.script = course[4:]
+    assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
+    assert [call for call in fake.calls if call[0] in ("create", "delete")] == [
+        ("create", "trainer.kubeflow.org", "trainjobs")
+    ]
+    assert second[0] == f"TrainJob {name}: an earlier try of this step started it; following it"
+
+
+def test_a_retry_after_a_failure_starts_a_new_job_once_the_old_is_gone(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
+    with pytest.raises(CrashElsewhere, match="node 1 crashed"):
+        run(cluster, tokens, tmp_path / "out")
+    assert fake.only_job()["metadata"]["uid"] == "uid-1", "it stays for people to look at"
+    fake.script = []
+    course = good_course(fake)
+    fake.script = [lambda: None, *course]
+    assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
+    assert fake.only_job()["metadata"]["uid"] == "uid-2"
+    assert [verb for verb, _, _ in fake.calls if verb in ("create", "delete")] == ["create", "delete", "create"]
+
+
+VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
+    "bad input": (
+        ["stillhouse: give --objective simlm", "node ended with exit code 2"],
+        InputError,
+        "^give --objective simlm$",
+    ),
+    "a crash": (
+        ["Traceback", "RuntimeError: NCCL: unhandled system error", "node ended with exit code 1"],
+        CrashElsewhere,
+        r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
+    ),
+    "a node that was killed": (["step 5"], CrashElsewhere, "FailedJobs.*which are gone: node 1: step 5$"),
+}
+
+
+@pytest.mark.parametrize("case", VANISHED)
+def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
+    case: str, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    lines, error, message = VANISHED[case]
+
+    def speak() -> None:
+        for line in lines:
+            fake.say(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde", line)
+
+    fake.script = [lambda: begin(fake), speak, lambda: end_and_vanish(fake, 1)]
+    with pytest.raises(error, match=message):
+        run(cluster, tokens, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({}, True), ({"task": "retriever_2"}, False), ({"run": "run-2"}, False), ({"rate": 0.1}, False)],
+)
+def test_the_name_is_that_of_the_task_of_the_run(
+    change: dict[str, Any], same: bool, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """A retry has the same job name. Another task, run or setting has another name."""
+    fake.refusal = (422, "stop here")
+    names = []
+    create = cluster.create
+    cluster.create = lambda job: names.append(job["metadata"]["name"]) or create(job)  # type: ignore[method-assign, func-returns-value]
+    [pod] = fake.pods.values()
+    for settings, config, run_id in (
+        (SETTINGS, Config(), "run-1"),
+        (
+            NodeSettings(**(vars(SETTINGS) | {"task": change.get("task", SETTINGS.task)})),
+            Config(rate=change.get("rate", 0.5)),
+            change.get("run", "run-1"),
+        ),
+    ):
+        pod["metadata"]["labels"]["pipeline/runid"] = run_id
+        with pytest.raises(InputError, match="stop here"):
+            execute_on_nodes(
+                STEP,
+                config,
+                {"tokens": tokens},
+                {"encoder": tmp_path / "e", "curves": tmp_path / "c"},
+                settings,
+                cluster,
+            )
+    assert (names[0] == names[1]) is same
+
+
+def test_the_role_gives_the_rights_that_are_used_and_no_more(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
+    with pytest.raises(CrashElsewhere):
+        run(cluster, tokens, tmp_path / "out")
+    fake.script = [lambda: None, *good_course(fake)]
+    run(cluster, tokens, tmp_path / "out")
+    fake.jobs.clear()
+    fake.script = [lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "other", NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"})))
+    [role] = [one for one in yaml.safe_load_all(ROLES.read_text()) if one["kind"] == "Role"]
+    given = {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert set(fake.calls) == given

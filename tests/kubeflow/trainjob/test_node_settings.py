@@ -1,0 +1,69 @@
+"""The node settings that a step's pod reads, and what the nodes inherit from the pod."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_cluster import own_pod
+
+from stillhouse.kubeflow.trainjob.own_pod import describe
+from stillhouse.kubeflow.trainjob.settings import NODES, NodeSettings, nodes_text, read_node_settings
+
+SETTINGS = NodeSettings(
+    nodes=2,
+    task="pretraining",
+    runtime="stillhouse-torch",
+    cpu="8",
+    cpu_limit="8",
+    memory="64Gi",
+    memory_limit="96Gi",
+    accelerator_type="nvidia.com/gpu",
+    accelerator_count=1,
+)
+
+
+def executor(**parameters: Any) -> list[str]:
+    """The command line of a Kubeflow task's process, as kfp's launcher starts it."""
+    values = {f"pipelinechannel--{name}": value for name, value in parameters.items()} | {"seed": 42}
+    given = json.dumps({"inputs": {"parameterValues": values, "artifacts": {}}, "outputs": {}})
+    return ["executor_main.py", "--component_module_path", "/tmp/m.py", "--executor_input", given]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "count"),
+    [
+        ([], "nvidia.com/gpu", 1),
+        (executor(accelerator_type="nvidia.com/mig-3g.40gb", accelerator_count="4"), "nvidia.com/mig-3g.40gb", 4),
+    ],
+)
+def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, count: int) -> None:
+    read = read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", words)
+    assert read is not None
+    assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
+
+
+def test_each_step_has_its_own_and_what_it_shares_with_others() -> None:
+    parts = replace(SETTINGS, nodes=8, accelerator_type="", accelerator_count=0, paths=("/volume",))
+    text = nodes_text({"pretrain": SETTINGS, "count": parts})
+    assert read_node_settings({NODES: text}, "pretrain") == SETTINGS
+    assert read_node_settings({NODES: text}, "count") == parts
+    assert read_node_settings({NODES: text}, "index") is None, "it stays in the task's own pod"
+
+
+def test_secrets_stay_references_and_other_variables_have_their_values() -> None:
+    pod = describe(own_pod())
+    here = {"STILLHOUSE_WORK": "/volume", "STILLHOUSE_RUN": "run-1", "AWS_ACCESS_KEY_ID": "secret!", "HOME": "/x"}
+    names = ["AWS_ACCESS_KEY_ID", "STILLHOUSE_RUN", "STILLHOUSE_WORK", "STILLHOUSE_TASK"]
+    entries = pod.variables(names, here)
+    assert entries == [
+        {
+            "name": "AWS_ACCESS_KEY_ID",
+            "valueFrom": {"secretKeyRef": {"name": "mine", "key": "access-key-id", "optional": True}},
+        },
+        {"name": "STILLHOUSE_RUN", "value": "run-1"},
+        {"name": "STILLHOUSE_WORK", "value": "/volume"},
+    ]
+    assert "secret!" not in json.dumps(entries)

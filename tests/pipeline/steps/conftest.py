@@ -1,0 +1,35 @@
+"""Fixtures of the step tests: a retriever to index and search with, and a corpus with passages of many lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.corpus.store import write_tables
+
+
+@pytest.fixture
+def retriever(run_step: Callable[..., dict[str, Path]], tiny_model: Path) -> Path:
+    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
+    return run_step("fetch-model", {}, **settings)["encoder"]
+
+
+@pytest.fixture(scope="session")
+def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the small corpus with two-sentence passages of 13 to 19 tokens: `tiny_modernbert` has a window of 7."""
+    tables = {
+        name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "queries", "qrels")
+    }
+    tables["passages"]["text"] = [
+        text.removesuffix(" and grows in the tree") + ". The tree grows" + " in the tree" * (number % 3)
+        for number, text in enumerate(tables["passages"]["text"])
+    ]
+    folder = tmp_path_factory.mktemp("uneven") / "corpus"
+    with whole_folder(folder) as staging:
+        write_tables(staging, tables)
+        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
+    return folder

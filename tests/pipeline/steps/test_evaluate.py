@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.corpus.store import write_tables
+from stillhouse.evaluation.runs import write_run
+from stillhouse.evaluation.systems import about_training, short_name
+from stillhouse.pipeline.steps.evaluate import STEP, Config
+from stillhouse.pipeline.steps.execute import execute
+
+PASSAGES = [f"p{i}" for i in range(12)]
+QUERIES = 20
+SYSTEMS = ["bm25", "zero_shot", "retriever_1_unpretrained", "retriever_1", "reranked", "our-own_2", "distilled"]
+TRAININGS = ["pretraining", "our-own_2", "reranker"]
+QUICK = Config(bootstrap_samples=200, randomisation_samples=200)
+
+
+def make_corpus(folder: Path, splits: tuple[str, ...] = ("dev", "test")) -> Path:
+    ids = [f"{split}{i}" for split in splits for i in range(QUERIES)]
+    split_of = [split for split in splits for _ in range(QUERIES)]
+    queries = {"query_id": ids, "text": [f"what is <script>alert({i})</script> & co?" for i in ids], "split": split_of}
+    passages = {
+        "passage_id": PASSAGES,
+        "title": [f"<b>Title {i}</b>" for i in PASSAGES],
+        "text": [f"Text of {i}." for i in PASSAGES],
+        "article_id": ["a"] * 12,
+        "section": [""] * 12,
+        "position": list(range(12)),
+    }
+    gold = [PASSAGES[i % 12] for i in range(len(ids))]
+    qrels = {"query_id": ids, "passage_id": gold, "relevance": [1] * len(ids), "split": split_of}
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        write_manifest(staging, "ingest", {}, {}, {"source": "made by hand"})
+    return folder
+
+
+def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
+    """A run that ranks the gold passage first for the first `right` queries of each split, and second for the rest."""
+    with whole_folder(folder) as staging:
+        for s, split in enumerate(("dev", "test")):
+            scores = np.tile(-np.arange(12, dtype=np.float32), (QUERIES, 1))
+            gold = (np.arange(QUERIES) + s * QUERIES) % 12
+            order = np.stack([np.roll(np.arange(12), -g) for g in gold]).astype(np.int32)
+            order[right:, [0, 1]] = order[right:, [1, 0]]
+            ids = [f"{split}{i}" for i in range(QUERIES)]
+            write_run(staging / f"{split}.trec", ids, PassageIds(PASSAGES), order[:, :depth], scores[:, :depth], system)
+        write_manifest(staging, "retrieve", {}, {}, {})
+    return folder
+
+
+def make_curves(folder: Path, ranking: Sequence[float] = ()) -> Path:
+    """Write curves of three measurements. If `ranking` is given, it is the signal that chooses the checkpoint."""
+    with whole_folder(folder) as staging:
+        (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
+        if ranking:
+            lines = [f"{10 * row},dev_nDCG@10,{value}\n" for row, value in enumerate(ranking)]
+            (staging / "signals.csv").write_text("step,signal,value\n" + "".join(lines))
+        write_manifest(staging, "train-retriever", {}, {}, {})
+    return folder
+
+
+def whole_input(folder: Path) -> dict[str, Path]:
+    inputs = {"corpus": make_corpus(folder / "corpus")}
+    inputs |= {f"run/{system}": make_run(folder / system, system, 6 + 2 * i) for i, system in enumerate(SYSTEMS)}
+    return inputs | {f"curves/{name}": make_curves(folder / f"{name}_curves") for name in TRAININGS}
+
+
+def evaluate(inputs: Mapping[str, Path], output: Path, config: Config = QUICK) -> Path:
+    execute(STEP, config, inputs, {"evaluation": output})
+    return output
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path]:
+    folder = tmp_path_factory.mktemp("evaluate")
+    inputs = whole_input(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_QUIET", "1")
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        return inputs, evaluate(inputs, folder / "evaluation")
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_figures_are_those_of_the_runs(whole: tuple[dict[str, Path], Path]) -> None:
+    metrics = read(whole[1] / "metrics.json")
+    assert sorted(metrics) == sorted(SYSTEMS)
+    assert read(whole[1] / "manifest.json")["facts"]["order"] == {"run": SYSTEMS, "curves": TRAININGS}
+    for i, system in enumerate(SYSTEMS):
+        right = 6 + 2 * i
+        assert metrics[system]["RR@10"] == pytest.approx((right + (QUERIES - right) / 2) / QUERIES)
+        assert metrics[system]["R@50"] == 1.0
+    bounds = read(whole[1] / "intervals.json")
+    assert all(low <= metrics[s][m] <= high for s in bounds for m, (low, high) in bounds[s].items())
+    found = read(whole[1] / "significance.json")
+    assert found["distilled"]["bm25"]["RR@10"]["difference"] == pytest.approx(12 * 0.5 / QUERIES)
+    assert found["distilled"]["bm25"]["R@50"]["randomisation_p"] == 1.0
+    assert found["retriever_1"].keys() == {"retriever_1_unpretrained", "zero_shot"}
+
+
+def test_per_query_values_average_to_the_figures(whole: tuple[dict[str, Path], Path]) -> None:
+    table = pd.read_parquet(whole[1] / "per_query.parquet")
+    assert list(table.columns) == ["split", "system", "query_id", "origin", "RR@10", "nDCG@10", "R@50", "R@100"]
+    for split, name in (("test", "metrics.json"), ("dev", "dev_metrics.json")):
+        means = table[table["split"] == split].groupby("system")[["RR@10", "nDCG@10"]].mean()
+        for system, values in read(whole[1] / name).items():
+            assert means.loc[system, "nDCG@10"] == pytest.approx(values["nDCG@10"])
+
+
+class Page(HTMLParser):
+    """Collects what a browser would fetch, run or show."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.shown = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+
+
+def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[dict[str, Path], Path]) -> None:
+    text = (whole[1] / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert [a["data-system"] for _, a in page.tags if "data-system" in a] == SYSTEMS
+    assert [a["data-training"] for _, a in page.tags if "data-training" in a] == TRAININGS
+    assert sum(tag == "svg" for tag, _ in page.tags) == 2 + len(TRAININGS)
+    assert all(short_name(name) in page.shown for name in SYSTEMS) and "our-own 2" in page.shown
+    assert all(about_training(name).capitalize() in page.shown for name in TRAININGS)
+    assert "3.250" in page.shown and "kept 1.500 from step 20" in page.shown
+    rows = re.findall(r'<th scope="row">(\S+) <span class="versus">vs</span> (\S+)</th>', text)
+    assert rows[0] == ("distilled", "zero-shot")
+    references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
+    assert all(v and v.startswith("#") for v in references)
+    assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:
+    text = (whole[1] / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "what is <script>alert(test" in page.shown and "<b>Title p" in page.shown
+
+
+def test_the_same_inputs_give_the_same_bytes(whole: tuple[dict[str, Path], Path], tmp_path: Path) -> None:
+    again = evaluate(whole[0], tmp_path / "again")
+    names = sorted(path.name for path in whole[1].iterdir())
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 8
+    for name in names:
+        assert (whole[1] / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path: Path) -> None:
+    inputs = {
+        "corpus": make_corpus(tmp_path / "corpus"),
+        "run/zero_shot": make_run(tmp_path / "run", "zero_shot", 3, 0),
+    }
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, measures=("nDCG@5",), title="A & B"))
+    assert read(output / "metrics.json") == {"zero_shot": {"nDCG@5": 0.0}}
+    assert read(output / "significance.json") == {}
+    text = (output / "report.html").read_text()
+    assert "A &amp; B" in text and "found nothing" in text
+
+
+def test_a_measure_deeper_than_a_run_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R@100 looks at all 12 passages: the run of depth 5 is cut short, but not the full run or one that ends early."""
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {"run/own": make_run(tmp_path / "a", "a", 3), "run/zero_shot": make_run(tmp_path / "b", "b", 3, depth=5)}
+    few = [f"test{q} Q0 {PASSAGES[p]} {p + 1} {-p} c\n" for q in range(QUERIES) for p in range(1 + q % 7)]
+    inputs["run/bm25"] = written_run(tmp_path / "c", "".join(few))
+    config = Config(measures=("RR@5", "R@10", "R@100", "AP"), bootstrap_samples=100, randomisation_samples=100)
+    output = evaluate(inputs, tmp_path / "out", config)
+    expected = {"R@10": {"zero_shot": 5}, "R@100": {"zero_shot": 5}}
+    assert read(output / "manifest.json")["facts"]["cut_short"] == expected
+    assert capsys.readouterr().err.count("is deeper than these runs; missing ranks count as not found") == 2
+    assert (output / "report.html").read_text().count("zero-shot ends at rank 5") == 2
+
+
+def test_bad_input_is_refused_with_its_remedy(tmp_path: Path) -> None:
+    corpus, run = make_corpus(tmp_path / "corpus"), make_run(tmp_path / "run", "bm25", 3)
+    with pytest.raises(InputError, match="at least one --run NAME=FOLDER"):
+        evaluate({"corpus": corpus}, tmp_path / "out")
+    with pytest.raises(InputError, match="'Recal@5'"):
+        evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out", Config(measures=("Recal@5",)))
+    with pytest.raises(InputError, match="no judged query in its test split"):
+        evaluate({"corpus": make_corpus(tmp_path / "dev", ("dev",)), "run/bm25": run}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def hand_made(folder: Path, tables: dict[str, dict[str, list]]) -> Path:
+    with whole_folder(folder) as staging:
+        write_tables(staging, tables)
+        write_manifest(staging, "ingest", {}, {}, {})
+    return folder
+
+
+def two_passages(**tables: dict[str, list]) -> dict[str, dict[str, list]]:
+    passages = {
+        "passage_id": ["p0", "p1", "p2"],
+        "title": ["Berlin", "", ""],
+        "text": ["It lies on the Spree.", "In 1871 Berlin was the capital.", "Nothing."],
+        "article_id": ["a", "b", "c"],
+        "section": [""] * 3,
+        "position": [0] * 3,
+    }
+    ids = ["q0", "q1", "q2", "q3"]
+    queries = {"query_id": ids, "text": [f"which {i}?" for i in ids], "split": ["test"] * 4}
+    return {"passages": passages, "queries": queries} | tables
+
+
+def written_run(folder: Path, text: str) -> Path:
+    with whole_folder(folder) as staging:
+        (staging / "dev.trec").write_text("")
+        (staging / "test.trec").write_text(text)
+        write_manifest(staging, "retrieve", {}, {}, {})
+    return folder
+
+
+ANSWERS = {
+    "query_id": ["q0", "q1", "q1", "q2"],
+    "answer": ["berlin", "18[0-9]+", "never", "spree"],
+    "kind": ["text", "regex", "text", "text"],
+    "split": ["test"] * 4,
+}
+LINES = "q0 Q0 p0 1 3 s\nq0 Q0 p2 2 2 s\nq0 Q0 p1 3 1 s\nq1 Q0 p1 1 2 s\n"
+
+
+def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: Path) -> None:
+    """A title does not count as an answer, but a text or a pattern in a text does.
+
+    q0 has its answer in the third passage, q1 has a pattern, q2 finds nothing, and q3 has only a qrel.
+    """
+    qrels = {"query_id": ["q0", "q3"], "passage_id": ["p0", "p0"], "relevance": [1, 1], "split": ["test"] * 2}
+    corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS, qrels=qrels))
+    config = Config(measures=("RR@10", "Answer@1", "Answer@3"), bootstrap_samples=100, randomisation_samples=100)
+    output = evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", LINES)}, tmp_path / "out", config)
+    expected = {"RR@10": 0.5, "Answer@1": 1 / 3, "Answer@3": 2 / 3}
+    assert read(output / "metrics.json")["bm25"] == pytest.approx(expected)
+    table = pd.read_parquet(output / "per_query.parquet").set_index("query_id")
+    assert table["Answer@3"].isna().to_dict() == {"q0": False, "q1": False, "q2": False, "q3": True}
+    assert read(output / "manifest.json")["facts"]["judged"] == {"RR@10": 2, "Answer@1": 3, "Answer@3": 3}
+    assert "<b>1 of 2</b><span>queries whose first passage is right" in (output / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("lines", "qrel", "message"),
+    [
+        ("q0 Q0 p9 1 1 s\n", ("q0", "p0"), "test.trec names passage 'p9', which the corpus does not have"),
+        ("z Q0 p0 1 1 s\n", ("q0", "p0"), "test.trec names query 'z', which the corpus does not have"),
+        (LINES, ("q0", "p9"), "qrels of .* name passage 'p9', which the corpus does not have"),
+        (LINES, ("q9", "p0"), "qrels of .* name query 'q9', which the corpus does not have"),
+        ("q0 Q0 p0 1 nan s\n", ("q0", "p0"), "not finite"),
+        ("q0 Q0 p0 1 2 s\nq0 Q0 p0 2 1 s\n", ("q0", "p0"), "lists passage 'p0' twice for query 'q0'"),
+    ],
+)
+def test_damaged_inputs_and_those_of_another_corpus_are_refused(
+    tmp_path: Path, lines: str, qrel: tuple[str, str], message: str
+) -> None:
+    qrels = {"query_id": [qrel[0]], "passage_id": [qrel[1]], "relevance": [1], "split": ["test"]}
+    corpus = hand_made(tmp_path / "corpus", two_passages(qrels=qrels))
+    with pytest.raises(InputError, match=message):
+        evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
+
+
+@pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])
+def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp_path: Path) -> None:
+    """The caller orders the runs, and not every pair is tested; a lead of a few queries proves nothing."""
+    right = {"bm25": 4, "retriever_2": 6}
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, right.get(name, 5)) for name in names}
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert "<em>better than</em>" not in page
+    assert ("<em>not distinguishable from</em>" if "mine" in names else "<em>above</em>") in page
+
+
+def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus")
+    inputs = {"corpus": corpus} | {
+        f"run/{system}": make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
+    }
+    write_manifest(
+        inputs["run/zero_shot"],
+        "retrieve",
+        {},
+        {},
+        {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}},
+    )
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, compared=("bm25", "zero_shot")))
+    shown = Page((output / "report.html").read_text(encoding="utf-8")).shown
+    assert "Query by query: BM25 against zero-shot" in shown
+    assert "0 got better in RR@10, 5 got worse and 15 stayed the same" in shown
+    assert "12.0" in shown and "3.2" in shown and "1\u202f048\u202f576" in shown
+    for names in (("bm25",), ("bm25", "bm25"), ("bm25", "distilled")):
+        with pytest.raises(InputError, match="compared"):
+            evaluate(inputs, tmp_path / "no", Config(bootstrap_samples=100, compared=names))

@@ -1,0 +1,221 @@
+"""The steps that mine negatives: the effect of a margin, a re-ranker and other sources, with a tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.training.groups import GroupSampler
+from stillhouse.training.negatives import Negatives
+
+Run = Callable[..., dict[str, Path]]
+
+
+@pytest.fixture
+def base(run_step: Run, tiny_model: Path) -> Path:
+    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
+    return run_step("fetch-model", {}, **settings)["encoder"]
+
+
+@pytest.fixture
+def dense(run_step: Run, small_corpus: Path, base: Path) -> dict[str, Path]:
+    index = run_step("index", {"corpus": small_corpus, "retriever": base}, precision="fp32")["index"]
+    return {"corpus": small_corpus, "retriever": base, "index": index}
+
+
+@pytest.fixture
+def lexical(run_step: Run, small_corpus: Path) -> Path:
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+
+
+def scores_of(corpus: Corpus, base: Path) -> np.ndarray:
+    """Return the scores of all train and dev queries with all passages, from sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(base), device="cpu")
+    texts = list(corpus.queries_of("train")["text"]) + list(corpus.queries_of("dev")["text"])
+    return model.encode(texts) @ model.encode(passage_texts(corpus)).T
+
+
+def rows(outputs: dict[str, Path]) -> list[list[int]]:
+    return np.asarray(Negatives.read(outputs["negatives"]).rows_QD).tolist()
+
+
+@pytest.mark.parametrize("margin", [{"margin": "absolute", "absolute_margin": 0.01}, {"margin": "relative"}])
+def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
+    run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], margin: dict[str, object]
+) -> None:
+    """Scores of all pairs give the expected lists, except close to the limit. Passage n is the positive of query n."""
+    exact = scores_of(Corpus.open(small_corpus), base)
+    made = run_step("mine", dense, negatives_depth=24, range_max=24, precision="fp32", **margin)
+    dropped = 0
+    for number, row in enumerate(rows(made)):
+        positive = exact[number][number]
+        limit = positive - 0.01 if margin["margin"] == "absolute" else positive - 0.05 * abs(positive)
+        allowed = {place for place in range(24) if place != number and exact[number][place] <= limit}
+        unsure = {place for place in range(24) if abs(exact[number][place] - limit) < 1e-5}
+        assert set(row) - {-1} - unsure == allowed - unsure
+        dropped += 23 - len(allowed)
+    facts = read_manifest(made["negatives"]).facts
+    assert facts["above_margin"] == pytest.approx(dropped, abs=3) and dropped > 18
+    assert facts["queries_without_negatives"] == sum(set(row) == {-1} for row in rows(made))
+
+
+def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
+    run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
+) -> None:
+    """Every other train query and all dev queries count as made; passage n is the positive of query n."""
+    corpus = corpus_of_made_queries(small_corpus, tmp_path / "made")
+    asked = Corpus.open(corpus)
+    origins, train = list(asked.queries["origin"]), len(asked.queries_of("train"))
+    inputs = {"corpus": corpus, "retriever": base}
+    inputs |= {"index": run_step("index", inputs, precision="fp32")["index"]}
+    exact = scores_of(asked, base)
+    ranks = [int((row > row[number]).sum()) for number, row in enumerate(exact)]
+    depth = sorted(ranks[1:train:2])[2] + 1
+    kept = [n for n in range(len(exact)) if n >= train or origins[n] == "source" or ranks[n] < depth]
+    of_train = [number for number in kept if number < train]
+    assert train > len(of_train) > origins[:train].count("source")
+    plain = rows(run_step("mine", inputs, "plain", negatives_depth=6, precision="fp32"))
+    found = run_step("mine", inputs, "found", negatives_depth=6, precision="fp32", round_trip_depth=depth)["negatives"]
+    assert rows({"negatives": found}) == [plain[number] for number in kept]
+    assert read_manifest(found).facts["queries_left_out"] == len(exact) - len(kept)
+    sampler = GroupSampler(asked, Negatives.read(found), "train", 1, 6, 1)
+    assert list(sampler.texts) == [asked.queries["text"][number] for number in of_train]
+    assert sampler.positives.tolist() == of_train
+    both = run_step("mine", inputs | {"others": found}, "both", negatives_depth=4, others_depth=2)
+    assert len(rows(both)) == len(exact)
+
+
+def corpus_of_made_queries(
+    small_corpus: Path,
+    folder: Path,
+    labelled: Sequence[int] = range(0, 12, 2),
+    relevant: np.ndarray | None = None,
+    split: str = "",
+) -> Path:
+    """The small corpus, whose queries were made from it, except those of these rows.
+
+    `relevant` are the rows of the passages of the train and dev queries, if not their own. All train queries move to
+    `split`, if it is named.
+    """
+    corpus = Corpus.open(small_corpus)
+    origin = ["source" if row in labelled else "ict" for row in range(len(corpus.queries))]
+    tables = {name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "qrels")}
+    for number, row in enumerate([] if relevant is None else relevant):
+        tables["qrels"]["passage_id"][number] = f"p{row}"
+    queries = {name: list(corpus.queries[name]) for name in ("query_id", "text", "split")}
+    for splits in (queries["split"], tables["qrels"]["split"]):
+        splits[:12] = [split or "train"] * 12
+    with whole_folder(folder) as staging:
+        write_tables(staging, tables | {"queries": queries | {"origin": origin}})
+        write_manifest(staging, "ingest", {}, {}, {"passages": len(corpus.passages)})
+    return folder
+
+
+def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:
+    own = rows(run_step("mine", dense, "own", negatives_depth=4))
+    settings = {"negatives_depth": 4, "others_depth": 2, "random_negatives": 2}
+    mixed = rows(run_step("mine", {**dense, "others": lexical}, "mixed", **settings))
+    bm25 = np.load(lexical / "rows.npy").tolist()
+    for number, row in enumerate(mixed):
+        found = [passage for passage in row if passage >= 0]
+        assert len(row) == 8 and len(set(found)) == len(found) and number not in found
+        assert row[0] == own[number][0] and set(own[number]) | set(bm25[number][:2]) <= set(found)
+        assert len(set(found) - set(own[number]) - set(bm25[number][:2])) == 2
+    again = rows(run_step("mine", {**dense, "others": lexical}, "again", **settings))
+    other = rows(run_step("mine", {**dense, "others": lexical}, "other", seed=7, **settings))
+    assert again == mixed != other
+
+
+def test_negatives_of_other_retrievers_may_be_mixed_in_but_not_of_other_corpora(
+    run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], lexical: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    from stillhouse.core.artifacts import write_manifest
+
+    mined = run_step("mine", dense, "first", negatives_depth=4)["negatives"]
+    inputs = {"corpus": small_corpus, "encoder": base, "negatives": lexical}
+    short = {"max_steps": 1, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 4, "learning_rate": 0.01}
+    other = run_step("train-retriever", inputs, **short)["retriever"]
+    index = run_step("index", {"corpus": small_corpus, "retriever": other}, "other_index")["index"]
+    inputs = {"corpus": small_corpus, "retriever": other, "index": index}
+    run_step("mine", {**inputs, "others": mined}, "second", negatives_depth=4, others_depth=4)
+    foreign = tmp_path / "foreign"
+    shutil.copytree(mined, foreign)
+    write_manifest(foreign, "mine", {}, {"corpus": "another"}, {})
+    with pytest.raises(InputError, match="--others was made from another corpus"):
+        run_step("mine", {**inputs, "others": foreign}, "third", negatives_depth=4, others_depth=4)
+
+
+@pytest.fixture
+def reranker(base: Path, tmp_path: Path) -> Path:
+    """A cross-encoder with random weights so large that its scores differ."""
+    import torch
+
+    from stillhouse.models.cross_encoder import CrossEncoder
+
+    torch.manual_seed(1)
+    model = CrossEncoder.start(base, 32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10 if parameter.ndim > 1 else 1)
+    model.save(tmp_path / "random_reranker")
+    return tmp_path / "random_reranker"
+
+
+def test_a_cross_encoder_leaves_out_what_it_finds_as_right_as_the_positive(
+    run_step: Run, small_corpus: Path, dense: dict[str, Path], reranker: Path
+) -> None:
+    from sentence_transformers import CrossEncoder
+
+    plain = rows(run_step("mine", dense, "plain", negatives_depth=8))
+    settings = {"negatives_depth": 8, "reranker_margin": -0.005, "precision": "fp32"}
+    made = run_step("mine", {**dense, "filter_reranker": reranker}, "filtered", **settings)
+    corpus = Corpus.open(small_corpus)
+    texts = passage_texts(corpus)
+    questions = list(corpus.queries_of("train")["text"]) + list(corpus.queries_of("dev")["text"])
+    model = CrossEncoder(str(reranker), device="cpu")
+    dropped = 0
+    for number, (before, after) in enumerate(zip(plain, rows(made))):
+        scores = model.predict([(questions[number], texts[passage]) for passage in [number, *before]])
+        kept = [passage for passage, score in zip(before, scores[1:]) if score <= scores[0] + 0.005]
+        assert not np.isclose(scores[1:], scores[0] + 0.005, atol=1e-6).any(), "too close to tell"
+        assert after == kept + [-1] * (8 - len(kept))
+        dropped += 8 - len(kept)
+    facts = read_manifest(made["negatives"]).facts
+    assert facts["above_reranker_margin"] == dropped and 0 < dropped < 18 * 8 and facts["above_margin"] == 0
+
+
+def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step: Run, tmp_path: Path) -> None:
+    """Query q0 shares no word with its passage, which BM25 cannot find; no other passage has the word of q1."""
+    from stillhouse.core.artifacts import whole_folder, write_manifest
+    from stillhouse.core.context import Context
+    from stillhouse.corpus.store import write_tables
+    from stillhouse.training.group_training import open_samplers
+
+    texts = ["red bird", "blue fish", "green tree", "green fish", "one tree"]
+    passages = {"passage_id": [f"p{n}" for n in range(5)], "text": texts, "title": [""] * 5, "section": [""] * 5}
+    passages |= {"article_id": [""] * 5, "position": [0] * 5}
+    splits = ["train", "train", "dev"]
+    queries = {"query_id": ["q0", "q1", "q2"], "text": ["green tree", "blue", "red fish"], "split": splits}
+    qrels = {"query_id": queries["query_id"], "passage_id": ["p0", "p1", "p0"], "relevance": [1] * 3, "split": splits}
+    with whole_folder(tmp_path / "corpus") as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 5})
+    made = run_step("bm25", {"corpus": tmp_path / "corpus"})
+    negatives, corpus = Negatives.read(made["negatives"]), Corpus.open(tmp_path / "corpus")
+    assert [{row for row in rows if row >= 0} for rows in negatives.rows_QD.tolist()] == [{2, 3, 4}, set(), {1, 3}]
+    assert read_manifest(made["negatives"]).facts["queries_without_negatives"] == 1
+    sampler = open_samplers(corpus, negatives, 2, 200, 1, Context(tmp_path, "cpu", quiet=True))["train"]
+    groups = sampler.draw(np.arange(2), np.zeros(2, np.int64))
+    assert groups.rows_BK[:, 0].tolist() == [0, 1] and set(groups.rows_BK[0, 1:]) < {2, 3, 4}
+    assert groups.rows_BK[1].tolist() == [1, -1, -1]

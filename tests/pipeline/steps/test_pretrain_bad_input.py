@@ -1,0 +1,203 @@
+"""What `pretrain` refuses before training, what it skips and counts, and losses that are not finite."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.config import build
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import write_tables
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.importance import STEP as IMPORTANCE
+from stillhouse.pipeline.steps.pretrain import STEP, Config
+from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.objectives import NAMES, find_objective
+from stillhouse.training import loop
+
+ORDINARY = [f"the {a} {b} sings in the tree" for a in ("red", "green", "blue") for b in ("bird", "fish", "tree", "one")]
+ONE_TOKEN = ["red", "fish", "sings"]
+NOTHING = ["zebra qqq zzz", "[MASK] [SEP]"]
+"""Unknown words, and special tokens spelled out in a text: nothing in them can be predicted."""
+SHORT = {"max_steps": 3, "eval_steps": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
+SHORT |= {"heldout_fraction": 0.3, "learning_rate": 1e-3}
+
+
+def write_corpus(folder: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
+    """Write a corpus folder of passages without titles, articles and links, unless `changes` gives these columns."""
+    count = len(texts)
+    columns: dict[str, list[Any]] = {
+        "passage_id": [f"p{n}" for n in range(count)],
+        "title": [""] * count,
+        "text": list(texts),
+        "article_id": [""] * count,
+        "section": [""] * count,
+        "position": [0] * count,
+    }
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": columns | changes})
+        write_manifest(staging, "ingest", {}, {}, {"passages": count})
+    return folder
+
+
+def tokenized(folder: Path, tokenizer: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
+    """Write the tokens of such a corpus to `folder`."""
+    corpus = write_corpus(folder.parent / f"{folder.name}_corpus", texts, **changes)
+    execute(TOKENIZE, TOKENIZE.config(), {"corpus": corpus, "tokenizer": tokenizer}, {"tokens": folder})
+    return folder
+
+
+def with_head(bare: Path, folder: Path) -> Path:
+    """Copy the bare model and add a language-model head, which no manifest marks as untrained."""
+    shutil.copytree(bare, folder)
+    torch.manual_seed(0)
+    AutoModelForMaskedLM.from_pretrained(bare).save_pretrained(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`tokens` and `importance` of a corpus with odd passages, `plain` tokens of one without; `model` has a head."""
+
+    tokens: Path
+    importance: Path
+    plain: Path
+    plain_importance: Path
+    model: Path
+    bare: Path
+
+    def inputs(self, **changes: Path) -> dict[str, Path]:
+        given = {"tokens": self.tokens, "importance": self.importance, "init": self.model, "generator": self.model}
+        return given | changes
+
+
+@pytest.fixture(scope="module")
+def prepared(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("odd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        odd = tokenized(folder / "tokens", tiny_model, [*ONE_TOKEN, *ORDINARY, *NOTHING])
+        plain = tokenized(folder / "plain", tiny_model, ORDINARY[::-1])
+        for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
+            execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
+    model = with_head(tiny_model, folder / "model")
+    return Prepared(odd, folder / "importance", plain, folder / "plain_importance", model, tiny_model)
+
+
+def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
+    config = build(Config, SHORT | settings, "pretraining")
+    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
+    return into / "encoder"
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if training starts, because a refusal must come before it."""
+
+    def began(*_: object, **__: object) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr("stillhouse.pretraining.run.train", began)
+
+
+def refused(prepared: Prepared, into: Path, message: str, settings: dict[str, Any], **changes: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        pretrain(prepared.inputs(**changes), into, **settings)
+    assert not (into / "encoder").exists() and not (into / "curves").exists()
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_importance])
+def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, objective: str) -> None:
+    settings = {"objective": objective}
+    message = "importance was made from another tokens than the --tokens given here; run step 'importance' again"
+    refused(prepared, tmp_path, message, settings, importance=prepared.plain_importance)
+    without = prepared.inputs()
+    del without["importance"]
+    with pytest.raises(InputError, match="needs the input importance; `stillhouse importance` makes it"):
+        pretrain(without, tmp_path, **settings)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_generator])
+def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path: Path, objective: str) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(prepared.model, other)
+    content = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
+    (other / "tokenizer.json").write_text(json.dumps(content))
+    message = "generator has a different vocabulary from the tokens; run `stillhouse tokenize`"
+    refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
+    without = prepared.inputs()
+    del without["generator"]
+    with pytest.raises(InputError, match="needs the input generator"):
+        pretrain(without, tmp_path, objective=objective)
+
+
+ARTICLES: dict[str, list[Any]] = {
+    "article_id": [f"a{n // 3}" for n in range(12)],
+    "position": [n % 3 for n in range(12)],
+}
+NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
+    "bfs without articles": ("bfs", {}, "has several passages, which bfs needs"),
+    "bfs without sections": ("bfs", ARTICLES, "no article of the corpus has a second section, which bfs needs"),
+    "wlp without articles": ("wlp", {}, "no links between articles, which wlp needs"),
+    "wlp without links": ("wlp", ARTICLES, "no links between articles, which wlp needs"),
+    "all three without links": (
+        "ict+bfs+wlp",
+        ARTICLES | {"section": ["", "more", "more"] * 4},
+        "no links between articles, which wlp needs",
+    ),
+    "ict of single sentences": ("ict", {}, "no passage has two sentences, which ict needs"),
+}
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("case", NO_PAIRS)
+def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_path: Path, case: str) -> None:
+    objective, changes, message = NO_PAIRS[case]
+    texts = [f"{text}. the fish swims." for text in ORDINARY] if "ict+" in objective else ORDINARY
+    tokens = tokenized(tmp_path / "tokens", prepared.bare, texts, **changes)
+    settings = {"objective": objective, "query_length": 16, "passage_length": 32}
+    with pytest.raises(InputError, match=message) as caught:
+        pretrain({"tokens": tokens, "init": prepared.bare}, tmp_path, **settings)
+    assert "stillhouse ingest" in str(caught.value), "the remedy is named"
+
+
+@pytest.mark.parametrize("kind", [torch.nan, torch.inf])
+def test_a_loss_that_is_not_finite_names_step_passages_and_checkpoint(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: float
+) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    forward: Callable[..., Tensor] = BottleneckPretraining.forward
+    steps = 0
+
+    def spoilt(model: BottleneckPretraining, *inputs: Any, **weights: float) -> Tensor:
+        nonlocal steps
+        steps += model.training
+        loss = forward(model, *inputs, **weights)
+        return loss * kind if steps == 3 else loss
+
+    monkeypatch.setattr(BottleneckPretraining, "forward", spoilt)
+    with pytest.raises(FloatingPointError, match=f"the loss is {kind} at step 2") as caught:
+        pretrain(prepared.inputs(), tmp_path, objective="bow", max_steps=5, bucket_steps=None)
+    message = str(caught.value)
+    named = message.split("of the examples ")[1].split(";")[0].split(", ")
+    usable = range(len(ONE_TOKEN) + len(ORDINARY))
+    assert len(set(named)) == SHORT["batch_size"] and {int(row) for row in named} <= set(usable)
+    assert "the last good checkpoint, after step 2, is " in message
+    path = Path(message.split("after step 2, is ")[1].split(";")[0])
+    assert torch.load(path, weights_only=True)["step"] == 2
+    assert not (tmp_path / "encoder").exists()

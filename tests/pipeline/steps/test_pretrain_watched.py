@@ -1,0 +1,83 @@
+"""Measurements during pre-training, and any number of kills, do not change what it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from stillhouse.core.artifacts import digest_files
+from stillhouse.core.config import build
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.pretrain import STEP, Config
+from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.training import loop
+
+SHORT = {"objective": "bow", "max_steps": 6, "eval_steps": 6, "batch_size": 8, "max_length": 32, "epochs": 50.0}
+SHORT |= {"heldout_fraction": 0.25, "precision": "fp32", "learning_rate": 3e-3, "encoder_mlm_probability": 0.5}
+SCHEDULES = {"bag_weight_end": 0.1, "bucket_steps": 4, "gradient_accumulation_steps": 2}
+
+
+@pytest.fixture(scope="module")
+def inputs(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("watched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        given = {"corpus": small_corpus, "tokenizer": tiny_model}
+        execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
+        config = build(Config, SHORT | {"objective": "mlm", "max_steps": 80, "learning_rate": 0.03}, "head")
+        outputs = {"encoder": folder / "head", "curves": folder / "curves"}
+        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
+    return {"tokens": folder / "tokens", "init": folder / "head"}
+
+
+def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
+    config = build(Config, SHORT | settings, "pretraining")
+    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
+    return into / "encoder"
+
+
+def test_signals_change_nothing(inputs: dict[str, Path], tmp_path: Path) -> None:
+    watched, unwatched = (pretrain(inputs, tmp_path / str(on), signals=on) for on in (True, False))
+    assert digest_files(watched)["model.safetensors"] == digest_files(unwatched)["model.safetensors"]
+    assert (tmp_path / "True" / "curves" / "signals.csv").exists()
+    assert not (tmp_path / "False" / "curves" / "signals.csv").exists()
+
+
+@pytest.mark.parametrize("killed_at", [2, 5, 9])
+def test_a_killed_run_keeps_its_schedules(
+    inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    """Schedules are the bag-of-words weight, length buckets and batch parts, even after a kill between two parts."""
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    forward: Callable[..., Tensor] = BottleneckPretraining.forward
+    weights: list[float] = []
+
+    def recorded(model: BottleneckPretraining, batch: Any, bag_weight: float = 1.0) -> Tensor:
+        if model.training:
+            weights.append(bag_weight)
+            if len(weights) == kill:
+                raise KeyboardInterrupt
+        return forward(model, batch, bag_weight)
+
+    monkeypatch.setattr(BottleneckPretraining, "forward", recorded)
+    kill = 0
+    unbroken = pretrain(inputs, tmp_path / "unbroken", **SCHEDULES)
+    whole, kill = weights.copy(), killed_at
+    weights.clear()
+    assert whole[0] == whole[1] == 1 and whole[-1] == pytest.approx(0.1) and len(whole) == 12
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(inputs, tmp_path / "broken", **SCHEDULES)
+    kill = 0
+    weights.clear()
+    resumed = pretrain(inputs, tmp_path / "broken", **SCHEDULES)
+    assert weights == whole[(killed_at - 1) // 2 * 2 :], "from the first part of the step in which it was killed"
+    left, right = (AutoModelForMaskedLM.from_pretrained(folder).state_dict() for folder in (unbroken, resumed))
+    for name, value in left.items():
+        assert torch.equal(right[name], value), name

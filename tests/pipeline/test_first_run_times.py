@@ -1,0 +1,91 @@
+"""Times of steps that have never run here: by hand, with transformers' weights, and for every use of every recipe."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from stillhouse.pipeline import first_run_times
+from stillhouse.pipeline.first_run_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import SHIPPED, configs, find_recipe, load_recipe
+from stillhouse.pipeline.run_times import estimate
+from stillhouse.pipeline.steps.index import Config as Index
+from stillhouse.pipeline.steps.train_retriever import Config as Training
+
+SCALE = Scale(passages=1000, queries={"train": 400, "dev": 50, "test": 100}, tokens=30.0, weights=10**6)
+
+
+@pytest.fixture(autouse=True)
+def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A computer that reaches 10^9 operations per second in a model."""
+    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e9)
+
+
+def test_times_computed_by_hand() -> None:
+    """1,000 passages of 30 tokens and 10^6 weights take 6 x 10^10 operations. Training reads queries of 20 tokens."""
+    assert predicted_seconds("index", Index(), SCALE) == pytest.approx(OVERHEAD + 60)
+    training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1, eval_share=None)
+    read = 10 * 32 * (20 + 2 * 30)
+    assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
+    assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
+
+
+def test_the_speed_of_this_machine_is_that_of_a_layer() -> None:
+    """Against a plain timing of the same layer. A faster library may halve it, and other programs may slow down either,
+    so the two are compared until they agree."""
+    layer, rows = torch.nn.Linear(384, 1536), torch.ones(256, 384)
+    operations, shares = 2 * 256 * 384 * 1536, []
+    while not shares or not (0.5 < shares[-1] < 10 or len(shares) == 20):
+        timings = []
+        with torch.inference_mode():
+            for _ in range(50):
+                started = time.perf_counter()
+                layer(rows)
+                timings.append(time.perf_counter() - started)
+        shares.append(first_run_times.speed.__wrapped__(torch.float32) / (operations / min(timings)))
+    assert 0.5 < shares[-1] < 10, shares
+
+
+def test_parameter_counts_equal_those_of_the_layers() -> None:
+    config = BertConfig(hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, vocab_size=50)
+    with torch.device("meta"):
+        layers = BertModel(config).encoder
+    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
+    assert layer_weights(config.to_dict()) == matrices
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
+    recipe = load_recipe(find_recipe(name))
+    settings = configs(recipe, name)
+    for use in graph_of(recipe, name):
+        seconds = predicted_seconds(use.step_name, settings[use.name], SCALE)
+        assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
+
+
+def test_a_first_run_is_estimated_once_corpus_and_model_exist(
+    tiny_model: Path,
+    run_step: Callable[..., dict[str, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)
+    corpus = run_step("ingest", {}, source="sample", max_articles=5)["corpus"]
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "fresh"))
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
+    settings, uses = configs(recipe, "labelled"), graph_of(recipe)
+    assert estimate(uses, settings, root).total().startswith("no estimate yet")
+    for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
+        (root / place).parent.mkdir(parents=True)
+        (root / place).symlink_to(target)
+    assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
+    found = estimate(uses, settings, root)
+    assert found.total(" left").endswith("left, estimated from the speed of this machine")

@@ -1,0 +1,137 @@
+"""`stillhouse new` inspects a source: it chooses a recipe that fits and a length that covers whole passages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stillhouse import cli
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import load_recipe
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, train: int = 2) -> Path:
+    """Write passages of `words` words, the last twenty times as long, and one question per split, but `train` in it.
+
+    Every word of the first hundred passages is one token of BERT's vocabulary.
+    """
+    lengths = [words] * (passages - 1) + [20 * words]
+    (folder / "qrels").mkdir(parents=True)
+    texts = [" ".join([str(i)] + ["word"] * (n - 1)) for i, n in enumerate(lengths)]
+    lines = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    names = {split: [f"q-{split}-{i}" for i in range(train if split == "train" else 1)] for split in splits}
+    queries = [{"_id": name, "text": f"what is in {name}"} for split in splits for name in names[split]]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    for split in splits:
+        lines = "".join(f"{name}\tp1\t1\n" for name in names[split])
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return folder
+
+
+def made(source: str) -> dict[str, dict[str, object]]:
+    assert cli.main(["new", "work", "--source", source]) == 0
+    return load_recipe(Path("work/params.yaml"))
+
+
+@pytest.mark.parametrize(("words", "length"), [(10, 64), (100, 128), (400, 256)])
+def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, words: int, length: int) -> None:
+    recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
+    assert recipe["teacher"]["kind"] == "best"
+    assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
+    assert recipe["validate"]["max_passage_words"] is None
+
+
+def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
+    recipe = made(str(beir(here / "corpus", 100, ("test",))))
+    assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 128
+
+
+def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:
+    assert made("sample")["teacher"]["kind"] == "best"
+
+
+@pytest.mark.parametrize(("train", "share"), [(5, 0.5), (60, 0.5), (99, 0.31), (200, 0.15), (299, 0.11), (300, None)])
+def test_thirty_or_half_of_few_training_questions_choose_among_models(
+    train: int, share: float | None, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
+    said = capsys.readouterr().out
+    assert recipe["graph"] == "labelled"
+    assert recipe["ingest"].get("dev_fraction") == share and f"{train} training, 1 test questions" in said
+    assert ("of the training questions become dev questions" in said) == (share is not None)
+    assert (f"training on {train} questions gains little" in said) == (train < 100)
+
+
+def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=300)))
+    assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
+    assert "there are no test questions: the dev questions serve as such" in capsys.readouterr().out
+
+
+def stops(source: Path) -> bool:
+    """Whether a run of the workspace `work` fails up to its validation."""
+    words = ["run", "--params", "work/params.yaml", "--source", str(source), "--until", "validate", "--quiet"]
+    return cli.main([*words, "--folder", "ran"]) != 0
+
+
+@pytest.mark.parametrize(
+    ("splits", "train", "passages", "warned"),
+    [
+        (("train", "dev", "test"), 2, 40, ""),
+        (("train", "test"), 2, 40, ""),
+        (("train", "dev"), 2, 40, ""),
+        (("train",), 20, 40, ""),
+        (("train",), 2, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
+        (("train", "test"), 1, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
+        (("train", "dev", "test"), 2, 9, "it has 9 of at least 10 passages; add text to it"),
+        (("test",), 0, 2, "`ingest` will refuse this source: 2 articles are too few"),
+    ],
+)
+def test_new_warns_of_a_source_at_which_the_run_stops(
+    splits: tuple[str, ...], train: int, passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = beir(here / "corpus", 20, splits, passages, train)
+    made(str(source))
+    said = capsys.readouterr()
+    assert (warned in said.err) if warned else not said.err
+    assert ("the whole run takes" in said.out) == (not warned)
+    assert ("the run would stop: first change" in said.out) == ("Then:" in said.out) == bool(warned)
+    assert stops(source) == bool(warned)
+
+
+@pytest.mark.parametrize("splits", [("train", "test"), ("test",)])
+def test_new_says_why_there_is_no_pretraining(
+    splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 20, splits)))
+    assert "no pre-training: the base model is already a retriever" in capsys.readouterr().out
+    assert "pretrain" not in {use.step_name for use in graph_of(recipe)}
+    assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
+    assert "no pre-training" not in capsys.readouterr().out
+
+
+TRAINED = ("retriever_1", "retriever_2", "distilled")
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "parts"),
+    [(64, set()), (24, {"distilled"}), (8, set(TRAINED))],
+)
+def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
+    gibibytes: int, parts: set[str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: 32 queries with 4 passages of 256 tokens at 420 KiB take 13.1 GiB, with 2 passages 6.6 GiB."""
+    monkeypatch.setattr("stillhouse.pipeline.new_workspace.own_memory", lambda: gibibytes * 2**30)
+    recipe = made(str(beir(here / "corpus", 400, ("train", "test"))))
+    found = {name for name in TRAINED if recipe[name].get("gradient_cache")}
+    assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)
+    assert ("a batch in parts" in capsys.readouterr().out) == bool(parts)

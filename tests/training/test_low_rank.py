@@ -1,0 +1,69 @@
+"""Low-rank adaptation and gradient checkpointing of a retriever's training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from families import opened, saved
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from stillhouse.core.errors import InputError
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.training import loop
+
+Run = Callable[..., dict[str, Path]]
+TUNING = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
+TUNING |= {"learning_rate": 0.01}
+
+
+@pytest.fixture(autouse=True)
+def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
+    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
+
+
+@pytest.fixture(params=["bert", "qwen3"])
+def start(request: pytest.FixtureRequest, run_step: Run, tmp_path: Path) -> Path:
+    base = saved([opened(request.param, tmp_path / "transformer"), Pooling(32, "mean")], tmp_path / "base")
+    return run_step("fetch-model", {}, model=str(base), query_length=16, passage_length=24)["encoder"]
+
+
+@pytest.fixture
+def train(run_step: Run, small_corpus: Path, start: Path) -> Callable[..., dict[str, torch.Tensor]]:
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+
+    def trained(name: str, **settings: object) -> dict[str, torch.Tensor]:
+        inputs = {"corpus": small_corpus, "encoder": start, "negatives": negatives}
+        folder = run_step("train-retriever", inputs, name, **(TUNING | settings))["retriever"]
+        return BiEncoder.load(folder).state_dict()
+
+    return trained
+
+
+def test_each_matrix_changes_by_at_most_the_rank(train: Callable[..., dict[str, torch.Tensor]], start: Path) -> None:
+    before, after = BiEncoder.load(start).state_dict(), train("low", lora_rank=3)
+    assert before.keys() == after.keys()
+    changes = {name: after[name] - values for name, values in before.items() if not values.equal(after[name])}
+    ranks = [int(torch.linalg.matrix_rank(change, atol=1e-5)) for change in changes.values()]
+    assert len(ranks) >= 8 and max(ranks) == 3
+    assert not [name for name in changes if "embed" in name]
+
+
+def test_checkpointing_changes_no_result(train: Callable[..., dict[str, torch.Tensor]]) -> None:
+    plain = train("plain", padding="kept", lora_rank=2)
+    twice = train("twice", padding="kept", lora_rank=2, gradient_checkpointing=True)
+    for name, values in plain.items():
+        torch.testing.assert_close(twice[name], values, atol=1e-5, rtol=0)
+
+
+def test_a_bag_of_words_has_no_matrices_to_adapt() -> None:
+    from stillhouse.models.encoder_settings import EncoderSettings
+    from stillhouse.models.towers import BagOfWordsTower
+    from stillhouse.training.low_rank import low_rank
+
+    bag = BiEncoder({"passage": BagOfWordsTower(9, (1,), 4, 8, 6)}, None, EncoderSettings())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="lora_rank is for towers with a Transformer"), low_rank(bag, 2):
+        pass

@@ -18,6 +18,7 @@ LIBRARIES = (
     "matplotlib",
     "numpy",
     "pandas",
+    "peft",
     "py3langid",
     "pyarrow",
     "pyromark",

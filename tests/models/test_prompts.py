@@ -101,11 +101,6 @@ def test_prompts_that_cannot_be_read_are_refused(plain: Path, tmp_path: Path) ->
         (source / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
         with pytest.raises(InputError, match=r"config_sentence_transformers\.json: its prompts are not texts"):
             fetched(source, tmp_path / f"refused{number}")
-    (source / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "a "}}))
-    pooling = source / "1_Pooling" / "config.json"
-    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
-    with pytest.raises(InputError, match="include_prompt false leaves the prompts' tokens out"):
-        fetched(source, tmp_path / "excluded")
 
 
 @pytest.mark.parametrize("role", ["query", "passage"])

@@ -185,9 +185,9 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
     from stillhouse.serving.app import make_service
     from stillhouse.serving.client_ids import read_key
+    from stillhouse.serving.open_releases import OpenReleases
     from stillhouse.serving.query_log import LogChoices, QueryLog
     from stillhouse.serving.server import listen, run
-    from stillhouse.serving.shelf import Shelf
 
     token = os.environ.get(TOKEN, "")
     refuse_token(token)
@@ -202,9 +202,9 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             choices = LogChoices(arguments.sample, arguments.retention_days, arguments.most_queries_bytes)
             queries = QueryLog(arguments.log_queries, choices, context.say)
             key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
-        shelf = Shelf(source_of(arguments), opened, arguments.keep, context.say)
+        releases = OpenReleases(source_of(arguments), opened, arguments.keep, context.say)
         service = make_service(
-            shelf,
+            releases,
             limits,
             log=context.say,
             token=token,

@@ -14,14 +14,14 @@ NAMES: Mapping[str, str] = {
 }
 SYSTEMS: Mapping[str, str] = {
     "bm25": "BM25, the lexical baseline",
-    "zero_shot": "the starting model",
+    "zero_shot": "the base model",
     "retriever_1_unpretrained": "retriever 1 (BM25 negatives) without pre-training",
     "retriever_1": "retriever 1: the first hard negatives",
     "retriever_2": "retriever 2: negatives mined by retriever 1",
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
     "distilled": "distilled retriever: mined negatives and the teacher's scores",
-    "zero_shot_hybrid": "BM25 and the starting model together, with weights from dev",
-    "averaged": "the averaged weights of the start and the trained retriever, with the share chosen on dev",
+    "zero_shot_hybrid": "BM25 and the base model together, with weights from dev",
+    "averaged": "the averaged weights of the retriever before and after its training, with the share chosen on dev",
     "best": "the best on dev of all retrievers, each alone and with BM25",
 }
 TRAININGS: Mapping[str, str] = {

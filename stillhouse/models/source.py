@@ -60,7 +60,7 @@ def fetch(
     passage_prompt: str | None = None,
     random_from: int | None = None,
 ) -> dict[str, object]:
-    """Write the starting model into `folder` and return facts about it.
+    """Write the base model into `folder` and return facts about it.
 
     Pooling and prompts default to the model's own. With `layers`, only this many of the first Transformer layers are
     kept. A language-model head is kept if the source has one (fact `lm_head` "trained"); otherwise the encoder is

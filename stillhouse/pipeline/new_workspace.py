@@ -43,7 +43,7 @@ def make(folder: Path, source: str | None, recipe: str | None, model: str | None
     none; only `WOULD_STOP` if the run would stop.
 
     The log is never silent for ten seconds. Raises `InputError` as `make_workspace` does, for a model that cannot be
-    the start, and if the hours do not suffice.
+    the base model, and if the hours do not suffice.
     """
     with watched("new", quiet()):
         return _make(folder, source, recipe, model, hours)

@@ -77,7 +77,8 @@ def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metr
     )
     queries = len(winner.reciprocal_ranks)
     first = next(iter(contenders))
-    found = "nothing was shown to be better than the start" if winner.name == first else f"the winner is {winner.name}"
+    none = "nothing was shown to be better than the base model"
+    found = none if winner.name == first else f"the winner is {winner.name}"
     formula = "" if winner.fusion.method == "dense" else f" ({winner.fusion})"
     return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"
 

@@ -16,24 +16,24 @@ from stillhouse.serving.batcher import Batcher
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
 from stillhouse.serving.guard import Guard
 from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.open_releases import OpenReleases
 from stillhouse.serving.service import Service
 from stillhouse.serving.settings import Limits
-from stillhouse.serving.shelf import Shelf
 
 DESCRIPTION = "Search in one release: a model, index and corpus made together. Each answer names its release."
 
 
-def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **settings: object) -> Service:
-    """Builds the service of a shelf, with its queue and metrics. `settings` are those of `Service`: token, model, …"""
+def make_service(releases: OpenReleases, limits: Limits, log: Callable[[str], None], **settings: object) -> Service:
+    """Builds the service of these releases, with its queue and metrics. `settings` are those of `Service`."""
     metrics = Metrics()
     batcher = Batcher(limits, metrics.batch)
     metrics.gauge("waiting", lambda: batcher.waiting)
-    metrics.gauge("swaps", lambda: shelf.swaps)
-    metrics.gauge("refusals", lambda: shelf.refusals)
-    metrics.gauge("refused", lambda: shelf.refused is not None)
-    metrics.gauge("behind_seconds", lambda: shelf.behind)
-    metrics.gauge("looked_timestamp_seconds", lambda: shelf.looked)
-    return Service(shelf, batcher, limits, metrics, log, **settings)  # type: ignore[arg-type]
+    metrics.gauge("swaps", lambda: releases.swaps)
+    metrics.gauge("refusals", lambda: releases.refusals)
+    metrics.gauge("refused", lambda: releases.refused is not None)
+    metrics.gauge("behind_seconds", lambda: releases.behind)
+    metrics.gauge("looked_timestamp_seconds", lambda: releases.looked)
+    return Service(releases, batcher, limits, metrics, log, **settings)  # type: ignore[arg-type]
 
 
 def make_app(service: Service) -> ASGIApp:

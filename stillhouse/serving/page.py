@@ -130,7 +130,7 @@ def matches(text: str, query: str) -> list[tuple[bool, str]]:
 
 
 def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
-    current = service.shelf.current
+    current = service.releases.current
     defaults = {
         "query": "",
         "top": 10,
@@ -138,7 +138,7 @@ def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
         "beside": "",
         "columns": [],
         "error": "",
-        "releases": [current.name, *(one.name for one in service.shelf.kept)],
+        "releases": [current.name, *(one.name for one in service.releases.kept)],
         "in_use": current.name,
         "passages": len(current.passages),
         "longest": service.limits.characters,

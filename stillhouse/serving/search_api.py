@@ -111,7 +111,7 @@ def feedback(body: FeedbackRequest, request: Request) -> Response:
         service.log(f"feedback cannot be written: {error}")
         status = 507 if is_full_disk(error) else 503
         raise Problem(status, "the feedback cannot be saved; the service's log says why") from None
-    return answer_json({"query_id": asked.query_id, "taken": True}, service.shelf.current)
+    return answer_json({"query_id": asked.query_id, "taken": True}, service.releases.current)
 
 
 def hits(release: Release, found: Found, texts: bool) -> list[dict[str, Any]]:

@@ -65,13 +65,13 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     """Serves until SIGTERM or Ctrl-C, then refuses new requests and finishes those in flight within `grace` seconds."""
     config = configured(service, grace)
     host, port = listening.getsockname()[:2]
-    current = service.shelf.current
-    service.shelf.watch(watch)
+    current = service.releases.current
+    service.releases.watch(watch)
     log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
     try:
         _Server(config).run(sockets=[listening])
     finally:
-        service.shelf.end()
+        service.releases.end()
         service.batcher.end()
         if service.queries:
             service.queries.end()

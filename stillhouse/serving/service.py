@@ -18,10 +18,10 @@ from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull,
 from stillhouse.serving.client_ids import client_id, client_of
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.open_releases import OpenReleases
 from stillhouse.serving.query_log import QueryLog
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.settings import Limits
-from stillhouse.serving.shelf import Shelf
 
 Role = Literal["query", "passage"]
 ROLES: dict[str, Role] = {
@@ -42,7 +42,7 @@ class Service:
     stores queries.
     """
 
-    shelf: Shelf
+    releases: OpenReleases
     batcher: Batcher
     limits: Limits
     metrics: Metrics
@@ -55,9 +55,9 @@ class Service:
 
     def release(self, name: str | None = None) -> Release:
         """The release in use, or another open one. Raises `Problem` if the named one is not open."""
-        found = self.shelf.find(name)
+        found = self.releases.find(name)
         if found is None:
-            there = ", ".join(one.name for one in (self.shelf.current, *self.shelf.kept))
+            there = ", ".join(one.name for one in (self.releases.current, *self.releases.kept))
             raise Problem(404, f"the release {str(name)[:40]!r} is not open here; open releases: {there}")
         return found
 
@@ -85,7 +85,7 @@ class Service:
 
     def check_model(self, name: str) -> None:
         """Raises `Problem` for another model's name, so that no client mistakes these vectors for another model's."""
-        if name not in (self.model, self.shelf.current.name):
+        if name not in (self.model, self.releases.current.name):
             raise Problem(404, f"the model {name[:80]!r} is not served here; its name is {self.model!r}")
 
     async def embed(self, release: Release, texts: Sequence[str], role: str, what: str) -> Embedded:

@@ -43,17 +43,17 @@ async def ready(request: Request) -> Response:
 @router.get("/info", summary="The release, its digests and figures, and the limits")
 async def info(request: Request) -> Response:
     service = service_of(request)
-    shelf = service.shelf
-    release = shelf.current
+    releases = service.releases
+    release = releases.current
     content: dict[str, Any] = {
         "service": f"stillhouse {__version__}",
         "model": service.model,
         **release.about(),
-        "kept": [one.name for one in shelf.kept],
-        "swaps": shelf.swaps,
-        "behind_seconds": round(shelf.behind, 3),
-        "refused": shelf.refused,
-        "unreachable": shelf.unreachable,
+        "kept": [one.name for one in releases.kept],
+        "swaps": releases.swaps,
+        "behind_seconds": round(releases.behind, 3),
+        "refused": releases.refused,
+        "unreachable": releases.unreachable,
         "queries": service.queries.about() if service.queries else None,
         "limits": asdict(service.limits),
     }

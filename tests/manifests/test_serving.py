@@ -139,11 +139,11 @@ def test_only_admitted_clients_reach_the_service(component: str, tmp_path: Path)
 
 
 def test_a_service_has_the_metrics_of_the_table() -> None:
-    class Shelf:
+    class OpenReleases:
         swaps = refusals = 0
         refused, behind, looked = None, 0.0, 0.0
 
-    service: Any = make_service(Shelf(), Limits(), log=print)  # type: ignore[arg-type]
+    service: Any = make_service(OpenReleases(), Limits(), log=print)  # type: ignore[arg-type]
     try:
         kinds = dict(re.findall(r"# TYPE (\S+) (\S+)", service.metrics.text("r").decode()))
     finally:

@@ -30,10 +30,10 @@ VERDICT: dict[str, Any] = {"accepted": True, "reason": "better", "difference": 0
 
 @dataclass(frozen=True)
 class Repository:
-    """`work` is a clone, `origin` the repository that a service reads, and `shelf` the DVC remote."""
+    """`work` is a clone, `origin` the repository that a service reads, and `releases` the DVC remote."""
 
     place: Path
-    shelf: Path
+    releases: Path
 
     @property
     def work(self) -> Path:
@@ -50,12 +50,12 @@ class Repository:
     @contextmanager
     def without_data(self) -> Iterator[None]:
         """The DVC remote does not answer until the block ends."""
-        away = self.shelf.with_name("away")
-        self.shelf.rename(away)
+        away = self.releases.with_name("away")
+        self.releases.rename(away)
         try:
             yield
         finally:
-            away.rename(self.shelf)
+            away.rename(self.releases)
 
     def use(self, version: str) -> None:
         """Puts a release into use."""
@@ -76,8 +76,8 @@ def released(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory)
     with pytest.MonkeyPatch.context() as patch:
         set_git_identity(patch)
         place = tmp_path_factory.mktemp("released")
-        repository = Repository(place, place / "shelf")
-        make_repository(repository.work, repository.shelf)
+        repository = Repository(place, place / "releases")
+        make_repository(repository.work, repository.releases)
         stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
         (repository.work / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
         (repository.work / "params.yaml").write_text("{}\n")

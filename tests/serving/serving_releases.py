@@ -19,11 +19,11 @@ from stillhouse.core.context import Context
 from stillhouse.corpus.store import write_tables
 from stillhouse.search.searcher import Searcher
 from stillhouse.serving.app import make_service
+from stillhouse.serving.open_releases import OpenReleases
 from stillhouse.serving.release import Release
 from stillhouse.serving.server import configured, listen
 from stillhouse.serving.service import Service
 from stillhouse.serving.settings import Limits
-from stillhouse.serving.shelf import Shelf
 from stillhouse.serving.source import FolderSource, Source
 
 TRAP = "<script>document.title='caught'</script> & \"red\" <b>birds</b>"
@@ -124,15 +124,15 @@ def running(
 ) -> Iterator[Running]:
     """Serves a folder, or another source, until the block ends."""
     lines: list[str] = settings.pop("lines", [])
-    shelf = Shelf(FolderSource(place) if isinstance(place, Path) else place, open_release, keep, lines.append)
-    service = make_service(shelf, limits or Limits(), log=lines.append, **settings)
+    releases = OpenReleases(FolderSource(place) if isinstance(place, Path) else place, open_release, keep, lines.append)
+    service = make_service(releases, limits or Limits(), log=lines.append, **settings)
     with ExitStack() as held:
         listening = held.enter_context(closing(listen("127.0.0.1", 0)))
         server = uvicorn.Server(configured(service, grace=30))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         if watch:
-            shelf.watch(watch)
+            releases.watch(watch)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         client = held.enter_context(httpx2.Client(base_url=url, timeout=60, trust_env=False))
         try:
@@ -140,7 +140,7 @@ def running(
         finally:
             server.should_exit = True
             thread.join(timeout=30)
-            shelf.end()
+            releases.end()
             service.batcher.end()
 
 

@@ -36,7 +36,7 @@ def test_triton_s_client_gets_the_vectors_as_json(served: Running) -> None:
             )
             np.testing.assert_array_equal(answer.as_numpy(gives["name"]), vectors(served, TEXTS, role))
             said = answer.get_response()
-            assert said["id"] == "7" and said["model_version"] == served.service.shelf.current.name
+            assert said["id"] == "7" and said["model_version"] == served.service.releases.current.name
         with pytest.raises(InferenceServerException, match="is not served here"):
             client.infer("another", [tensor])
 
@@ -51,7 +51,7 @@ def test_langchain_s_retriever_returns_what_search_finds(served: Running) -> Non
     ]
     for one, hit in zip(documents, answer["hits"]):
         assert one.metadata["title"] == hit["title"] and one.metadata["score"] == hit["score"]
-        assert one.metadata["release"] == served.service.shelf.current.name
+        assert one.metadata["release"] == served.service.releases.current.name
     # As a part of a chain, which is what a retriever is for.
     chain = retriever | (lambda found: [one.id for one in found])
     assert chain.invoke(TEXTS[0]) == [hit["passage_id"] for hit in answer["hits"]]

@@ -37,7 +37,7 @@ def post(service: Running, path: str, **body: Any) -> Any:
 
 def vectors(service: Running, role: str) -> np.ndarray:
     """What the release itself makes of the texts."""
-    release = service.service.shelf.current
+    release = service.service.releases.current
     return release.encode(release.tokenize(TEXTS, role), role)
 
 

@@ -33,7 +33,7 @@ def repository(released: Repository, tmp_path: Path) -> Repository:
     for name in ("work", "work.git"):
         shutil.copytree(released.place / name, tmp_path / name, symlinks=True)
     subprocess.run(["git", "remote", "set-url", "origin", tmp_path / "work.git"], cwd=tmp_path / "work", check=True)
-    found = Repository(tmp_path, released.shelf)
+    found = Repository(tmp_path, released.releases)
     found.use("v1.0.0")
     return found
 
@@ -68,13 +68,13 @@ def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     repository: Repository, service: Running, two_releases: list[Path], tmp_path: Path
 ) -> None:
     names = [open_release(FolderSource(folder)).name for folder in two_releases]
-    shelf = service.service.shelf
+    releases = service.service.releases
     assert service.search(query=QUERY)["release"] == names[0]
     found = about(service)
     assert {found[key] for key in ("version", "release")} == {"v1.0.0", names[0]}
     assert found["figures"] == FIGURES and found["verdict"] is None, "the first release was compared with none"
     repository.use("v1.1.0")
-    assert shelf.look() and service.search(query=QUERY)["release"] == names[1]
+    assert releases.look() and service.search(query=QUERY)["release"] == names[1]
     found = about(service)
     assert found["version"] == "v1.1.0" and found["repository"] == repository.address
     assert found["commit"] == Git(repository.work).commit_of("retriever@v1.1.0")
@@ -82,42 +82,42 @@ def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     shutil.rmtree(tmp_path / "fetched")
     repository.use("v1.0.0")
     with repository.without_data():
-        assert shelf.look()
+        assert releases.look()
     assert service.search(query=QUERY)["release"] == names[0]
-    assert not shelf.look() and shelf.behind == 0
+    assert not releases.look() and releases.behind == 0
 
 
 def test_a_failed_fetch_leaves_the_old_one_answering_until_it_can_be_fetched(
     repository: Repository, service: Running
 ) -> None:
-    shelf = service.service.shelf
+    releases = service.service.releases
     before = service.search(query=QUERY)
     lines: list[str] = []
-    shelf._log = lines.append
+    releases._log = lines.append
     repository.use("v1.1.0")
     with repository.without_data():
-        assert not shelf.look() and not shelf.look()
+        assert not releases.look() and not releases.look()
     assert service.search(query=QUERY) == before
     [line] = lines
     assert before["release"] in line and "v1.1.0 cannot be fetched" in line
     found = about(service)
     assert "v1.1.0 cannot be fetched" in found["unreachable"]["reason"] and found["unreachable"]["at"]
     assert found["behind_seconds"] > 0 and found["version"] == "v1.0.0"
-    assert shelf.look()
+    assert releases.look()
     found = about(service)
     assert found["version"] == "v1.1.0" and found["unreachable"] is None and found["behind_seconds"] == 0
 
 
 @pytest.mark.usefixtures("fetched_here")
 def test_an_unreachable_git_server_changes_nothing(repository: Repository, service: Running, tmp_path: Path) -> None:
-    shelf = service.service.shelf
-    before, looked = service.search(query=QUERY), shelf.looked
+    releases = service.service.releases
+    before, looked = service.search(query=QUERY), releases.looked
     repository.origin.rename(tmp_path / "away.git")
-    assert not shelf.look() and shelf.looked == looked
+    assert not releases.look() and releases.looked == looked
     assert service.search(query=QUERY) == before
     assert "cannot read the releases of" in about(service)["unreachable"]["reason"]
     (tmp_path / "away.git").rename(repository.origin)
-    assert not shelf.look() and about(service)["unreachable"] is None and shelf.looked > looked
+    assert not releases.look() and about(service)["unreachable"] is None and releases.looked > looked
 
 
 def damaged(repository: Repository) -> None:
@@ -134,7 +134,7 @@ def damaged(repository: Repository) -> None:
 def test_data_that_are_not_the_release_s_are_refused(repository: Repository, service: Running, tmp_path: Path) -> None:
     before = service.search(query=QUERY)
     damaged(repository)
-    assert not service.service.shelf.look() and service.service.shelf.refusals == 1
+    assert not service.service.releases.look() and service.service.releases.refusals == 1
     found = about(service)
     assert "index of v1.2.0 is not what was released" in found["refused"]["reason"]
     assert service.search(query=QUERY) == before
@@ -237,8 +237,8 @@ def test_the_command_serves_a_repository(
     served = []
 
     def run(service: Any, listening: Any, grace: float, watch: float, log: Any) -> None:
-        served.append((service.shelf.current.about()["version"], watch))
-        service.shelf.end()
+        served.append((service.releases.current.about()["version"], watch))
+        service.releases.end()
         service.batcher.end()
 
     monkeypatch.setattr("stillhouse.serving.server.run", run)

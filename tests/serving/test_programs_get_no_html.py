@@ -47,4 +47,4 @@ def test_browsers_still_get_pages(served: Running) -> None:
         answer = served.client.get(path, headers=BROWSER)
         assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/html")
     assert served.client.get("/docs").json() == served.client.get("/openapi.json").json()
-    assert served.client.get("/").json()["release"] == served.service.shelf.current.name
+    assert served.client.get("/").json()["release"] == served.service.releases.current.name

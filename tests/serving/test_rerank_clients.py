@@ -21,7 +21,7 @@ def rank(service: Running, path: str, **body: Any) -> Any:
 
 def raw_scores(service: Running) -> np.ndarray:
     """The model's own scores of each text alone."""
-    model = service.service.shelf.current._reranker._model
+    model = service.service.releases.current._reranker._model
     with torch.inference_mode():
         return np.array([float(model(*model.pairs([QUERY], [text]).batch([0], torch.device("cpu")))) for text in TEXTS])
 
@@ -35,7 +35,7 @@ def test_the_ranking_is_that_of_the_cross_encoder(reranking: Running, version: s
     np.testing.assert_allclose([each["relevance_score"] for each in found["results"]], -np.sort(-scores), atol=1e-6)
     assert found["id"] and found["id"] != rank(reranking, f"/v{version}/rerank")["id"]
     assert found["meta"]["api_version"]["version"] == version
-    model = reranking.service.shelf.current._reranker._model
+    model = reranking.service.releases.current._reranker._model
     tokens = sum(map(len, model.pairs([QUERY] * len(TEXTS), TEXTS).ids.ids))
     assert found["usage"]["total_tokens"] == found["meta"]["tokens"]["input_tokens"] == tokens
 

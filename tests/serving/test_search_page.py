@@ -54,7 +54,7 @@ def test_the_page_shows_what_search_finds(served: Running) -> None:
     page = served.client.post("/", data={"query": "red bird", "top": "5"}, headers=BROWSER).text
     [answer] = served.search(query="red bird", top=5)["answers"]
     places = [page.index(f"{hit['rank']}. {hit['title']}") for hit in answer["hits"]]
-    assert places == sorted(places) and f"release {served.service.shelf.current.name}" in page
+    assert places == sorted(places) and f"release {served.service.releases.current.name}" in page
     assert {"red", "bird"} >= {mark.lower() for mark in re.findall("<mark>(.*?)</mark>", page)} > set()
 
 
@@ -62,12 +62,12 @@ def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Pat
     link = tmp_path / "in-use"
     link.symlink_to(two_releases[0])
     with running(link) as service:
-        first = service.service.shelf.current.name
+        first = service.service.releases.current.name
         assert "Compare with" not in service.client.get("/", headers=BROWSER).text
         link.unlink()
         link.symlink_to(two_releases[1])
-        assert service.service.shelf.look()
-        second = service.service.shelf.current.name
+        assert service.service.releases.look()
+        second = service.service.releases.current.name
         page = service.client.post(
             "/", data={"query": "red", "release": second, "beside": first, "top": "3"}, headers=BROWSER
         ).text

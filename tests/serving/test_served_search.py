@@ -40,7 +40,7 @@ def same(hits: Sequence[dict[str, Any]], found: Sequence[Hit]) -> None:
 def test_answers_are_those_of_the_offline_search(served: Running, two_releases: list[Path], top: int) -> None:
     offline = searcher_of(two_releases[0])
     answer = served.search(queries=QUERIES, top=top)
-    assert answer["release"] == served.service.shelf.current.name
+    assert answer["release"] == served.service.releases.current.name
     for query, each in zip(QUERIES, answer["answers"], strict=True):
         found = offline.search(query, top)
         same(each["hits"], found)

@@ -63,12 +63,12 @@ def test_a_damaged_release_is_refused_and_the_old_one_answers(
     with running(link) as service:
         before = service.search(query=QUERIES[0])
         point(link, bad)
-        assert not service.service.shelf.look()
+        assert not service.service.releases.look()
         assert service.search(query=QUERIES[0]) == before
         refused = service.client.get("/info").json()["refused"]
         assert str(bad) in refused["reason"] and refused["at"]
         point(link, two_releases[1])
-        assert service.service.shelf.look()
+        assert service.service.releases.look()
         about = service.client.get("/info").json()
         assert (
             about["refused"] is None and about["kept"] == [before["release"]] and about["release"] != before["release"]
@@ -83,15 +83,15 @@ def test_going_back_takes_the_open_release_and_opens_nothing(
     link = tmp_path / "in-use"
     point(link, two_releases[0])
     with running(link) as service:
-        shelf = service.service.shelf
-        before, first = service.search(query=QUERIES[0]), shelf.current
+        releases = service.service.releases
+        before, first = service.search(query=QUERIES[0]), releases.current
         point(link, two_releases[1])
-        assert shelf.look() and shelf.current is not first
-        monkeypatch.setattr(shelf, "_opener", lambda source: pytest.fail("it was opened again"))
+        assert releases.look() and releases.current is not first
+        monkeypatch.setattr(releases, "_opener", lambda source: pytest.fail("it was opened again"))
         point(link, two_releases[0])
-        assert shelf.look() and shelf.current is first
+        assert releases.look() and releases.current is first
         assert service.search(query=QUERIES[0]) == before
-        assert not shelf.look()
+        assert not releases.look()
 
 
 class Flipped(FolderSource):
@@ -119,16 +119,16 @@ def test_a_link_that_changes_while_it_is_read_is_followed(when: str, two_release
     point(link, two_releases[1] if when == "at the start" else two_releases[0])
     source.then = again if when == "at the start" else None
     with running(source) as service:
-        shelf = service.service.shelf
-        assert shelf.current.name == names[0]
+        releases = service.service.releases
+        assert releases.current.name == names[0]
         if when == "later":
             point(link, two_releases[1])
             source.then = again
-            shelf.look()
-            assert shelf.current.name == names[0], "as the link leads there now"
+            releases.look()
+            assert releases.current.name == names[0], "as the link leads there now"
         point(link, two_releases[1])
-        assert shelf.look() and shelf.current.name == names[1]
-        assert not shelf.look() and shelf.current.name == names[1]
+        assert releases.look() and releases.current.name == names[1]
+        assert not releases.look() and releases.current.name == names[1]
         assert service.search(query=QUERIES[0])["release"] == names[1]
 
 
@@ -143,15 +143,15 @@ def test_a_fresh_copy_takes_the_place_of_what_was_overwritten(
         before = service.search(query=QUERIES[0])
         if which == "a kept one":
             point(link, two_releases[1])
-            assert service.service.shelf.look()
+            assert service.service.releases.look()
         path = first / "retriever" / "model.safetensors"
         path.write_bytes(path.read_bytes()[:-1])
         asked = {"query": QUERIES[0], "release": before["release"]}
         assert service.client.post("/search", json=asked).status_code == 503
         point(link, two_releases[0])
-        assert service.service.shelf.look()
+        assert service.service.releases.look()
         assert service.search(query=QUERIES[0]) == before
-        names = [one.name for one in service.service.shelf._open]
+        names = [one.name for one in service.service.releases._open]
         assert names[0] == before["release"] and len(set(names)) == len(names)
 
 
@@ -164,15 +164,15 @@ def test_a_release_that_a_full_disk_kept_out_is_tried_again(
     link, lines = tmp_path / "in-use", []
     point(link, two_releases[0])
     with running(link, lines=lines) as service:
-        shelf = service.service.shelf
+        releases = service.service.releases
         point(link, two_releases[1])
         with monkeypatch.context() as patched:
-            patched.setattr(shelf, "_opener", full)
-            assert not shelf.look() and not shelf.look()
+            patched.setattr(releases, "_opener", full)
+            assert not releases.look() and not releases.look()
         about = service.client.get("/info").json()
         assert os.strerror(errno.ENOSPC) in about["unreachable"]["reason"]
         assert sum(os.strerror(errno.ENOSPC) in line for line in lines) == 1
-        assert shelf.look() and shelf.swaps == 1 and shelf.unreachable is None
+        assert releases.look() and releases.swaps == 1 and releases.unreachable is None
 
 
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])

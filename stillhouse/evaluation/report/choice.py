@@ -91,5 +91,5 @@ class Choice:
 
 
 def _name(retriever: str, with_bm25: bool) -> str:
-    name = "the starting model" if retriever == START else short_name(retriever)
+    name = "the base model" if retriever == START else short_name(retriever)
     return f"{name} with BM25" if with_bm25 else name

@@ -39,7 +39,7 @@ VERBATIM = "a sentence → its own passage"
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems with adjectives as names, which need a noun in a sentence."""
 START, LAST = "zero_shot", "distilled"
-"""The system of the starting model, and the last that the papers' run trains, even if it is kept as it was."""
+"""The system of the base model, and the last that the papers' run trains, even if it is kept as it was."""
 WINNER = "best"
 """The system that `select-best` chose."""
 NOT_A_RETRIEVER = ("bm25", "rerank", "")
@@ -129,7 +129,7 @@ def render(content: Content) -> str:
 def compared_rows(
     pairs: Sequence[tuple[str, str]], systems: Sequence[str], trained: Collection[str]
 ) -> list[tuple[str, str]]:
-    """The pairs in the order of their rows: winner and last trained retriever against the start, then all others."""
+    """The pairs in the order of their rows: winner and last trained against the base model, then all others."""
     last = [system for system in systems if system == LAST or system in trained][-1:]
     first = [{system, START} for system in (WINNER, *last)]
     return sorted(pairs, key=lambda pair: first.index(set(pair)) if set(pair) in first else len(first))

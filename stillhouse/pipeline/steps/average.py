@@ -1,4 +1,4 @@
-"""Step `average`: averages the start and the result of a training, in the proportion that dev queries choose."""
+"""Step `average`: averages a retriever before and after a training, in the proportion that dev queries choose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Config(DevRankingConfig, EncodingConfig):
 
     alphas: tuple[float, ...] = setting(
         (0.25, 0.5, 0.75, 1.0),
-        "shares of the trained retriever to try: 1 = it alone, 0 = the start alone",
+        "shares of the trained retriever to try: 1 = it alone, 0 = the one before the training",
         minimum=0,
         maximum=1,
     )

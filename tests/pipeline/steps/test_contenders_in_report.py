@@ -81,7 +81,7 @@ def best_run(run_step: Run, contenders: dict[str, Path], **settings: Any) -> tup
 
 def shown_name(contender: str) -> str:
     name, plus, _ = contender.partition(" + ")
-    return {"zero_shot": "the starting model"}.get(name, name) + (" with BM25" if plus else "")
+    return {"zero_shot": "the base model"}.get(name, name) + (" with BM25" if plus else "")
 
 
 def reciprocal_ranks(corpus: Corpus, run: Path) -> Iterator[float]:

@@ -14,7 +14,7 @@ from stillhouse.serving.source import Source, Unreachable
 Opener = Callable[[Source], Release]
 
 
-class Shelf:
+class OpenReleases:
     """`current` answers, and `kept` previous releases stay open, so that going back takes no loading.
 
     `opener` opens, checks and warms up what a source holds; `log` gets a line per change. `refused` and `unreachable`

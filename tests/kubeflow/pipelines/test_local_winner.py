@@ -17,6 +17,7 @@ TRAINING = {"max_steps": 1, "batch_size": 4}
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_search_answers_from_the_folder_of_a_local_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

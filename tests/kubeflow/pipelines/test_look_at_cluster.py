@@ -62,7 +62,7 @@ def look(monkeypatch: pytest.MonkeyPatch, wanted: Wanted = WANTED, **chosen: str
     given = json.dumps({"inputs": {"parameterValues": values}})
     monkeypatch.setattr(sys, "argv", ["executor", "--executor_input", given])
     try:
-        check_cluster.python_func(wanted=wanted.to_json())
+        check_cluster().python_func(wanted=wanted.to_json())
     except SystemExit as end:
         assert isinstance(end.code, int)
         return end.code

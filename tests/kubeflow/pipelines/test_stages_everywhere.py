@@ -21,7 +21,7 @@ from stillhouse.experiments.comparison.graph import below
 from stillhouse.pipeline.graph import Use, graph_of
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ADDED = {
     "round_2": {
@@ -66,7 +66,6 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
     of_dvc(tmp_path / "workspace", graph_of(recipe))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", TINY)
 def test_a_shipped_recipe_gives_the_same_everywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An average of weights, a fusion with BM25, a fused teacher, `weak_teacher`, made queries: `micro` has none.

@@ -33,6 +33,8 @@ from stillhouse.releases.refresh.parameters import carried_recipe, read_paramete
 from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.tags import Release, read_history
 
+pytestmark = pytest.mark.long
+
 TOWER = {"max_steps": 2, "batch_size": 8, "learning_rate": 0.001}
 
 

@@ -27,9 +27,13 @@ WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with slow tests first, so that no process is left with a long file at the end."""
+    """Put the files with slow tests first, so that no process is left with a long file at the end.
+
+    The tests of survival wait for one run, which the first of them makes: the others come later.
+    """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    waiting = {path for path in slow if path.parent.name == "survival" and path.name != "test_killed_steps.py"}
+    items.sort(key=lambda item: (item.path not in slow, item.path in waiting, item.path.name != "test_killed_steps.py"))
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,9 @@ def test_promtool_accepts_the_rules(rule_file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("tests", TESTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "tests", [pytest.param(path, marks=[pytest.mark.long] * ("weeks" in path.stem), id=path.stem) for path in TESTS]
+)
 def test_every_alert_fires_when_it_must_and_only_then(tests: Path, rule_file: Path) -> None:
     shutil.copy(tests, rule_file.parent)
     command = [program("promtool"), "test", "rules", rule_file.parent / tests.name]

@@ -26,10 +26,9 @@ EXACT = InferenceConfig(precision="fp32")
 
 
 def assert_same(folder: Path, work: Path, cut: bool = False) -> None:
-    """Vectors are those of sentence-transformers, opened from the folder, from what is fetched, and saved again."""
-    places = [folder, work / "fetched", work / "saved"]
+    """Vectors are those of sentence-transformers, opened from the folder and from what is fetched and saved."""
+    places = [folder, work / "fetched"]
     fetch(str(folder), None, None, 90, 90, places[1])
-    BiEncoder.load(places[1]).save(places[2])
     peer = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs={"dtype": "float32"})
     expected = {
         # What is left of a vector of length 1 is scaled to this length again, which changes no order.
@@ -61,9 +60,9 @@ def test_every_family_makes_the_vectors_of_sentence_transformers(kind: str, tmp_
     assert_same(saved(modules, tmp_path / "peer"), tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["bert", "qwen3"])
 @pytest.mark.parametrize("pooling", [*POOLINGS, ("mean", "max")])
-def test_every_pooling(pooling: Any, kind: str, tmp_path: Path) -> None:
+def test_every_pooling(pooling: Any, tmp_path: Path) -> None:
+    kind = "qwen3" if pooling in ("lasttoken", "weightedmean") else "bert"
     first = opened(kind, tmp_path / "model")
     assert_same(saved([first, Pooling(32, pooling)], tmp_path / "peer"), tmp_path)
 

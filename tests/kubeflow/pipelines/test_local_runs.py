@@ -108,6 +108,7 @@ def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any]
     assert "part: failed" in (output("report-end/summary")).read_text()
 
 
+@pytest.mark.long
 def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         folder = tmp_path / name

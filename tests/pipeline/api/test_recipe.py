@@ -26,6 +26,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_new_and_run_give_what_the_commands_give(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
     folder = stillhouse.new(tmp_path / "work", recipe=str(recipe))

@@ -44,6 +44,7 @@ def digests(release: Release) -> dict[str, str]:
     return {name: entry["digest"] for name, entry in release.record["artifacts"].items()}
 
 
+@pytest.mark.long
 def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "first.work"))
     source = Source(tmp_path / "source", tmp_path / "source-shelf")

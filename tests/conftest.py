@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from word_pieces import SPECIAL, save_tokenizer
+from word_pieces import SPECIAL, WORDS, save_tokenizer
 
 # A deadline would measure how busy the computer is. Every run draws the same examples, so that a failure comes from the
 # change under test. `pytest --hypothesis-profile search` draws new ones.
@@ -21,9 +21,6 @@ settings.load_profile("same")
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STILLHOUSE_QUIET"] = "1"
-
-WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grows", "the", "a", "in", "of", "and"]
-WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 """The first pieces of every vocabulary."""
+WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grows", "the", "a", "in", "of", "and"]
+WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
+"""The words of the tests' own corpora."""
 
 
 def save_tokenizer(folder: Path, vocabulary: Sequence[str]) -> None:

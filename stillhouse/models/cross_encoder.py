@@ -37,10 +37,9 @@ from stillhouse.models.encoder_settings import (
     MODEL,
     OWN_POOLING,
     REMEDY,
-    TRANSFORMER,
     is_saved_cross_encoder,
-    modules_of,
     saved_model,
+    scores_by_modules,
     transformer_in,
 )
 from stillhouse.models.model_place import refuse_adapter, refuse_unsupported
@@ -230,7 +229,7 @@ class CrossEncoder(PairScorer):
         folder = Path(folder)
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
         refuse_adapter(folder)
-        if is_saved_cross_encoder(folder) and [module.kind for module in modules_of(folder)] not in ([], [TRANSFORMER]):
+        if scores_by_modules(folder):
             return ModuleCrossEncoder.open(folder, raw)
         if not (transformer_in(folder) / CONFIG).is_file():
             raise InputError(f"{folder / CONFIG} is missing: {folder} has no model that scores pairs; {remedy}")

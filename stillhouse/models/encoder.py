@@ -105,6 +105,11 @@ class BiEncoder(nn.Module):
         self.towers = nn.ModuleDict(dict(towers.items()))
         self.tokenizer = tokenizer
         self.settings = settings
+        prompts: dict[Role, str] = {"query": settings.query_prompt, "passage": settings.passage_prompt}
+        self._prompt_tokens = {
+            role: tower.prompt_tokens(prompt) if isinstance(tower := self.tower(role), ModuleTower) and prompt else 0
+            for role, prompt in prompts.items()
+        }
 
     @classmethod
     @doing("loading the model")
@@ -163,7 +168,7 @@ class BiEncoder(nn.Module):
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:
         tower = self.tower(role)
-        more = (self._prompt_tokens(role),) if isinstance(tower, ModuleTower) else ()
+        more = (self._prompt_tokens[role],) if isinstance(tower, ModuleTower) else ()
         vectors_BD = tower(ids_BL, mask_BL, *more).float()[:, : self.settings.truncate_dim]
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
@@ -194,16 +199,6 @@ class BiEncoder(nn.Module):
                 length = settings.passage_length
                 ids = cut_passages(tokenizer, texts, length, settings.passage_prompt, special=special)
         return EncoderTexts(ids, tokenizer.pad_token_id or 0, role, length)
-
-    def _prompt_tokens(self, role: Role) -> int:
-        """The tokens before a text's own, for a pooling that leaves them out: those of the prompt and before it."""
-        prompt = self.settings.query_prompt if role == "query" else self.settings.passage_prompt
-        tower = self.tower(role)
-        if not prompt or not isinstance(tower, ModuleTower) or tower.reads_prompt:
-            return 0
-        encoding = tower.tokenizer.backend_tokenizer.encode(prompt)
-        ends = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
-        return ends[-1] + 1 if ends else 0
 
     def queries(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "query")

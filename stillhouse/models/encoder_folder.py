@@ -32,7 +32,8 @@ from stillhouse.models.encoder_settings import (
     object_if_there,
     transformer_in,
 )
-from stillhouse.models.model_place import DOCUMENT, EMBEDDINGS, is_bag_of_words
+from stillhouse.models.model_place import EMBEDDINGS, is_bag_of_words
+from stillhouse.models.module_tower import NORMALIZE, ROUTES
 from stillhouse.models.settings import MODULES
 from stillhouse.models.tokenizer_files import save_tokenizer
 from stillhouse.models.towers import BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
@@ -45,12 +46,10 @@ from stillhouse.models.transformer import (
     shapes_of,
 )
 
-POOLING, PROJECTION, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
-"""The folders of the modules after a Transformer; the last one gets its number in front."""
+POOLING, PROJECTION = "1_Pooling", "2_Dense"
+"""The folders of the modules after a Transformer."""
 PREFIX = "linear."
 """Begins the names of the tensors of a `Dense` module."""
-ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
-"""The sentence-transformers names of the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
 """The folder of a role's Transformer."""
 BAG = (EMBEDDINGS, "1_Dense", "2_Dense")

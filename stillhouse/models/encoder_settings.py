@@ -65,10 +65,15 @@ def object_if_there(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Module:
-    """A module of sentence-transformers: the name of its class, and its folder within the model's."""
+    """A module of sentence-transformers: its class with the class's module, and its folder within the model's."""
 
-    kind: str
+    type: str
     path: str
+
+    @property
+    def kind(self) -> str:
+        """The name of the class alone."""
+        return self.type.rsplit(".", 1)[-1]
 
 
 def modules_of(folder: Path) -> list[Module]:
@@ -80,7 +85,7 @@ def modules_of(folder: Path) -> list[Module]:
         for module in listed
     ):
         raise InputError(f"{path} is not a list of modules, each with a type and a path; {REMEDY}")
-    return [Module(module["type"].rsplit(".", 1)[-1], module["path"]) for module in listed]
+    return [Module(module["type"], module["path"]) for module in listed]
 
 
 def transformer_in(folder: Path) -> Path:
@@ -115,6 +120,11 @@ def saved_model(folder: Path) -> dict[str, Any]:
 def is_saved_cross_encoder(folder: Path) -> bool:
     """Whether the `CrossEncoder` of sentence-transformers 5.4 or later saved a folder."""
     return saved_model(folder).get("model_type") == "CrossEncoder"
+
+
+def scores_by_modules(folder: Path) -> bool:
+    """Whether a saved cross-encoder is more than one Transformer."""
+    return is_saved_cross_encoder(folder) and [module.kind for module in modules_of(folder)] not in ([], [TRANSFORMER])
 
 
 def lower_cased(tokenizer: Tokenizer, folder: Path) -> None:

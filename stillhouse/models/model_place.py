@@ -20,12 +20,11 @@ from stillhouse.models.encoder_settings import (
     CONFIG,
     SETTINGS,
     T5,
-    TRANSFORMER,
-    is_saved_cross_encoder,
     modules_of,
     object_if_there,
     read_settings,
     saved_model,
+    scores_by_modules,
     transformer_in,
 )
 
@@ -62,7 +61,7 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     found = next(filter(None, said), None) or KINDS.get(str(saved_model(folder).get("model_type"))) or kind_of(config)
     if found:
         raise InputError(unsupported(str(folder), found))
-    if is_saved_cross_encoder(folder) and modules not in ([], [TRANSFORMER]):
+    if scores_by_modules(folder):
         what = MODULES.get(modules[-1], f"a cross-encoder of the modules {', '.join(modules)}")
         raise InputError(f"{folder} is {what}: a teacher for `score-pairs`, but no base model; {INSTEAD}")
     read_settings(folder, **prompts)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import joined_by_colon
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts
-from stillhouse.models.module_tower import KINDS, refuse_unknown
+from stillhouse.models.module_tower import KINDS, LOADED_AS, refuse_unknown
 from stillhouse.models.pair_texts import PairScorer, PairTexts
 from stillhouse.models.settings import MODULES
 from stillhouse.models.transformer import reading, refuse_not_finite
@@ -45,9 +45,8 @@ class ModuleCrossEncoder(PairScorer):
         from sentence_transformers import CrossEncoder as Scorer
 
         refuse_unknown(folder, (*KINDS, "LogitScore"))
-        options = {"dtype": torch.float32, "use_safetensors": True}
         with reading(folder / MODULES):
-            scorer = Scorer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
+            scorer = Scorer(str(folder), device="cpu", local_files_only=True, model_kwargs=LOADED_AS)
             model = cls(scorer.eval(), raw)
             refuse_not_finite(scorer.state_dict(), folder)
             pairs = model.pairs(["a"], ["b"])

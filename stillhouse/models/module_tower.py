@@ -15,7 +15,6 @@ Shape suffixes: B texts, L tokens, D width of the vectors, T tokens of all texts
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -26,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from stillhouse.core.artifacts import digest_json, write_json
+from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder_settings import (
     CONFIG,
@@ -35,25 +34,30 @@ from stillhouse.models.encoder_settings import (
     QUERY_PROMPT,
     ROUTER,
     SETTINGS,
+    TRANSFORMER,
     EncoderSettings,
+    Module,
     json_object,
     modules_of,
     refuse_pickle,
 )
+from stillhouse.models.model_place import DOCUMENT
 from stillhouse.models.settings import MODULES
-from stillhouse.models.transformer import reading, refuse_not_finite
+from stillhouse.models.transformer import configuration, reading, refuse_not_finite
 
-TRANSFORMER, POOLING, NORMALIZE, STATIC = "Transformer", "Pooling", "Normalize", "StaticEmbedding"
+NORMALIZE, STATIC = "Normalize", "StaticEmbedding"
 ROUTERS = ("Router", "Asym")
-KINDS = (TRANSFORMER, POOLING, NORMALIZE, STATIC, "Dense", "LayerNorm", "Dropout", *ROUTERS)
+KINDS = (TRANSFORMER, "Pooling", NORMALIZE, STATIC, "Dense", "LayerNorm", "Dropout", *ROUTERS)
 """The modules that a tower may have; others, such as those for images and sparse vectors, make no vector of a text."""
 PUBLISHER = "sentence_transformers."
 """Begins the class names of modules; others could run any code."""
 Role = Literal["query", "passage"]
 """The role of a text in a bi-encoder."""
-ROUTES: Mapping[Role, str] = {"passage": "document", "query": "query"}
-"""The roles' names in sentence-transformers."""
+ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
+"""The roles' names in sentence-transformers; a bag of words has a folder of that name for each tower."""
 SAMPLE = "How far is it?"
+LOADED_AS: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True}
+"""How transformers loads the weights of a folder; pickles could run code."""
 
 
 class ModuleTower(nn.Module):
@@ -80,12 +84,13 @@ class ModuleTower(nn.Module):
     @property
     def adds_special_tokens(self) -> bool:
         """Whether texts get the tokenizer's special tokens; a static embedding averages the words alone."""
-        return kind_of(self.first) != STATIC
+        return self.encoder is not None
 
-    @property
-    def reads_prompt(self) -> bool:
-        """Whether a prompt's tokens count for the vector."""
-        return all(getattr(step, "include_prompt", True) for step in self.steps)
+    def prompt_tokens(self, prompt: str) -> int:
+        """The tokens before a text's own, which a pooling may leave out: those of the prompt and before it."""
+        encoding = self.tokenizer.backend_tokenizer.encode(prompt)
+        ends = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
+        return ends[-1] + 1 if ends else 0
 
     @property
     def width(self) -> int:
@@ -103,7 +108,7 @@ class ModuleTower(nn.Module):
             }
         else:
             features = {"input_ids": ids_BL, "attention_mask": attention_BL.long()}
-        if prompt_tokens and not self.reads_prompt:
+        if prompt_tokens:
             features["prompt_length"] = prompt_tokens
         for step in self.steps:
             features = step(features)
@@ -112,16 +117,11 @@ class ModuleTower(nn.Module):
 
     def about(self) -> list[Any]:
         """What the modules are, in JSON, beside their weights: two towers that differ in it make other vectors."""
-        found = []
         steps: list[Any] = list(self.steps)
-        for step in steps:
-            config = step.get_config_dict() if hasattr(step, "get_config_dict") else {}
-            model = getattr(step, "model", None)
-            if model is not None:
-                content = json.loads(model.config.to_json_string(use_diff=False))
-                config = {key: content[key] for key in content if key not in ("_name_or_path", "transformers_version")}
-            found.append([kind_of(step), digest_json(json.loads(json.dumps(config, default=str)))])
-        return found
+        settings = [step.get_config_dict() if hasattr(step, "get_config_dict") else {} for step in steps]
+        if self.encoder is not None:
+            settings[0] = configuration(self.encoder)
+        return [[kind_of(step), of] for step, of in zip(steps, settings)]
 
 
 def _tokenizer_of(first: Any) -> PreTrainedTokenizerBase:
@@ -136,27 +136,28 @@ def kind_of(module: nn.Module) -> str:
     return type(module).__name__
 
 
-def read_modules(folder: Path, pooling: str | None = None) -> tuple[dict[Role, ModuleTower], bool]:
+def read_modules(folder: Path) -> tuple[dict[Role, ModuleTower], bool]:
     """The towers of a folder by role, and whether their vectors have length 1. No "query" if both roles share one.
 
-    A Hugging Face folder without `modules.json` gets a pooling: `pooling`, else the last token. Raises `InputError` for
-    unknown modules, for pickles, and for files that are damaged or missing.
+    A Hugging Face folder without `modules.json` ends in the last token. Raises `InputError` for unknown modules, for
+    pickles, and for files that are damaged or missing.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     refuse_unknown(folder)
-    options = {"dtype": torch.float32, "use_safetensors": True}
-    with reading(folder / (MODULES if (folder / MODULES).is_file() else CONFIG)):
-        if (folder / MODULES).is_file():
+    listed = (folder / MODULES).is_file()
+    file = folder / (MODULES if listed else CONFIG)
+    with reading(file):
+        if listed:
             # No module of a folder is code: `refuse_unknown` has read their names.
             opened = SentenceTransformer(
-                str(folder), device="cpu", local_files_only=True, trust_remote_code=False, model_kwargs=options
+                str(folder), device="cpu", local_files_only=True, trust_remote_code=False, model_kwargs=LOADED_AS
             )
             modules = list(opened)
         else:
-            first = Transformer(str(folder), model_kwargs=options, config_kwargs={"local_files_only": True})
-            modules = [first, Pooling(first.get_embedding_dimension(), pooling or "lasttoken")]
+            first = Transformer(str(folder), model_kwargs=LOADED_AS, config_kwargs={"local_files_only": True})
+            modules = [first, Pooling(first.get_embedding_dimension(), "lasttoken")]
     normalize = kind_of(modules[-1]) == NORMALIZE
     modules = modules[:-1] if normalize else modules
     routes: dict[Role, list[nn.Module]] = {"passage": modules}
@@ -173,55 +174,46 @@ def read_modules(folder: Path, pooling: str | None = None) -> tuple[dict[Role, M
             routes, normalize = {role: steps[:-1] for role, steps in routes.items()}, True
     towers = {role: ModuleTower(steps) for role, steps in routes.items()}
     for role, tower in towers.items():
-        _refuse_unusable(folder, role, tower)
+        _refuse_unusable(file, role, tower)
     if len({tower.width for tower in towers.values()}) > 1:
         raise InputError(f"{folder}: its routes make vectors of different widths, which cannot be compared")
     return towers, normalize
 
 
-def _refuse_unusable(folder: Path, role: Role, tower: ModuleTower) -> None:
+def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:
     """Refuse weights and vectors that are not finite, and texts that are prepared otherwise than by their tokenizer."""
-    refuse_not_finite(tower.state_dict(), folder)
+    refuse_not_finite(tower.state_dict(), file.parent)
     features = tower.first.preprocess([SAMPLE])
     ids = tower.tokenizer.backend_tokenizer.encode(SAMPLE, add_special_tokens=tower.adds_special_tokens).ids
     if features["input_ids"].flatten().tolist() != ids:
         raise InputError(
-            f"{folder}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, which is "
-            "not supported; give another model"
+            f"{file.parent}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, "
+            "which is not supported; give another model"
         )
     ids_1L = torch.tensor([ids])
-    with reading(folder / MODULES), torch.inference_mode():
+    with reading(file), torch.inference_mode():
         vector = tower.eval()(ids_1L, torch.ones_like(ids_1L))
     if not vector.isfinite().all():
-        raise InputError(f"{folder}: the model's vector of a short text is not finite; copy the folder again")
+        raise InputError(f"{file.parent}: the model's vector of a short text is not finite; copy the folder again")
 
 
 def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:
     """Raises `InputError` for modules that could run code or are not of `kinds`, and for weights that are pickles."""
-    named = [(str(folder / MODULES), module.kind, module.path) for module in modules_of(folder)]
-    full = _types(folder / MODULES)
+    listed = [(folder / MODULES, module) for module in modules_of(folder)]
     for path in sorted(folder.rglob(ROUTER)):
         types = json_object(path).get("types")
         inside = types if isinstance(types, dict) else {}
-        named += [(str(path), str(kind).rsplit(".", 1)[-1], str(place)) for place, kind in inside.items()]
-        full += [str(kind) for kind in inside.values()]
-    for where, kind, _ in named:
-        if kind not in kinds:
+        listed += [(path, Module(str(kind), str(place))) for place, kind in inside.items()]
+    for path, module in listed:
+        if module.kind not in kinds:
             raise InputError(
-                f"{where}: the module {kind} cannot be opened; give a model whose modules are of {', '.join(kinds)}"
+                f"{path}: the module {module.kind} cannot be opened; give a model whose modules are of "
+                f"{', '.join(kinds)}"
             )
-    for name in full:
-        if not name.startswith(PUBLISHER):
-            raise InputError(
-                f"{folder / MODULES} names {name}: code from a model folder is never run; use another model"
-            )
-    for _, _, place in named:
-        refuse_pickle(folder / place)
+        if not module.type.startswith(PUBLISHER):
+            raise InputError(f"{path} names {module.type}: code from a model folder is never run; use another model")
+        refuse_pickle(folder / module.path)
     refuse_pickle(folder)
-
-
-def _types(path: Path) -> list[str]:
-    return [str(row["type"]) for row in json.loads(path.read_bytes())] if path.is_file() else []
 
 
 def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], settings: EncoderSettings) -> None:

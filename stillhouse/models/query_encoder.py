@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -98,6 +99,8 @@ def open_passage_encoder(
     if not is_plain_bert(folder, settings.passage_length):
         return AnyEncoder(folder, context, "passage")
     tokens = PassageTokens(folder, settings.passage_length, settings.passage_prompt)
+    if settings.towers == "shared" and dtype == queries.dtype:
+        return queries.reading(tokens)
     return PlainBert(folder, settings, context.torch_device(), tokens, dtype)
 
 
@@ -155,6 +158,12 @@ class PlainBert:
         of_layers = _weights(folder, "encoder.")
         numbers = range(int(config["num_hidden_layers"]))
         self._layers = [self._layer_of(of_layers, f"encoder.layer.{number}.") for number in numbers]
+
+    def reading(self, tokens: PlainTokens) -> PlainBert:
+        """The same model with the same weights, for the texts of another role."""
+        other = copy(self)
+        other.tokenize = tokens.cut
+        return other
 
     @torch.inference_mode()
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:

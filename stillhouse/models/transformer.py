@@ -11,6 +11,7 @@ not. These are checked, the first two before memory is taken for the model:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -216,6 +217,12 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, 
     absent = _refuse_misfit(model, info, folder, weights, cut)
     refuse_not_finite(model.state_dict(), weights)
     return LoadedModel(model, absent)
+
+
+def configuration(model: PreTrainedModel) -> dict[str, Any]:
+    """A model's configuration in JSON, without its origin."""
+    content: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
+    return {name: value for name, value in content.items() if name not in ("_name_or_path", "transformers_version")}
 
 
 def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTrainedModel:

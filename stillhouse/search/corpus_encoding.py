@@ -35,6 +35,7 @@ from stillhouse.models.acceleration.processes import join, wait_for_all
 from stillhouse.models.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.towers import ModuleTower, Tower, TransformerTower
+from stillhouse.models.transformer import configuration
 from stillhouse.search.embeddings import (
     DIGEST,
     Embeddings,
@@ -115,10 +116,7 @@ def _architecture(tower: Tower) -> Any:
     """A tower's modules, or its Transformer's configuration without its origin."""
     if isinstance(tower, ModuleTower):
         return tower.about()
-    if not isinstance(tower, TransformerTower):
-        return {}
-    content: dict[str, Any] = json.loads(tower.encoder.config.to_json_string(use_diff=False))
-    return {name: value for name, value in content.items() if name not in ("_name_or_path", "transformers_version")}
+    return configuration(tower.encoder) if isinstance(tower, TransformerTower) else {}
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from stillhouse.core.errors import InputError
+from stillhouse.models.acceleration.unpadded import transformers_in
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.models.towers import BagOfWordsTower, Role
 
 SCALE = 2
 """The change is scaled by this, whatever the rank (`lora_alpha` is the rank times this)."""
@@ -43,13 +43,9 @@ def _adapted(model: PreTrainedModel, rank: int) -> Any:
 
 
 def _transformers(encoder: BiEncoder) -> list[PreTrainedModel]:
-    roles: tuple[Role, ...] = ("passage", "query")
-    towers = {id(tower): tower for tower in map(encoder.tower, roles)}.values()
-    found = [None if isinstance(tower, BagOfWordsTower) else tower.encoder for tower in towers]
-    models = [model for model in found if model is not None]
-    if len(models) < len(found):
+    if not all(transformers_in(tower) for tower in encoder.towers.values()):
         raise InputError("lora_rank is for towers with a Transformer; set it to 0")
-    return models
+    return transformers_in(encoder)
 
 
 @contextmanager

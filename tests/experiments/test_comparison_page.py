@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from shown_page import Page
 
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
@@ -94,20 +94,6 @@ def page(found: list[Outcome]) -> str:
     return render(make_table(SWEEP, found, references, Settings(200, 200)), found)
 
 
-class Parsed(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.shown = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.shown += data
-
-
 def test_a_run_is_read_whole(found: list[Outcome]) -> None:
     last = found[-1]
     assert list(last.test.columns) == ["RR@10"] and last.test["RR@10"].tolist() == pytest.approx([0.32] * 6)
@@ -161,7 +147,7 @@ def test_curves_are_means_and_ranges_over_seeds(found: list[Outcome]) -> None:
 
 
 def test_the_page_shows_everything_and_stands_alone(page: str) -> None:
-    parsed = Parsed(page)
+    parsed = Page(page)
     assert [a["data-variant"] for _, a in parsed.tags if "data-variant" in a] == [v.name for v in SWEEP.variants]
     assert [a["data-signal"] for _, a in parsed.tags if "data-signal" in a] == ["heldout_loss", "ict_RR@10"]
     assert [a["data-reference"] for _, a in parsed.tags if "data-reference" in a] == ["BM25", "zero-shot"]
@@ -175,7 +161,7 @@ def test_the_page_shows_everything_and_stands_alone(page: str) -> None:
 
 
 def test_the_page_escapes_labels_and_passages(page: str) -> None:
-    parsed = Parsed(page)
+    parsed = Page(page)
     assert "script" not in {tag for tag, _ in parsed.tags} and "i" not in {tag for tag, a in parsed.tags if not a}
     assert "no <script>alert(1)</script>" in parsed.shown and "A blue <i>bird</i> sings" in parsed.shown
 
@@ -183,5 +169,5 @@ def test_the_page_escapes_labels_and_passages(page: str) -> None:
 def test_failures_and_synthetic_figures_are_named(found: list[Outcome]) -> None:
     failed = [*found[:-1], Outcome(variant="m45", seed=2, failure="pretraining: the <loss> is nan")]
     table = make_table(SWEEP, failed, {}, Settings(200, 200), synthetic=True)
-    shown = Parsed(render(table, failed)).shown
+    shown = Page(render(table, failed)).shown
     assert "seed 2 failed: pretraining: the <loss> is nan" in shown and "6 SYNTHETIC test queries" in shown

@@ -62,9 +62,9 @@ def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> 
     but keeps it on a GPU, where pre-training on texts of about equal length is up to 10 % faster with it. Raises
     `InputError` for the setting "none" with a model type that is not in `MODEL_TYPES`.
     """
-    if any(each.is_gradient_checkpointing for each in _transformers(model)):
+    if any(each.is_gradient_checkpointing for each in transformers_in(model)):
         return False
-    unknown = sorted({kind_of(each) for each in _transformers(model)} - {*MODEL_TYPES})
+    unknown = sorted({kind_of(each) for each in transformers_in(model)} - {*MODEL_TYPES})
     if unknown and padding == "none":
         known = ", ".join(MODEL_TYPES)
         raise InputError(f"padding can be left out for {known}, but not for {unknown[0]}; set padding: kept")
@@ -74,10 +74,10 @@ def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> 
 def without_padding(model: nn.Module) -> AbstractContextManager[None]:
     """Compute no padding in the model's Transformers until the block ends; all must be of `MODEL_TYPES`."""
     _register()
-    return replaced(_transformers(model), unpadded_forward)
+    return replaced(transformers_in(model), unpadded_forward)
 
 
-def _transformers(model: nn.Module) -> list[PreTrainedModel]:
+def transformers_in(model: nn.Module) -> list[PreTrainedModel]:
     """The Transformers without a head in a model, including the model itself."""
     return [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
 

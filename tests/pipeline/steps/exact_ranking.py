@@ -22,10 +22,10 @@ def check_search(
     model: SentenceTransformer,
     passages_ND: np.ndarray,
     work: Path,
-) -> None:
-    """Index a corpus of 24 passages with the vectors `passages_ND`; retrieve and search with its test queries.
+) -> Path:
+    """Index a corpus of at most 24 passages with the vectors `passages_ND`; retrieve and search with its test queries.
 
-    The scores must equal those of `model` within 1e-5.
+    The scores must equal those of `model` within 1e-5. Returns the index.
     """
     inputs = {"corpus": corpus, "retriever": retriever}
     index = run_step("index", inputs, precision="fp32")["index"]
@@ -36,3 +36,4 @@ def check_search(
         np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
     searcher = Searcher(corpus, retriever, index, Context(work, "cpu", quiet=True))
     assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
+    return index

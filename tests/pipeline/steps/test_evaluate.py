@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from shown_page import Page
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
@@ -125,22 +125,6 @@ def test_per_query_values_average_to_the_figures(whole: tuple[dict[str, Path], P
         means = table[table["split"] == split].groupby("system")[["RR@10", "nDCG@10"]].mean()
         for system, values in read(whole[1] / name).items():
             assert means.loc[system, "nDCG@10"] == pytest.approx(values["nDCG@10"])
-
-
-class Page(HTMLParser):
-    """Collects what a browser would fetch, run or show."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.shown = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.shown += data
 
 
 def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[dict[str, Path], Path]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from exact_ranking import check_search
 from families import embedding_gemma, leaf, opened, saved, static
 from sentence_transformers import CrossEncoder as Other
 from sentence_transformers import SentenceTransformer
@@ -18,13 +19,11 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.evaluation.runs import read_run
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.pair_scores import score_pairs
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.search.searcher import Searcher
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
@@ -69,16 +68,9 @@ def test_every_step_runs_from_such_a_model(run_step: Run, small_corpus: Path, ki
     for name, values in before.items():
         torch.testing.assert_close(middle[name], (values + after[name]) / 2, atol=1e-6, rtol=0)
 
-    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
-    found = {**corpus, "retriever": retriever, "index": index}
-    run = read_run(run_step("retrieve", found, depth=18, precision="fp32")["run"] / "test.trec")
-    opened_corpus, model = Corpus.open(small_corpus), SentenceTransformer(str(retriever), device="cpu")
-    queries = opened_corpus.queries_of("test")
-    exact = model.encode_query(list(queries["text"])) @ model.encode_document(passage_texts(opened_corpus)).T
-    for query, scores in zip(queries["query_id"], exact):
-        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1][:18], atol=1e-5)
-    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    assert searcher.search(str(queries["text"].iloc[0]), top=2)[0].score == pytest.approx(exact[0].max(), abs=1e-5)
+    model = SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode_document(passage_texts(Corpus.open(small_corpus)))
+    check_search(run_step, small_corpus, retriever, model, passages_ND, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["decoder", "layers after the pooling"])

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from exact_ranking import check_search
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
-from stillhouse.evaluation.runs import read_run
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.towers import BagOfWordsTower
-from stillhouse.search.searcher import Searcher
 from stillhouse.training import loop
 from stillhouse.training.negatives import Negatives
 
@@ -96,20 +93,12 @@ def test_every_later_step_runs_on_what_pair_tasks_made(
     before, after = (BiEncoder.load(folder).state_dict() for folder in (start, retriever))
     assert not [name for name in before if before[name].equal(after[name]) and ".pooler." not in name]
 
-    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
+    model = SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode_document(passage_texts(Corpus.open(two_sentences)))
+    index = check_search(run_step, two_sentences, retriever, model, passages_ND, tmp_path)
     found = {**corpus, "retriever": retriever, "index": index}
-    run = read_run(run_step("retrieve", found, depth=18, precision="fp32")["run"] / "test.trec")
-    opened, model = Corpus.open(two_sentences), SentenceTransformer(str(retriever), device="cpu")
-    queries = opened.queries_of("test")
-    exact = model.encode_query(list(queries["text"])) @ model.encode_document(passage_texts(opened)).T
-    for query, scores in zip(queries["query_id"], exact):
-        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
     mined = Negatives.read(run_step("mine", found, negatives_depth=4, precision="fp32")["negatives"])
     assert mined.rows_QD.shape == (14, 4)
-    hits = Searcher(two_sentences, retriever, index, Context(tmp_path, "cpu", quiet=True)).search(
-        str(queries["text"].iloc[0]), top=2
-    )
-    assert hits[0].score == pytest.approx(float(exact[0].max()), abs=1e-5)
 
 
 @pytest.mark.parametrize(("start", "towers"), [("shared Transformer", "separate"), ("separate Transformers", "shared")])

@@ -214,7 +214,7 @@ def _all_sound(rows: list[Passage]) -> bool:
     joined = " ".join(ids)
     if joined.split() != ids or _CONTROL.search(joined) or not all(row.text.strip() for row in rows):
         return False
-    return is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
+    return is_unicode("".join(chain.from_iterable(row[:5] for row in rows)))
 
 
 def _passage_fault(row: Passage) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning
-from stillhouse.corpus.part_files import rows_of_part, write_part
+from stillhouse.corpus.part_files import PASSAGES, rows_of_part, write_part
 from stillhouse.corpus.sources.rows import Each, Part, Source
 from stillhouse.corpus.taken_passages import TakenPassages
 
@@ -52,7 +52,7 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
 
 
 def _state(source: Source, part_bytes: int) -> str:
-    """A digest of the inode, size and modification time of a source's files; writing to a file changes it."""
+    """A digest of the inode, size and modification time of a source's files, and of the columns of a part."""
     stamps = {name: path.stat() for name, path in source.files.items()}
     state = {name: [stamp.st_ino, stamp.st_size, stamp.st_mtime_ns] for name, stamp in stamps.items()}
-    return digest_json([source.format, source.identity, part_bytes, state])[:20]
+    return digest_json([source.format, source.identity, part_bytes, state, PASSAGES.names])[:20]

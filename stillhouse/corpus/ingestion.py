@@ -130,6 +130,7 @@ def ingest_source(
         parts = [made.queries if made else mixed, generated.queries if generated else (), added]
         for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
             write_table(folder, name, columns)
+        fields = corpus.passages.fields.write_typed(folder, len(corpus.passages))
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
@@ -157,6 +158,8 @@ def ingest_source(
     }
     if choices.added:
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
+    if fields:
+        facts["fields"] = fields
     if corpus.not_prose:
         facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
     if not_made:

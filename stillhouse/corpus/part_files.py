@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import blocks_of, faults_of, rejected_passage, shown
 from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.fields import fields_as_text
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import (
@@ -40,9 +41,15 @@ ROWS: dict[str, Any] = {
 }
 DIGESTS = ("id_high", "id_low", "article_high", "article_low", "content")
 PASSAGES = pa.schema(
-    [*SCHEMAS["passages"], ("where", pa.string()), ("at", pa.int64()), *((name, pa.uint64()) for name in DIGESTS)]
+    [
+        *SCHEMAS["passages"],
+        ("where", pa.string()),
+        ("fields", pa.string()),
+        ("at", pa.int64()),
+        *((name, pa.uint64()) for name in DIGESTS),
+    ]
 )
-"""A passage, its place among the rows of the part, and its digests."""
+"""A passage, its fields as text, its place among the rows of the part, and its digests."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 Placed = tuple[int, Row]
@@ -65,12 +72,12 @@ def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None
         begin = 0
         for block in blocks_of(read()):
             reasons = iter(faults_of([row for row in block if isinstance(row, Passage)]))
-            kept: list[tuple[Any, ...]] = []
+            kept: list[tuple[int, Passage]] = []
             for at, row in enumerate(block, start=begin):
                 other: Row = row
                 if isinstance(row, Passage):
                     if not (reason := next(reasons)):
-                        kept.append((*row, at))
+                        kept.append((at, row))
                         continue
                     other = rejected_passage(row, reason)
                 if isinstance(other, Rejected):
@@ -81,8 +88,10 @@ def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None
                 file.write_batch(_batch(kept))
 
 
-def _batch(kept: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = dict(zip(PASSAGES.names, map(list, zip(*kept))))
+def _batch(kept: list[tuple[int, Passage]]) -> pa.RecordBatch:
+    places, passages = zip(*kept)
+    columns: dict[str, Any] = dict(zip((*COLUMNS, "where"), map(list, zip(*passages))))
+    columns |= {"fields": fields_as_text(passages), "at": places}
     ids_B2 = digests_of(columns["passage_id"])
     articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
     contents = (f"{len(title)} {title}{text}" for title, text in zip(columns["title"], columns["text"]))
@@ -138,7 +147,11 @@ def _add_passages(folder: Path, passages: TakenPassages, edges: NDArray[np.int64
             gone_B = _within(batch.column("at").to_numpy(), edges)
             rows = pa.Table.from_batches([batch.filter(pa.array(~gone_B))])
             reasons = passages.add_rows(
-                rows.select(COLUMNS), _digests(rows, "id"), _digests(rows, "article"), rows.column("content").to_numpy()
+                rows.select(COLUMNS),
+                _digests(rows, "id"),
+                _digests(rows, "article"),
+                rows.column("content").to_numpy(),
+                rows.column("fields").combine_chunks(),
             )
             for place, reason in enumerate(reasons):
                 if reason:

@@ -8,6 +8,7 @@ Shapes: P accepted passages, B passages or ids per call, K chosen rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -18,22 +19,25 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
+from stillhouse.corpus.fields import FieldsFile, fields_as_text
 from stillhouse.corpus.schemas import SCHEMAS, UNIQUE
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.table_file import TableFile
 
 COLUMNS = tuple(SCHEMAS["passages"].names)
-assert len(COLUMNS) == len(Passage._fields) - 1, "the fields of a passage in order, without `where`"
+assert Passage._fields[len(COLUMNS) :] == ("where", "fields"), "the columns come first, in order"
 
 
 class TakenPassages:
     """Passages by id, in source order. Call `add` and then `close`; after that they can be read.
 
     With `path` they are written there, as `passages.parquet` of a corpus; otherwise kept in memory. `where` is dropped.
+    Their fields, if any has some, are in `fields`.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._file = TableFile(path, SCHEMAS["passages"], UNIQUE["passages"])
+        self.fields = FieldsFile(path and path.with_name(f"{path.name}.fields"))
         self._ids = DigestNumbers()
         self._contents = GrowingArray(np.uint64)
         # A passage may be its own article; `_articles` are the articles of all other passages.
@@ -77,7 +81,7 @@ class TakenPassages:
         # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
         rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
-        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64))
+        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text(passages))
 
     def add_rows(
         self,
@@ -85,8 +89,11 @@ class TakenPassages:
         ids_B2: NDArray[np.uint64],
         articles_B2: NDArray[np.uint64],
         contents_B: NDArray[np.uint64],
+        fields_B: pa.Array,
     ) -> list[str]:
-        """`add` for rows of the table, with the digests of their ids and articles and of their titles with texts."""
+        """`add` for rows of the table, with the digests of their ids and articles and of their titles with texts, and
+        their fields as text.
+        """
         before = len(self)
         rows_B = self._ids.add(ids_B2)
         # A new id has a larger number than all earlier ids.
@@ -97,8 +104,10 @@ class TakenPassages:
         self._articles.add(articles_B2[new_B & ~own_B])
         if new_B.all():
             self._file.write_rows(rows)
+            self.fields.write(fields_B)
             return [""] * len(rows)
         self._file.write_rows(rows.filter(pa.array(new_B)))
+        self.fields.write(fields_B.filter(pa.array(new_B)))
         same_B = self._contents.array[rows_B] == contents_B
         return [
             "" if new else "duplicate id, same text" if same else "duplicate id, different text"
@@ -108,6 +117,7 @@ class TakenPassages:
     def close(self) -> None:
         """Ends the adding of passages."""
         self._file.close()
+        self.fields.close()
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The 0-based row of each passage id, int64 [B]; -1 for an unknown id."""
@@ -155,11 +165,14 @@ class TakenPassages:
         path = self._file.path
         chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))
         begin = 0
-        for block in self.blocks():
-            rows = block.filter(pa.array(mask_P[begin : begin + len(block)]))
-            chosen.add(_passages(rows))
+        for block, fields_B in zip(self.blocks(), self.fields.blocks(len(self))):
+            mask_B = pa.array(mask_P[begin : begin + len(block)])
+            kept_fields = fields_B.filter(mask_B).to_pylist()
+            passages = zip(_passages(block.filter(mask_B)), kept_fields)
+            chosen.add([row._replace(fields=json.loads(text) if text else None) for row, text in passages])
             begin += len(block)
         chosen.close()
+        self.fields.remove()
         if path is not None:
             chosen._file.move(path)
         return chosen
@@ -167,7 +180,7 @@ class TakenPassages:
 
 def _passages(block: pa.RecordBatch) -> list[Passage]:
     columns = [column.to_pylist() for column in block.columns]
-    return list(map(Passage._make, zip(*columns, repeat(""))))
+    return list(map(Passage, *columns, repeat("")))
 
 
 def articles_of(ids_B2: NDArray[np.uint64], ids: Sequence[str], articles: Sequence[str]) -> NDArray[np.uint64]:

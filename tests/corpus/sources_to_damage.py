@@ -118,4 +118,5 @@ def row_shown(row: Any) -> tuple[Any, ...]:
     if isinstance(row, Rejected):
         assert row.reason and row.where, row
         return ("rejected",)
-    return ("left out",) if isinstance(row, LeftOut) else (type(row).__name__.lower(), *row[:-1])
+    values = {name: value for name, value in row._asdict().items() if name not in ("where", "fields")}
+    return ("left out",) if isinstance(row, LeftOut) else (type(row).__name__.lower(), *values.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +11,15 @@ CONTENT_LENGTH = 200
 """Characters that are kept of a rejected row, and of its id, to recognise it."""
 
 
+Value = bool | int | float | str | list[str]
+"""What a field of a passage may hold."""
+
+
 class Passage(NamedTuple):
-    """`position` counts from 0 within the article; `where` is `file:line` inside the source."""
+    """`position` counts from 0 within the article; `where` is `file:line` inside the source.
+
+    `fields` are what else is known of the passage, such as its page, a product or a date: `{"page": 3}`.
+    """
 
     id: str
     title: str
@@ -21,6 +28,7 @@ class Passage(NamedTuple):
     section: str
     position: int
     where: str
+    fields: Mapping[str, Value] | None = None
 
 
 CODE, TABLE = "code", "table"

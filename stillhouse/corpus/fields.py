@@ -1,0 +1,125 @@
+"""The fields of passages, such as a page, a product or a date: gathered as JSON, then written as typed columns.
+
+A column has the narrowest of these types that holds all its values: boolean, whole number, number, text, list of texts.
+Dates are texts: in ISO form (2026-11-28) their order is that of time.
+
+Shapes: B passages of a block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.table_file import TableFile
+
+FILE = "fields.parquet"
+"""The table of a corpus folder with a row per passage, in their order; absent if no passage has a field."""
+ROWS = 8192
+_SCHEMA = pa.schema([("fields", pa.string())])
+
+
+def fields_as_text(passages: Sequence[Passage]) -> pa.Array:
+    """The fields of each passage as a JSON object, null without any: string [B]."""
+    if not any(row.fields for row in passages):
+        return pa.nulls(len(passages), pa.string())
+    given = [{name: value for name, value in (row.fields or {}).items() if value is not None} for row in passages]
+    texts = [json.dumps(fields, ensure_ascii=False) if fields else None for fields in given]
+    # JSON can contain lone surrogates, which UTF-8 cannot encode; they become question marks.
+    return pa.array([text and text.encode("utf-8", "replace").decode() for text in texts], pa.string())
+
+
+class FieldsFile:
+    """The fields of passages as they come. There is a file only once a passage has a field.
+
+    Without `path` the file is in memory. Call `write` for every block of passages and then `close`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TableFile | None = None
+        self._without = 0
+
+    def write(self, fields_B: pa.Array) -> None:
+        if self._file is None and fields_B.null_count == len(fields_B):
+            self._without += len(fields_B)
+            return
+        if self._file is None:
+            self._file = TableFile(self._path, _SCHEMA)
+            self._file.write({"fields": [None] * self._without})
+        self._file.write_rows(pa.Table.from_arrays([fields_B], schema=_SCHEMA))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def blocks(self, count: int) -> Iterator[pa.Array]:
+        """The fields of all `count` passages as text, in blocks of `ROWS`."""
+        if self._file is None:
+            for begin in range(0, count, ROWS):
+                yield pa.nulls(min(ROWS, count - begin), pa.string())
+            return
+        for block in self._file.blocks(["fields"], ROWS):
+            yield block.column(0)
+
+    def write_typed(self, folder: Path, count: int) -> list[str]:
+        """Writes `FILE` into a corpus folder, unless no passage has a field. Returns the names of the fields."""
+        if self._file is None:
+            return []
+        kinds: dict[str, set[type]] = {}
+        for row in self._objects(count):
+            for name, value in row.items():
+                kinds.setdefault(name, set()).add(_kind(value))
+        schema = pa.schema([(name, _column_type(found)) for name, found in kinds.items()])
+        table = TableFile(folder / FILE, schema)
+        rows = self._objects(count)
+        while block := list(islice(rows, ROWS)):
+            table.write({field.name: [_as(row.get(field.name), field.type) for row in block] for field in schema})
+        table.close()
+        self.remove()
+        return schema.names
+
+    def remove(self) -> None:
+        if self._file is not None and self._file.path is not None:
+            self._file.path.unlink()
+
+    def _objects(self, count: int) -> Iterator[dict[str, Any]]:
+        for block in self.blocks(count):
+            for text in block.to_pylist():
+                yield json.loads(text) if text else {}
+
+
+def _kind(value: object) -> type:
+    if isinstance(value, list):
+        return list
+    whole = type(value) is int and -(2**63) <= value < 2**63
+    return type(value) if whole or isinstance(value, (bool, float)) else str
+
+
+def _column_type(kinds: set[type]) -> pa.DataType:
+    if list in kinds:
+        return pa.list_(pa.string())
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds <= {int, float}:
+        return pa.float64() if float in kinds else pa.int64()
+    return pa.string()
+
+
+def _as(value: Any, type: pa.DataType) -> Any:
+    """A value as one of its column's type."""
+    if value is None:
+        return None
+    if pa.types.is_list(type):
+        return [_text(each) for each in (value if isinstance(value, list) else [value])]
+    return _text(value) if pa.types.is_string(type) else value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

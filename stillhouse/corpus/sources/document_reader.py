@@ -44,11 +44,12 @@ def read(data: bytes, suffix: str) -> tuple[str, list[Block]]:
     if suffix == ".pdf":
         return _read_pdf(data)
     try:
-        if suffix == ".pptx":
-            return "", [block for page, slide in _slides(data) for block in _blocks(slide, page)]
-        return _title(data), list(_blocks(data, 0))
+        blocks = list(_blocks(data, suffix))
     except anydoc.EncryptedError:
         raise NoText(ENCRYPTED) from None
+    if suffix == ".pptx":
+        return "", [block for page, slide in _slides(data) for block in _blocks(slide, suffix, page)]
+    return _title(data), blocks
 
 
 def _read_pdf(data: bytes) -> tuple[str, list[Block]]:
@@ -59,11 +60,11 @@ def _read_pdf(data: bytes) -> tuple[str, list[Block]]:
     if not (blocks := pdf_blocks(pdf)):
         raise NoText(f"no text on its {len(pdf)} pages; if they are scans, recognise their text first (OCR)")
     title = " ".join(pdf.get_metadata_value("Title").split())
-    return "" if title.startswith("Microsoft ") else title, blocks
+    return "" if title.startswith(("Microsoft ", "untitled")) else title, blocks
 
 
-def _blocks(data: bytes, page: int) -> Iterator[Block]:
-    for block in markdown_blocks(_CONTENTS.sub("", anydoc.to_markdown_bytes(data))):
+def _blocks(data: bytes, suffix: str, page: int = 0) -> Iterator[Block]:
+    for block in markdown_blocks(_CONTENTS.sub("", anydoc.to_markdown_bytes(data, suffix[1:]))):
         block.line, block.page = page or 1, page
         yield block
 
@@ -101,7 +102,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for line in sys.stdin:
         path = Path(json.loads(line))
-        title, blocks, reason = "", [], ""
+        title, blocks, reason = "", list[Block](), ""
         try:
             title, blocks = read(path.read_bytes(), path.suffix.lower())
             if sum(len(block.text) for block in blocks) > LONGEST:

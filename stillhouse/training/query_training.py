@@ -1,15 +1,16 @@
 """Training the query tower alone: passages keep their vectors in an index, and all of them can be negatives.
 
 A step encodes its queries and multiplies them with the index. With a teacher, the loss is the distillation loss
-(SimLM eq. 5): KL over a query's candidates plus alpha times the loss over the index. The dev queries are ranked in the
-whole index, and the tower that ranks them best is kept; it may be the initial one.
+(SimLM eq. 5): KL over a query's candidates plus alpha times the loss over the index. A tower that is smaller than the
+passages' also imitates the large model's vectors. The dev queries are ranked in the whole index, and the tower that
+ranks them best is kept; it may be the initial one.
 
 Shape suffixes: B queries of a step, Q queries, N passages of a step, K candidates of a query, D width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,7 @@ from stillhouse.training.batches import epoch_batches, steps_for, times_seen
 from stillhouse.training.dev_ranking import CUTOFF, qrels_of_rows, sample, signal
 from stillhouse.training.fixed_passages import FixedPassages, Targets, cut_to_index, fixed_passages_loss
 from stillhouse.training.groups import NO_QUERIES, Groups, GroupSampler
+from stillhouse.training.imitation import Imitation
 from stillhouse.training.loop import train
 from stillhouse.training.losses import distillation_loss
 from stillhouse.training.negatives import Negatives
@@ -169,6 +171,7 @@ def train_query_tower(
     teacher: Teacher | None,
     config: QueryTrainingConfig,
     context: Context,
+    imitation: Imitation | None = None,
 ) -> QueryTraining:
     """Train the separate query tower of `encoder` in place; the rest of the encoder does not change.
 
@@ -203,8 +206,10 @@ def train_query_tower(
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
 
-    def batch_loss(step: int) -> Tensor:
-        return of_train(of_train.draw(batch(step), times(step), step))
+    def batch_loss(step: int) -> Iterator[Tensor]:
+        yield of_train(of_train.draw(batch(step), times(step), step))
+        if imitation:
+            yield imitation(step) / config.temperature
 
     def heldout_loss() -> float:
         total = 0.0

@@ -1,17 +1,34 @@
-"""Step `train-query-encoder`: trains only the query tower, so that an existing index stays valid."""
+"""Step `train-query-encoder`: trains only the query tower, perhaps a smaller one, so that an index stays valid."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from stillhouse.core.config import setting
 from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 from stillhouse.training.settings import QueryTrainingConfig
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.training.imitation import Imitation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QueryTrainingConfig):
-    """The loss over the index, and what chooses the step to keep."""
+    """The loss over the index, what chooses the step to keep, and what a smaller tower starts from."""
+
+    layers: int | None = setting(
+        None, "keep this many layers for the queries, so that they cost less; null = all", minimum=1
+    )
+    imitated: int = setting(
+        20_000,
+        "only with `layers` or `small`: learn the large model's vectors of this many train queries and sentences",
+        minimum=1,
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -29,7 +46,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     refuse_another_model(inputs)
     corpus = Corpus.open(inputs["corpus"])
-    encoder = BiEncoder.load(inputs["encoder"], towers="separate")
+    encoder, imitation = BiEncoder.load(inputs["encoder"], towers="separate"), None
+    if config.layers or "small" in inputs:
+        encoder, imitation = _smaller(config, inputs, corpus, encoder, context)
     found = train_query_tower(
         encoder,
         VectorIndex(inputs["old_index"]),
@@ -38,8 +57,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
         config,
         context,
+        imitation,
     )
-    if not found.kept_step:  # unchanged, with one tower for both if it had one
+    if not found.kept_step and not imitation:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
     ignored = shutil.ignore_patterns(MANIFEST)
@@ -64,9 +84,28 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
 
 
+def _smaller(
+    config: Config, inputs: Paths, corpus: Corpus, large: BiEncoder, context: Context
+) -> tuple[BiEncoder, Imitation]:
+    """The bi-encoder with a smaller query tower, and what this imitates."""
+    from stillhouse.models.small_query_tower import keep_layers, with_small_model
+    from stillhouse.training.imitation import Imitation, texts_to_imitate, vectors_to_imitate
+
+    if config.layers and "small" in inputs:
+        raise InputError("layers are those of --encoder, and --small is another model; leave one of them out")
+    texts = texts_to_imitate(corpus, config.imitated, config.seed)
+    vectors_ND = vectors_to_imitate(large, texts, context)
+    if "small" in inputs:
+        encoder = with_small_model(inputs["encoder"], inputs["small"], texts, vectors_ND, context)
+    else:
+        encoder = large
+        keep_layers(encoder, config.layers or 0)
+    device = context.torch_device()
+    return encoder, Imitation(encoder, texts, vectors_ND, config.batch_size, config.seed, device)
+
+
 def refuse_another_model(inputs: Paths) -> None:
     """Refuses an index that was made by another model than the one to start from."""
-    from stillhouse.core.errors import InputError
     from stillhouse.pipeline.steps.execute import manifest_of
 
     made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
@@ -85,6 +124,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("encoder", "the bi-encoder to start from", kind="model"),
         Port("old_index", "its index of the corpus, which stays valid", agrees_on=("corpus",)),
+        Port("small", "a smaller model for the queries", kind="model", optional=True),
         Port("negatives", "hard negatives", optional=True, agrees_on=("corpus",)),
         Port(
             "teacher",

@@ -305,3 +305,22 @@ def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_p
     for names in (("bm25",), ("bm25", "bm25"), ("bm25", "distilled")):
         with pytest.raises(InputError, match="compared"):
             evaluate(inputs, tmp_path / "no", Config(bootstrap_samples=100, compared=names))
+
+
+@pytest.mark.parametrize(
+    ("right", "against"),
+    [
+        ({"bm25": 8, "zero_shot": 6}, "BM25"),
+        ({"bm25": 6, "zero_shot": 8}, "zero-shot"),
+        ({"bm25": 6, "zero_shot": 8, "zero_shot_hybrid": 9}, "zero-shot + BM25"),
+        ({"bm25": 10, "zero_shot": 8, "zero_shot_hybrid": 9}, "BM25"),
+    ],
+)
+def test_the_headline_compares_with_the_best_without_training(
+    tmp_path: Path, right: dict[str, int], against: str
+) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, count) for name, count in {**right, "best": 12}.items()}
+    page = (evaluate(inputs, tmp_path / "evaluation") / "report.html").read_text()
+    headline = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
+    assert headline and headline[1].endswith(f"</em> {against}")

@@ -1,0 +1,70 @@
+"""A smaller query tower on the index of a large model: fewer layers, or another model with a projection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from families import opened, saved
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.small_query_tower import ridge
+from stillhouse.search.searcher import Searcher
+
+Run = Callable[..., dict[str, Path]]
+TUNING = {"max_steps": 150, "epochs": None, "batch_size": 12, "learning_rate": 0.003, "precision": "fp32"}
+
+
+@pytest.fixture
+def released(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, "old", precision="fp32")["index"]
+    return {"corpus": small_corpus, "encoder": retriever, "old_index": index}
+
+
+def check_tower(made: dict[str, Path], released: dict[str, Path], work: Path) -> None:
+    """Passages keep their vectors, sentence-transformers and `Searcher` agree, and queries come near the large ones."""
+    corpus = Corpus.open(released["corpus"])
+    queries, texts = list(corpus.queries["text"]), passage_texts(corpus)
+    large, both = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (released["encoder"], made["retriever"])
+    )
+    passages_ND = large.encode_document(texts)
+    np.testing.assert_allclose(both.encode_document(texts), passages_ND, atol=1e-5)
+    small_QD, large_QD = both.encode_query(queries), large.encode_query(queries)
+    assert (small_QD * large_QD).sum(axis=1).mean() > 0.9
+    searcher = Searcher(released["corpus"], made["retriever"], made["index"], Context(work, "cpu", quiet=True))
+    for query, vector_D in zip(queries[:4], small_QD):
+        assert searcher.search(query, 1)[0].score == pytest.approx((passages_ND @ vector_D).max(), abs=1e-5)
+
+
+def test_fewer_layers_of_the_same_model(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:
+    made = run_step("train-query-encoder", released, layers=1, **TUNING)
+    encoder = BiEncoder.load(made["retriever"])
+    counts = [encoder.tower(role).encoder.config.num_hidden_layers for role in ("query", "passage")]  # type: ignore[union-attr]
+    assert counts == [1, 2]
+    check_tower(made, released, tmp_path)
+    with pytest.raises(InputError, match="the model has 2"):
+        run_step("train-query-encoder", released, "refused", layers=2, **TUNING)
+
+
+def test_another_model_with_a_projection(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:
+    chain = [opened("roberta", tmp_path / "transformer"), Pooling(32, "mean"), Dense(32, 20), Normalize()]
+    small = saved(chain, tmp_path / "small")
+    fetched = run_step("fetch-model", {}, "small", model=str(small), query_length=16, passage_length=24)["encoder"]
+    made = run_step("train-query-encoder", released | {"small": fetched}, **TUNING)
+    check_tower(made, released, tmp_path)
+
+
+def test_the_projection_is_the_ridge_regression() -> None:
+    rng = np.random.default_rng(0)
+    from_NS, weights_DS, bias_D = rng.normal(size=(400, 5)), rng.normal(size=(7, 5)), rng.normal(size=7)
+    found_DS, found_D = ridge(from_NS, from_NS @ weights_DS.T + bias_D)
+    np.testing.assert_allclose(found_DS, weights_DS, rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(found_D, bias_D, atol=0.01)

@@ -73,7 +73,7 @@ def open_article_tree(folder: Path, format: str = ARTICLE_TREE, suffixes: tuple[
         return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
-    notes = (f"the files of {found.root}: {counts}",) if len(kinds) > 1 else ()
+    notes = (f"files by kind: {counts}",) if len(kinds) > 1 else ()
     return Source(format, files | labels, rows, notes=notes, parts=parts)
 
 

@@ -7,8 +7,9 @@ paragraphs. What many pages have at their edges, with or without a number, is le
 from __future__ import annotations
 
 import ctypes
+import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ LONGEST_HEADING = 200
 _ITEM = re.compile(r"([•◦▪‣●○■–*-]|\(?(\d{1,3}|[a-z])[.)])\s")
 _BOLD = re.compile(r"bold|black|heavy|demi|cmbx", re.IGNORECASE)
 _MONOSPACED = re.compile(r"mono|courier|typewriter|consol|cmtt", re.IGNORECASE)
+_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]")
+"""Letters of Chinese and Japanese, which are written without spaces."""
 _ENDS = (".", "!", "?", ":", ";", "。", "！", "？")
 _HYPHEN = "\x02"
 """What PDFium makes of a hyphen at the end of a line, after which it goes on with the next line."""
@@ -41,8 +44,8 @@ _NUMBER = re.compile(r"\d+|\b[ivxlc]+$")
 class Line(NamedTuple):
     """A line of a page, which counts from 1; places are in points from the bottom left corner.
 
-    `height` is that of its first letter. A line that goes on after a hyphen reaches from the top of its first line to
-    the bottom of its last.
+    `size` is that of its letters. A line stands on `top` at its beginning, and on `bottom` at its end, which is lower
+    if it goes on after a hyphen.
     """
 
     page: int
@@ -51,7 +54,7 @@ class Line(NamedTuple):
     right: float
     top: float
     bottom: float
-    height: float
+    size: float
     bold: bool
     monospaced: bool
 
@@ -65,9 +68,9 @@ def pdf_blocks(pdf: Any) -> list[Block]:
         return []
     letters = Counter[float]()
     for line in lines:
-        letters[round(line.height, 1)] += len(line.text)
+        letters[line.size] += len(line.text)
     usual = letters.most_common(1)[0][0]
-    sizes = sorted({round(line.height, 1) for line in lines if line.height > LARGER * usual}, reverse=True)
+    sizes = sorted({line.size for line in lines if line.size > LARGER * usual}, reverse=True)
     blocks = (_block(some, usual, sizes) for some in _paragraphs(lines))
     return list(_whole(block for block in blocks if any(map(str.isalpha, block.text))))
 
@@ -86,20 +89,28 @@ def _lines(pdf: Any, number: int) -> Iterator[Line]:
         words = words.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         # The hyphen belongs to the word in `Non-Maintainer`.
         words = re.sub(f"{_HYPHEN}(?=[A-Z0-9])", "-", " ".join(words.split())).replace(_HYPHEN, "")
-        left, top, _, low = _box(text, first)
-        _, _, right, bottom = _box(text, last)
-        fonts = [_font(text, index) for index in (first, middle, last)]
+        (left, _, top), (_, right, bottom) = _place(text, first), _place(text, last)
+        some_letters = first, middle, last
+        sizes = sorted(_size(text, index) for index in some_letters)
+        fonts = [_font(text, index) for index in some_letters]
         styles = (all(map(pattern.search, fonts)) for pattern in (_BOLD, _MONOSPACED))
-        yield Line(number, words, left, right, top, bottom, top - low, *styles)
+        yield Line(number, words, left, right, top, bottom, round(sizes[1], 1), *styles)
     text.close()
     page.close()
 
 
-def _box(text: Any, index: int) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a letter's line, the same for all letters of a font and size."""
-    box = raw.FS_RECTF()
+def _place(text: Any, index: int) -> tuple[float, float, float]:
+    """Where a letter begins and ends, and the height at which it stands."""
+    box, x, y = raw.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     raw.FPDFText_GetLooseCharBox(text, index, box)
-    return box.left, box.top, box.right, box.bottom
+    raw.FPDFText_GetCharOrigin(text, index, x, y)
+    return box.left, box.right, y.value
+
+
+def _size(text: Any, index: int) -> float:
+    matrix = raw.FS_MATRIX()
+    raw.FPDFText_GetMatrix(text, index, matrix)
+    return raw.FPDFText_GetFontSize(text, index) * math.hypot(matrix.c, matrix.d)
 
 
 def _font(text: Any, index: int) -> str:
@@ -134,22 +145,23 @@ def _numbers(line: Line) -> Iterator[int]:
 
 def _paragraphs(lines: list[Line]) -> Iterator[list[Line]]:
     """Groups lines of a page and of a style that follow each other at the usual distance."""
-    steps = Counter(round(_step(a, b) / b.height, 1) for a, b in pairwise(lines) if b.height and _step(a, b) > 0)
-    usual = steps.most_common(1)[0][0] if steps else 1.2
+    steps: dict[tuple[float, bool], Counter[float]] = defaultdict(Counter)
+    for before, line in pairwise(lines):
+        steps[line.size, line.monospaced][round(before.bottom - line.top, 1)] += before.bottom > line.top
     edges: dict[tuple[int, int], float] = {}
     for line in lines:
         column = line.page, round(line.left / 20)
         edges[column] = max(line.right, edges.get(column, 0.0))
     some = [lines[0]]
     for before, line in pairwise(lines):
-        step = _step(before, line) / (line.height or 1)
-        alike = before.page == line.page and abs(before.height - line.height) < 0.1 * line.height
-        alike = alike and before[-2:] == line[-2:] and -0.5 < step < APART * usual
+        [(usual, _)] = steps[line.size, line.monospaced].most_common(1)
+        alike = before.page == line.page and abs(before.size - line.size) < 0.1 * line.size
+        alike = alike and before[-2:] == line[-2:] and -line.size / 2 < before.bottom - line.top < APART * usual
         if alike and not line.monospaced and before.text.endswith(_ENDS):
             # The sentence ends a paragraph if the next word had room in its line, or if the next line is indented.
             word = (line.right - line.left) * (1 + len(line.text.split()[0])) / len(line.text)
             full = edges[before.page, round(before.left / 20)] - before.right < word
-            alike = (full and line.left - before.left < line.height / 2) or _ITEM.match(line.text) is not None
+            alike = (full and line.left - before.left < line.size / 2) or _ITEM.match(line.text) is not None
         if alike:
             some.append(line)
         else:
@@ -158,20 +170,18 @@ def _paragraphs(lines: list[Line]) -> Iterator[list[Line]]:
     yield some
 
 
-def _step(before: Line, line: Line) -> float:
-    """The distance between the feet of two lines."""
-    return before.bottom - (line.top - line.height)
-
-
 def _block(lines: list[Line], usual: float, sizes: list[float]) -> Block:
     first = lines[0]
     if first.monospaced:
         return Block(first.page, 0, "\n".join(line.text for line in lines), kind=CODE, page=first.page)
-    text = "".join(("\n" if _ITEM.match(line.text) else " ") + line.text for line in lines).strip()
+    text = first.text
+    for line in lines[1:]:
+        spaceless = _WIDE.match(text[-1]) and _WIDE.match(line.text)
+        text += ("\n" if _ITEM.match(line.text) else "" if spaceless else " ") + line.text
     text = re.sub("\u00ad ?", "", text)
     level = 0
     if len(text) < LONGEST_HEADING and not text.endswith((".", ",", ";")):
-        level = sizes.index(size) + 1 if (size := round(first.height, 1)) in sizes else 7 if first.bold else 0
+        level = sizes.index(first.size) + 1 if first.size in sizes else 7 if first.bold else 0
     return Block(first.page, level, text, page=first.page)
 
 

@@ -64,7 +64,8 @@ def _read_pdf(data: bytes) -> tuple[str, list[Block]]:
 
 
 def _blocks(data: bytes, suffix: str, page: int = 0) -> Iterator[Block]:
-    for block in markdown_blocks(_CONTENTS.sub("", anydoc.to_markdown_bytes(data, suffix[1:]))):
+    text = anydoc.to_markdown_bytes(data, suffix[1:])  # type: ignore[arg-type]
+    for block in markdown_blocks(_CONTENTS.sub("", text)):
         block.line, block.page = page or 1, page
         yield block
 

@@ -18,6 +18,8 @@ from pptx.util import Inches
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.lib.utils import ImageReader
+from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+from reportlab.pdfbase.pdfmetrics import registerFont
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, Preformatted, SimpleDocTemplate
 
@@ -154,16 +156,6 @@ def test_a_pdf_gives_its_paragraphs_whole_with_their_sections_and_pages(write: W
     assert pages == sorted(pages) and set(pages) == set(range(1, max(pages) + 1)) and max(pages) > 3
 
 
-def test_a_word_that_is_broken_at_the_end_of_a_line_is_whole(write: Write) -> None:
-    file = io.BytesIO()
-    canvas = Canvas(file)
-    for line, text in enumerate(("The paragraph is about oxi-", "dation, which makes tea", "black.")):
-        canvas.drawString(70, 700 - 14 * line, text)
-    canvas.save()
-    [row] = rows_of(write({"a.pdf": file.getvalue()}), Passage)
-    assert row.text == "The paragraph is about oxidation, which makes tea black."
-
-
 def written_pdf(draw: Callable[[Canvas], object], **options: Any) -> bytes:
     file = io.BytesIO()
     canvas = Canvas(file, pagesize=A4, **options)
@@ -177,6 +169,29 @@ def bomb() -> bytes:
         files = {name: parts.read(name).decode("utf-8", "replace") for name in parts.namelist()}
     files["word/document.xml"] = files["word/document.xml"].replace("Pour", "Pour" * (32 << 20))
     return packed(files, compresslevel=1)
+
+
+LINES = {
+    "The paragraph is about oxidation, which makes tea black.": (
+        "Helvetica",
+        ("The paragraph is about oxi-", "dation, which makes tea", "black."),
+    ),
+    "茶是一种饮料，由茶树的叶子制成。": ("STSong-Light", ("茶是一种饮料，由茶树的叶", "子制成。")),
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_lines_are_joined_as_their_language_writes_them(text: str, write: Write) -> None:
+    font, lines = LINES[text]
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont(font, 12)
+        for number, line in enumerate(lines):
+            canvas.drawString(70, 700 - 14 * number, line)
+
+    registerFont(UnicodeCIDFont("STSong-Light"))
+    [row] = rows_of(write({"a.pdf": written_pdf(draw)}), Passage)
+    assert row.text == text
 
 
 def scan(canvas: Canvas) -> None:

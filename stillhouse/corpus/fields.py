@@ -9,6 +9,7 @@ Shapes: B passages of a block.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -21,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.sources.rows import Passage, Value
 from stillhouse.corpus.table_file import TableFile
 
 FILE = "fields.parquet"
 """The table of a corpus folder with a row per passage, in their order; absent if no passage has a field."""
 ROWS = 8192
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?")
 """A number, for a text that stands for one; 007 is a name."""
 _BOOLEANS = {"true": True, "false": False}
 _SCHEMA = pa.schema([("fields", pa.string())])
@@ -37,10 +38,7 @@ def fields_as_text(passages: Sequence[Passage]) -> pa.Array:
     """The fields of each passage as a JSON object, null without any: string [B]."""
     if not any(row.fields for row in passages):
         return pa.nulls(len(passages), pa.string())
-    given = [
-        {name: value for name, value in (row.fields or {}).items() if value is not None and value == value}
-        for row in passages
-    ]
+    given = [{name: value for name, value in (row.fields or {}).items() if not _is_missing(value)} for row in passages]
     texts = [json.dumps(fields, ensure_ascii=False, default=_simple) if fields else None for fields in given]
     # JSON can contain lone surrogates, which UTF-8 cannot encode; they become question marks.
     return pa.array([text and text.encode("utf-8", "replace").decode() for text in texts], pa.string())
@@ -132,6 +130,15 @@ def given_fields(path: Path, first: int, count: int) -> Iterator[dict[str, Any]]
                 begin = end
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
+
+
+def present(rows: list[dict[str, Any]]) -> list[dict[str, Value]]:
+    """The fields of rows of `FILE` that are not null."""
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _simple(value: object) -> object:

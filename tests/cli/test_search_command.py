@@ -7,6 +7,7 @@ import io
 import json
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -27,7 +28,7 @@ class StandIn:
         self.folders: dict[str, str] = {}
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, where: Any = None) -> list[Hit]:
         self.asked.append((question, top))
         return self.hits[:top]
 
@@ -104,7 +105,7 @@ def test_json_is_one_object_a_question(
     searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["search", "--json", "--top", "1", "how", "do", "bats", "hunt?"]) == 0
-    hit = {"rank": 1, "score": 0.91234, "passage_id": "bats#2", "title": "Bats", "text": TEXT}
+    hit = {"rank": 1, "score": 0.91234, "passage_id": "bats#2", "title": "Bats", "text": TEXT, "fields": {}}
     assert json.loads(capsys.readouterr().out) == {"question": "how do bats hunt?", "hits": [hit]}
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\n\n who hears mice \nlast"))
     assert cli.main(["search", "--json"]) == 0
@@ -117,11 +118,12 @@ def test_json_is_one_object_a_question(
 NASTY = "\n\r\t\v\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2067\ufeff[2J1. "
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 texts = st.text(st.one_of(st.sampled_from(NASTY), st.characters(exclude_categories=["Cs"])), max_size=200)
+fields = st.dictionaries(texts, st.one_of(texts, st.lists(texts, max_size=3), st.integers()), max_size=3)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    hits=st.lists(st.builds(Hit, st.just(1), st.floats(-1, 1), texts, texts, texts), min_size=1, max_size=4),
+    hits=st.lists(st.builds(Hit, st.just(1), st.floats(-1, 1), texts, texts, texts, fields), min_size=1, max_size=4),
     columns=st.integers(20, 120),
 )
 @example(hits=[Hit(1, 0.5, "a", "Bats\n 2. Owls  [0.9999]  b\n    forged", "x\n 3. Mice  [0.9]  c")], columns=80)

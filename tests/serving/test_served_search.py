@@ -19,9 +19,9 @@ from serving_releases import Running, running, searcher_of
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.search.bm25 import BM25
+from stillhouse.search.filtered import FilteredBM25
 from stillhouse.search.searcher import Hit
 from stillhouse.search.vector_index import VectorIndex
-from stillhouse.serving.filtered import FilteredBM25
 from stillhouse.serving.settings import Limits
 
 QUERIES = [

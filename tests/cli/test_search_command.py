@@ -9,12 +9,15 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stillhouse import cli
 from stillhouse.cli import search as search_command
+from stillhouse.corpus.store import write_tables
 from stillhouse.search.searcher import Hit
 
 TEXT = "Bats find their prey by listening to the echoes of their own calls, which few other animals do. " * 3
@@ -26,10 +29,12 @@ class StandIn:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
         self.folders: dict[str, str] = {}
+        self.where: Any = None
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
     def search(self, question: str, top: int, where: Any = None) -> list[Hit]:
         self.asked.append((question, top))
+        self.where = where
         return self.hits[:top]
 
 
@@ -63,6 +68,20 @@ def test_without_a_question_it_prompts_until_an_empty_line(searcher: StandIn, mo
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\nwho hears mice\n\nnot asked\n"))
     assert cli.main(["search", "--top", "1"]) == 0
     assert searcher.asked == [("what is an echo", 1), ("who hears mice", 1)]
+
+
+def test_conditions_are_those_of_the_corpus_s_fields(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = Path("artifacts/ingest/corpus")
+    write_tables(corpus, {})
+    assert cli.main(["search", "--where", "product=vpn", "why"]) == 2
+    assert "the corpus has no fields" in capsys.readouterr().err and not searcher.asked
+    pq.write_table(pa.table({"product": ["vpn"], "year": [2024]}), corpus / "fields.parquet")
+    assert cli.main(["search", "--where", "products=vpn", "why"]) == 2
+    assert "no field 'products'; it has product, year" in capsys.readouterr().err and not searcher.asked
+    searcher.hits = [Hit(1, 0.5, "a", "A", "text", {"product": "vpn", "tags": ["x", "y"]})]
+    assert cli.main(["search", "--where", "product=vpn,mail", "--where", "year>=2024", "why"]) == 0
+    assert searcher.where == [{"product": ["vpn", "mail"]}, {"year": {"gte": 2024}}]
+    assert "    product: vpn · tags: x, y\n" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:

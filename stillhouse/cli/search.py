@@ -16,13 +16,12 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.file_stamps import FILE, FileStamps
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.terminal import show, visible, visible_id, visible_json
-from stillhouse.corpus.filters import typed_conditions
-from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
+    from stillhouse.corpus.filters import Where
     from stillhouse.search.searcher import Hit, Searcher
 
 INPUTS = {"corpus": ARTIFACTS / "ingest" / "corpus"}
@@ -94,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
                 f"--{name} {folder} does not exist; run `dvc repro` in a workspace (`stillhouse new`) to make it, "
                 "or give another folder"
             )
-    where = typed_conditions(Corpus.open(folders["corpus"]).field_types, arguments.where) if arguments.where else None
+    where = conditions(folders["corpus"], arguments.where) if arguments.where else None
     with environment(arguments):
         quiet = context.quiet()
         with watched("search", quiet):
@@ -106,6 +105,14 @@ def main(argv: Sequence[str]) -> int:
                 hits = searcher.search(question, arguments.top, where)
             answer(question, hits)
     return 0
+
+
+def conditions(corpus: Path, texts: Sequence[str]) -> Where:
+    """Typed conditions on the fields of a corpus. Raises `InputError` for one that fits no field."""
+    from stillhouse.corpus.filters import typed_conditions
+    from stillhouse.corpus.store import Corpus
+
+    return typed_conditions(Corpus.open(corpus).field_types, texts)
 
 
 def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:

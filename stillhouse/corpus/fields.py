@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import islice
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.rows import Passage, Value
+from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.table_file import TableFile
 
 FILE = "fields.parquet"
@@ -34,11 +34,11 @@ _BOOLEANS = {"true": True, "false": False}
 _SCHEMA = pa.schema([("fields", pa.string())])
 
 
-def fields_as_text(passages: Sequence[Passage]) -> pa.Array:
+def fields_as_text(fields_B: Sequence[Mapping[str, Any] | None]) -> pa.Array:
     """The fields of each passage as a JSON object, null without any: string [B]."""
-    if not any(row.fields for row in passages):
-        return pa.nulls(len(passages), pa.string())
-    given = [{name: value for name, value in (row.fields or {}).items() if not _is_missing(value)} for row in passages]
+    if not any(fields_B):
+        return pa.nulls(len(fields_B), pa.string())
+    given = [{name: value for name, value in (row or {}).items() if not _is_missing(value)} for row in fields_B]
     texts = [json.dumps(fields, ensure_ascii=False, default=_simple) if fields else None for fields in given]
     # JSON can contain lone surrogates, which UTF-8 cannot encode; they become question marks.
     return pa.array([text and text.encode("utf-8", "replace").decode() for text in texts], pa.string())

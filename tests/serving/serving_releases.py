@@ -50,13 +50,13 @@ def searcher_of(folder: Path) -> Searcher:
 def fields_of(number: int) -> dict[str, Any]:
     """The fields of a passage of these corpora; every sixth passage has none."""
     if not number % 6:
-        return dict.fromkeys(("page", "product", "tags", "seen"))
+        return dict.fromkeys(("page", "product", "tags", "date"))
     product = TRAP if number == 5 else ("vpn", "mail")[number % 2]
     return {
         "page": number % 5,
         "product": product,
         "tags": ["x", f"t{number % 4}"],
-        "seen": f"2024-0{number % 9 + 1}-01",
+        "date": f"2024-0{number % 9 + 1}-01",
     }
 
 

@@ -57,7 +57,7 @@ def test_the_page_shows_what_search_finds(served: Running) -> None:
     shown = [" ".join(each.split()) for each in re.findall(r'<div class="where">(page.*?)</div>', page, re.DOTALL)]
     known = [hit["fields"] for hit in answer["hits"] if hit["fields"]]
     assert shown == [
-        f"page: {f['page']} · product: {f['product']} · tags: x, {f['tags'][1]} · seen: {f['seen']}" for f in known
+        f"page: {f['page']} · product: {f['product']} · tags: x, {f['tags'][1]} · date: {f['date']}" for f in known
     ]
     assert places == sorted(places) and f"release {served.service.releases.current.name}" in page
     assert {"red", "bird"} >= {mark.lower() for mark in re.findall("<mark>(.*?)</mark>", page)} > set()

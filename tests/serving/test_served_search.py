@@ -93,7 +93,7 @@ WHERE: list[tuple[dict[str, Any], Callable[[dict[str, Any]], bool]]] = [
     ({"product": "vpn"}, lambda known: known["product"] == "vpn"),
     ({"product": {"not": ["vpn", "mail"]}, "tags": "x"}, lambda known: known["product"] not in (None, "vpn", "mail")),
     ({"page": {"gt": 1, "lte": 3}, "tags": ["t1"]}, lambda known: known["page"] in (2, 3) and "t1" in known["tags"]),
-    ({"seen": {"gte": "2024-03", "lt": "2024-05-01"}}, lambda known: "2024-03" <= (known["seen"] or "") < "2024-05-01"),
+    ({"date": {"gte": "2024-03", "lt": "2024-05-01"}}, lambda known: "2024-03" <= (known["date"] or "") < "2024-05-01"),
     ({"product": "fax"}, lambda known: False),
 ]  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_fields_leave_passages_out_and_keep_the_ranking(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ({"products": "vpn"}, "filter.fields: the corpus has no field 'products'; it has page, product, tags, seen"),
+        ({"products": "vpn"}, "filter.fields: the corpus has no field 'products'; it has page, product, tags, date"),
         ({"page": "3"}, "filter.fields: the field 'page' holds numbers, not \"3\"; compare it with such"),
         ({"page": {"gte": {"a": [1]}}}, "filter.fields: the field 'page' holds numbers, not {\"a\": [1]}"),
         ({"tags": {"like": "x"}}, "filter.fields: 'like' compares nothing"),

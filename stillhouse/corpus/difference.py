@@ -136,9 +136,9 @@ def _fields(corpus: Corpus) -> list[str]:
     """The digest of the fields of all passages, without any an empty list."""
     if not corpus.field_types.names:
         return []
-    digests = []
+    digests: list[NDArray[np.void]] = []
     for block in corpus.passage_blocks("passage_id"):
-        first = sum(map(len, digests))
+        first = sum(len(each) for each in digests)
         rows = corpus.fields_at(np.arange(first, first + len(block)))
         texts = [json.dumps([id, row], sort_keys=True) for id, row in zip(block["passage_id"], rows)]
         digests.append(_pairs(texts))

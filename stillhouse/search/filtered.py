@@ -57,7 +57,8 @@ class FilteredIndex:
         among_N[self._rows_F] = True
         if self._index.kind == "flat":
             return exact_search(queries_QD, self._index.blocks(), depth, among_N)
-        index, options = self._index.exhaustive(faiss.IDSelectorBitmap(np.packbits(among_N, bitorder="little")))
+        selector = faiss.IDSelectorBitmap(np.packbits(among_N, bitorder="little"))  # type: ignore[arg-type, call-arg]
+        index, options = self._index.exhaustive(selector)
         scores_QK, rows_QK = order_by_score(*index.search(queries_QD, depth, params=options))
         return rows_QK, scores_QK
 

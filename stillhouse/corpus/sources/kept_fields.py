@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.fields import FILE
 from stillhouse.corpus.sources.lines import Fields, read_objects
+from stillhouse.corpus.sources.rows import Passage, Rejected
+from stillhouse.corpus.sources.table_columns import FIELD
 
 METADATA = "metadata"
 """The key of an object with more keys, as some sets in BEIR layout have it."""
@@ -39,3 +42,19 @@ def first_not_kept(path: Path, names: Sequence[str], read: Iterable[str]) -> tup
     more = first.get(METADATA)
     present = [*(name for name in first if name != METADATA), *more] if isinstance(more, dict) else first
     return not_kept(names, present, read)
+
+
+def fields_beside(passages: Path) -> list[Path]:
+    """The fields of a corpus's table of passages, if it has any."""
+    path = passages.with_name(FILE)
+    return [path] if passages.name == "passages.parquet" and path.is_file() else []
+
+
+def with_fields(row: Fields | Passage | Rejected, fields: Mapping[str, Any]) -> Fields | Passage | Rejected:
+    """A row of a table of passages with the fields beside it, and its own."""
+    if isinstance(row, Passage):
+        return row._replace(fields={**fields, **(row.fields or {})})
+    if isinstance(row, Fields):
+        for name, value in fields.items():
+            row.setdefault(FIELD + name, value)
+    return row

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
-from stillhouse.corpus.fields import FILE, given_fields
+from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
-from stillhouse.corpus.sources.kept_fields import first_not_kept, not_kept
+from stillhouse.corpus.sources.kept_fields import fields_beside, first_not_kept, not_kept, with_fields
 from stillhouse.corpus.sources.lines import (
     LONGEST,
     TOO_LONG,
@@ -114,7 +114,7 @@ def open_tables(location: Path, options: Options) -> Source:
 
     passages = [file for file in files if file.table == "passages"]
     notes += _not_kept(passages[0], chosen, delimiters, options.fields)
-    read = {file.name: file.path for file in files} | {path.name: path for path in _fields_beside(passages[0])}
+    read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
     cells = any(file.name in delimiters for file in passages)
     return Source(TABLES, read, rows, notes=tuple(notes), parts=parts, cells=cells)
 
@@ -132,12 +132,6 @@ def _not_kept(
             return not_kept(names, opened.schema_arrow.names, read)
     except (pa.ArrowException, OSError, ValueError, LookupError):
         return ()  # reading it will report the damage
-
-
-def _fields_beside(file: TableOfFile) -> list[Path]:
-    """The fields of a corpus's table of passages, if it has any."""
-    path = file.path.with_name(FILE)
-    return [path] if file.path.name == "passages.parquet" and path.is_file() else []
 
 
 Stretch = Span | range
@@ -289,12 +283,12 @@ def _read_parquet(
             number, end = sum(sizes[: groups.start if groups else 0]), sum(sizes[: groups.stop if groups else None])
             names = find_columns(file, opened.schema_arrow.names, chosen)
             lists = [name for column, name in names.items() if column.startswith(FIELD)]
-            beside = [given_fields(path, number, opened.metadata.num_rows) for path in _fields_beside(file)]
+            beside = [given_fields(path, number, opened.metadata.num_rows) for path in fields_beside(file.path)]
             for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups, lists):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
                 rows = _rows_of(columns, wheres, file)
-                yield from map(_with_fields, rows, beside[0]) if beside else rows
+                yield from map(with_fields, rows, beside[0]) if beside else rows
                 number += len(batch)
             if number != end:  # damage may end a column early without an error
                 raise ValueError(f"it should have {opened.metadata.num_rows:,}")
@@ -302,15 +296,6 @@ def _read_parquet(
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
-
-
-def _with_fields(row: Fields | Passage | Rejected, fields: Mapping[str, Any]) -> Fields | Passage | Rejected:
-    if isinstance(row, Passage):
-        return row._replace(fields={**fields, **(row.fields or {})})
-    if isinstance(row, Fields):
-        for name, value in fields.items():
-            row.setdefault(FIELD + name, value)
-    return row
 
 
 def _rows_of(

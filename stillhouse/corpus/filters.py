@@ -88,10 +88,9 @@ def _value(text: str, type: pa.DataType) -> Any:
     if pa.types.is_string(type) or pa.types.is_list(type):
         return text
     try:
-        value = json.loads(text.lower())
+        return json.loads(text.lower())
     except ValueError:
         return text
-    return value
 
 
 def _conditions(where: Any) -> Iterator[Condition]:

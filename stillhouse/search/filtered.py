@@ -45,7 +45,7 @@ class FilteredIndex:
             yield start, self._index.vectors(self._rows_F[start : start + BLOCK])
 
     def search(self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False) -> Ranked:
-        """Rows int32 [Q, K] and inner products float32 [Q, K], best first. `gpu` is ignored: few passages are left."""
+        """Rows int32 [Q, K] and inner products float32 [Q, K], best first. `gpu` is ignored."""
         depth = min(depth, len(self))
         if not depth:
             return np.empty((len(queries_QD), 0), np.int32), np.empty((len(queries_QD), 0), np.float32)

@@ -81,7 +81,9 @@ class TakenPassages:
         # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
         rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
-        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text(passages))
+        return self.add_rows(
+            rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text([row.fields for row in passages])
+        )
 
     def add_rows(
         self,

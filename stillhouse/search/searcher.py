@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +14,12 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.open_folders import OpenFolders
+from stillhouse.corpus.filters import Where, rows_where
+from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.vector_index import VectorIndex, cut
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ class Hit:
     passage_id: str
     title: str
     text: str
+    fields: Mapping[str, Value] = field(default_factory=dict)
 
 
 class Searcher:
@@ -90,10 +95,12 @@ class Searcher:
         found = read_hybrid(self._held["hybrid"], self._index)
         return found if found.both else None
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, where: Where | None = None) -> list[Hit]:
         """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
 
-        Raises `InputError` for a question without words, and if a file was overwritten in place.
+        With `where`, only passages whose fields meet these conditions (`stillhouse.corpus.filters`), which are searched
+        exactly. Raises `InputError` for a question without words, for a condition that fits no field, and if a file was
+        overwritten in place.
         """
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
@@ -102,14 +109,21 @@ class Searcher:
             refuse_not_finite(vectors_QD, [question])
             vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
             on_gpu = searches_on_gpu(self._index, top, self._context)
-            if self._hybrid:
-                rows_QK, scores_QK = self._hybrid.search([question], vectors_QD, min(top, len(self._index)), on_gpu)
+            index: VectorIndex | FilteredIndex = self._index
+            hybrid = self._hybrid
+            if where:
+                rows_F = rows_where(self._corpus.fields, where)
+                index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
+            if hybrid and len(index):
+                rows_QK, scores_QK = hybrid.search([question], vectors_QD, min(top, len(index)), on_gpu)
             else:
-                rows_QK, scores_QK = self._index.search(vectors_QD, top, gpu=on_gpu)
-            found = self._corpus.passage_table(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+                rows_QK, scores_QK = index.search(vectors_QD, top, gpu=on_gpu)
+            rows_K = rows_QK[0][rows_QK[0] >= 0]
+            found = self._corpus.passage_table(rows_K, "passage_id", "title", "text").to_pylist()
+            fields = self._corpus.fields_at(rows_K)
             self._held.refuse_changed()
-        hits = zip(scores_QK[0].tolist(), found.to_pylist())
-        return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
+        hits = zip(scores_QK[0].tolist(), found, fields)
+        return [Hit(rank, score, **passage, fields=known) for rank, (score, passage, known) in enumerate(hits, 1)]
 
 
 @doing("verifying the digests of what it reads")

@@ -28,10 +28,10 @@ from stillhouse.pipeline.steps.adopt_index import adopted_index
 from stillhouse.releases.tags import identity_of
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.filtered import FilteredBM25, FilteredIndex
 from stillhouse.search.hybrid import Fusion, HybridIndex, read_hybrid
 from stillhouse.search.searcher import refuse_unfit
 from stillhouse.search.vector_index import VectorIndex, cut
-from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.passages import Passages
 
 NAME_LENGTH = 12
@@ -50,13 +50,14 @@ hundredths; a model other than that of the run finds hardly any of the passages.
 class Ranked:
     """How to rank a query. `bm25` is BM25's share of a convex combination; None = as the release chose.
 
-    `id_prefix` and `article` restrict the passages; "" = no restriction.
+    `id_prefix`, `article` and `where`, conditions on fields as JSON, restrict the passages; "" = no restriction.
     """
 
     top: int = 10
     bm25: float | None = None
     id_prefix: str = ""
     article: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Release:
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
-            self.passages = Passages(self._held["corpus"])
+            self.passages = Passages(corpus)
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
@@ -218,8 +219,8 @@ class Release:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         index: VectorIndex | FilteredIndex = self.index
         bm25: BM25 | FilteredBM25 | None = self._bm25
-        if how.id_prefix or how.article:
-            rows_F = self.passages.rows_within(how.id_prefix, how.article)
+        if how.id_prefix or how.article or how.where:
+            rows_F = self.passages.rows_within(how.id_prefix, how.article, how.where)
             index = FilteredIndex(self.index, rows_F)
             bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
         fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)

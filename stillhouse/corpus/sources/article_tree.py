@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
-from stillhouse.corpus.sources.front_matter import front_matter
+from stillhouse.corpus.sources.front_matter import MOST, front_matter
+from stillhouse.corpus.sources.kept_fields import kept_fields, not_kept
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
 from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
@@ -27,9 +31,13 @@ ReadArticle = Callable[[Article, bytes], Iterator[Row]]
 """Returns the rows of an article from the content of its file. Raises `NotText`."""
 
 
-def open_article_tree(folder: Path) -> Source:
+def open_article_tree(folder: Path, options: Options) -> Source:
     """A folder of Markdown and text articles (`open_tree`)."""
-    return open_tree(folder, ARTICLE_TREE, SUFFIXES, _read_article)
+    source = open_tree(folder, ARTICLE_TREE, SUFFIXES, partial(_read_article, options.fields))
+    with suppress(OSError), next(iter(source.files.values())).open(encoding="utf-8", errors="replace") as first:
+        if front := front_matter(first.read(MOST)):
+            return replace(source, notes=not_kept(options.fields, front.others, ()))
+    return source
 
 
 def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadArticle) -> Source:
@@ -69,7 +77,7 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
         of_articles = [Part(partial(_read_articles, some, read), linked) for some in _together(articles(), size)]
         return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
 
-    return Source(format, files | labels, rows, parts=parts)
+    return Source(format, files | labels, rows, parts=parts, cells=True)
 
 
 def _read_articles(articles: Iterable[tuple[Article, bool]], read: ReadArticle) -> Iterator[Row]:
@@ -106,16 +114,16 @@ def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[l
         yield some
 
 
-def _read_article(article: Article, data: bytes) -> Iterator[Row]:
+def _read_article(names: tuple[str, ...], article: Article, data: bytes) -> Iterator[Row]:
     lines = read_lines_of_text(data)
     for number, content in lines.unread:
         yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
-    text, title = lines.text, ""
+    text, title, fields = lines.text, "", None
     if article.path.suffix.lower() in PLAIN:
         blocks = list(plain_blocks(text))
     else:
         if front := front_matter(text):
-            title = front.title
+            title, fields = front.title, kept_fields(names, front.others)
             if front.fault:
                 yield Rejected("line", "", front.fault, f"{article.name}:1", text[: front.length])
             # Keeps its lines, so that line numbers of blocks match the file.
@@ -123,4 +131,4 @@ def _read_article(article: Article, data: bytes) -> Iterator[Row]:
         blocks = list(markdown_blocks(text))
     for block in blocks:
         block.line = lines.number(block.line)
-    yield from article.rows(blocks, article.path.stem, title)
+    yield from article.rows(blocks, article.path.stem, title, fields)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article, Block
 from stillhouse.corpus.sources.article_tree import open_tree
+from stillhouse.corpus.sources.kept_fields import kept_fields
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row, Source
 from stillhouse.corpus.sources.text_encoding import decode_page
 
@@ -42,11 +45,12 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 """Characters that documentation tools put after a heading as a link to it."""
 
 
-def open_html_tree(folder: Path) -> Source:
+def open_html_tree(folder: Path, options: Options) -> Source:
     """A folder of HTML pages, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
 
     Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`),
-    only that is read. The title is its first `h1`, else the page's `title`, else the file's name.
+    only that is read. The title is its first `h1`, else the page's `title`, else the file's name. Fields are its `lang`
+    and its `meta` elements.
     Raises `InputError` if `lxml` or `webencodings` is missing.
     """
     try:
@@ -55,10 +59,10 @@ def open_html_tree(folder: Path) -> Source:
     except ImportError as error:
         needed = f"the package {error.name}; install it with `pip install lxml webencodings`"
         raise InputError(f"reading HTML needs {needed}") from None
-    return open_tree(folder, HTML_TREE, SUFFIXES, _read_page)
+    return open_tree(folder, HTML_TREE, SUFFIXES, partial(_read_page, options.fields))
 
 
-def _read_page(article: Article, data: bytes) -> Iterator[Row]:
+def _read_page(names: tuple[str, ...], article: Article, data: bytes) -> Iterator[Row]:
     text = decode_page(data)
     page, reason = None, "not HTML"
     try:
@@ -68,8 +72,10 @@ def _read_page(article: Article, data: bytes) -> Iterator[Row]:
     if page is None:
         yield article.rejected(reason, text[:CONTENT_LENGTH])
         return
+    metas = {meta.get("name") or meta.get("property"): meta.get("content") for meta in page.iter("meta")}
+    fields = kept_fields(names, {"lang": page.get("lang"), **metas})
     named = " ".join((page.findtext(".//title") or "").split())
-    yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id))
+    yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id), fields=fields)
 
 
 class _TooDeep(Exception):

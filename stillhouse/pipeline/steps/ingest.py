@@ -76,6 +76,11 @@ class Config:
         None,
         "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
     )
+    fields: tuple[str, ...] | None = setting(
+        None,
+        "a list of what else to keep of passages, to filter a search by, such as product and date: keys of JSON, "
+        "columns of tables, keys of Markdown's front matter, `lang` and `meta` elements of HTML; null = none",
+    )
     answer_kind: str = setting(
         "auto",
         "what an answer is, if its source does not say: a text, or a regular expression; `auto` = regular expressions "
@@ -185,6 +190,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     place, versioned = _place(config, context)
     options = Options(
         columns=config.columns,
+        fields=tuple(config.fields or ()),
         answer_kind=config.answer_kind,
         dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,
@@ -232,6 +238,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             several = Several(engine.each, context.work, bar, PART_BYTES)
         facts = ingest_source(source, choices, outputs["corpus"], watch, several) | versioned
 
+    if missing := sorted({*(config.fields or ())} - {*facts.get("fields", ())}):
+        raise InputError(f"fields: no passage of {config.source} has {', '.join(missing)}; leave that out")
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
     for reason, count in facts["left_out"].items():
@@ -250,6 +258,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", {facts['distractors']:,} of the passages distractors"
     if facts["mixed_pairs"]:
         summary += f", {facts['mixed_pairs']:,} of the train queries made from the corpus"
+    if "fields" in facts:
+        summary += f", fields of passages: {', '.join(facts['fields'])}"
     if "generated_queries" in facts:
         summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
     if facts.get("added_train_queries"):

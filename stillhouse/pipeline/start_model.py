@@ -104,8 +104,9 @@ def place_of(model: str) -> Path | None:
     if Path(source).is_dir():
         return Path(source)
     with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
-        found = try_to_load_from_cache(source, CONFIG)
-        return Path(found).parent if isinstance(found, str) else None
+        for name in (CONFIG, MODULES):  # the model of a Router has no configuration of its own
+            if isinstance(found := try_to_load_from_cache(source, name), str):
+                return Path(found).parent
     return None
 
 

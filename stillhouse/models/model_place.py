@@ -18,8 +18,10 @@ from stillhouse.core.artifacts import digest_file
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.models.encoder_settings import (
     CONFIG,
+    SAVED,
     SETTINGS,
     T5,
+    foreign_form,
     modules_of,
     object_if_there,
     read_settings,
@@ -132,8 +134,14 @@ def locate(name: str) -> str:
     if folder.is_dir():
         if not is_model(folder):
             refuse_unsupported(folder)
-            raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
+            form = foreign_form(folder)
+            holds = f"a model for {form}" if form else "other files" if any(folder.iterdir()) else "nothing"
+            raise InputError(
+                f"{folder} is no Hugging Face model folder, because it has no {CONFIG} but {holds}; {SAVED}"
+            )
         return str(folder)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file{f' for {form}' if (form := foreign_form(folder)) else ''}; {SAVED}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"the model folder {name} does not exist")
     return name

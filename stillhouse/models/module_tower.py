@@ -39,7 +39,7 @@ from stillhouse.models.encoder_settings import (
     Module,
     json_object,
     modules_of,
-    refuse_pickle,
+    refuse_foreign_weights,
 )
 from stillhouse.models.model_place import DOCUMENT
 from stillhouse.models.settings import MODULES
@@ -188,7 +188,7 @@ def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:
     if features["input_ids"].flatten().tolist() != ids:
         raise InputError(
             f"{file.parent}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, "
-            "which is not supported; give another model"
+            "which is not supported; give a copy of the folder without it (chat_template.jinja)"
         )
     ids_1L = torch.tensor([ids])
     with reading(file), torch.inference_mode():
@@ -212,8 +212,8 @@ def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:
             )
         if not module.type.startswith(PUBLISHER):
             raise InputError(f"{path} names {module.type}: code from a model folder is never run; use another model")
-        refuse_pickle(folder / module.path)
-    refuse_pickle(folder)
+        refuse_foreign_weights(folder / module.path)
+    refuse_foreign_weights(folder)
 
 
 def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], settings: EncoderSettings) -> None:

@@ -52,7 +52,7 @@ def start_of(model: str) -> Start:
 
     Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
-    from stillhouse.models.encoder_settings import refuse_pickle, transformer_in
+    from stillhouse.models.encoder_settings import refuse_foreign_weights, transformer_in
     from stillhouse.models.model_place import refuse_unsupported
 
     if model == NO_MODEL:
@@ -62,7 +62,7 @@ def start_of(model: str) -> Start:
         return Start(model, *_on_hub(model))
     refuse_unsupported(folder)
     if Path(model).is_dir():  # the hub's cache may lack files that `fetch-model` fetches
-        refuse_pickle(transformer_in(folder))
+        refuse_foreign_weights(transformer_in(folder))
     kind, why = _kind(folder)
     return Start(model, kind, why, config_of(folder))
 

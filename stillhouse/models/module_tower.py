@@ -222,10 +222,12 @@ def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], setti
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
     steps: dict[Role, list[Any]] = {role: list(tower.steps) for role, tower in towers.items()}
-    for role, (first, *_) in steps.items():
+    lengths: dict[Role, int] = {"query": settings.query_length, "passage": settings.passage_length}
+    for first, *_ in steps.values():
         if kind_of(first) != STATIC:
             first.tokenizer.backend_tokenizer.no_truncation()
-            first.max_seq_length = settings.query_length if role == "query" else settings.passage_length
+            # Routes may share a Transformer, which has one length.
+            first.max_seq_length = max(lengths[role] for role, of in steps.items() if of[0] is first)
     modules = steps["passage"]
     if "query" in steps:
         modules = [Router.for_query_document(steps["query"], steps["passage"])]

@@ -237,6 +237,8 @@ class RetrieverConfig(GroupTrainingConfig):
         if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
             raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)
+        if self.gradient_checkpointing and self.padding == "none":
+            raise InputError("gradient_checkpointing computes padding; set padding: kept, or leave one of them out")
 
 
 @dataclass(frozen=True, kw_only=True)

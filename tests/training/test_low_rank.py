@@ -59,6 +59,11 @@ def test_checkpointing_changes_no_result(train: Callable[..., dict[str, torch.Te
         torch.testing.assert_close(twice[name], values, atol=1e-5, rtol=0)
 
 
+def test_checkpointing_cannot_leave_padding_out(train: Callable[..., dict[str, torch.Tensor]]) -> None:
+    with pytest.raises(InputError, match="padding: kept"):
+        train("none", padding="none", gradient_checkpointing=True)
+
+
 def test_a_bag_of_words_has_no_matrices_to_adapt() -> None:
     from stillhouse.models.encoder_settings import EncoderSettings
     from stillhouse.models.towers import BagOfWordsTower

@@ -116,8 +116,8 @@ CLIP = [{"type": "sentence_transformers.models.CLIPModel", "path": ""}]
 BAD: dict[str, tuple[Make, str]] = {
     "BART": (bart, "encoder-decoder (bart)"),
     "a retriever of BART": (as_retriever(bart), "encoder-decoder (bart)"),
-    "LoRA": (only(adapter_config={"base_model_name_or_path": "some/base"}), "LoRA adapter of some/base"),
-    "LoRA of a retriever": (as_retriever(lora), "LoRA adapter"),
+    "LoRA": (only(adapter_config={"base_model_name_or_path": "./nowhere"}), "./nowhere does not exist"),
+    "LoRA of a retriever": (as_retriever(lora), "does not name its base model"),
     "CLIP": (only(modules=CLIP), "CLIP"),
     "a model of images": (only(config={"model_type": "siglip"}), "images (siglip)"),
     "SPLADE": (with_modules("SparseEncoder", "MLMTransformer", "SpladePooling"), "sparse encoder"),

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
@@ -68,9 +69,9 @@ def _added(folder: Path, base: Path) -> PreTrainedModel:
         config = PeftConfig.from_pretrained(str(folder))
         config.task_type = None  # the kind of head, which makes no vectors
         layers = get_peft_model(model, config)
-        unknown = set_peft_model_state_dict(layers, change).unexpected_keys
+        found: Any = set_peft_model_state_dict(layers, change)
         merged: PreTrainedModel = layers.merge_and_unload().base_model
-    if unknown:
+    if unknown := found.unexpected_keys:
         raise InputError(
             f"{folder / CHANGE} does not fit the model {base}, which has no {unknown[0]}; name the model that it was "
             f"trained on in {ADAPTER}"

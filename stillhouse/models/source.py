@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM
@@ -92,7 +93,7 @@ def _fetched(
     place: Path,
     layers: int | None,
     pooling: str | None,
-    lengths: Mapping[str, int],
+    lengths: Mapping[str, Any],
     prompts: Mapping[str, str | None],
     random_from: int | None,
     folder: Path,

@@ -17,7 +17,8 @@ class Config(InferenceConfig):
     depth: int = setting(200, "passages per query in the run", minimum=1)
     latency_queries: int = setting(
         0,
-        "time this many test queries one by one; 0 = none, since times differ between runs and machines",
+        "time this many test queries, or dev queries if there are none, one by one; 0 = none, since times differ "
+        "between runs and machines",
         minimum=0,
     )
     system: str = setting("dense", "the name in the run file's last column")
@@ -54,7 +55,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         if choice := choice_facts(made.facts, made.config):
             facts["choice"] = choice
     if config.latency_queries:
-        texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
+        asked = next((of for of in map(corpus.queries_of, ("test", "dev")) if len(of)), corpus.queries_of("test"))
+        texts = list(asked["text"])[: config.latency_queries]
         facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)
         summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
     return Report(summary, facts=facts)

@@ -29,6 +29,7 @@ WIDEST = 100
 JSON = """\
 with --json, each question prints one line to stdout:
   {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "..."}, ...]}
+a hit that stands for its document also has "document_id" and "section".
 Without a QUESTION, each line of stdin is a question. Empty lines are skipped, and nothing else is printed.
 """
 EXAMPLES = """\
@@ -58,8 +59,12 @@ def search_parser() -> Parser:
         "is given)",
     )
     parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
+    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many hits to show (default: %(default)s)")
     parser.add_argument(
-        "--top", metavar="N", type=int, default=5, help="how many passages to show (default: %(default)s)"
+        "--documents",
+        action=argparse.BooleanOptionalAction,
+        help="show each document once, with its best passage (default: if the corpus was split, or is judged by "
+        "documents)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
     parser.add_argument(
@@ -90,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
         for question in questions(arguments.question, prompt=not arguments.json):
             # Not around the loop: a person who types nothing may be silent.
             with watched("search", quiet), doing("looking for an answer"):
-                hits = searcher.search(question, arguments.top)
+                hits = searcher.search(question, arguments.top, arguments.documents)
             answer(question, hits)
     return 0
 

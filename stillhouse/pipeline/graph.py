@@ -9,6 +9,7 @@ steps (`graph_of`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from stillhouse.core.config import GRAPH as GRAPH
@@ -292,7 +293,10 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
     name = recipe.get(GRAPH) or next(iter(GRAPHS))
     if not isinstance(name, str) or name not in GRAPHS:
         raise InputError(f"{where}: there is no {GRAPH} {shown(name)}; {nearest(str(name), GRAPHS)}")
-    return changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
+    table = staged(GRAPHS[name])
+    if (recipe.get("ingest") or {}).get("split_tokens"):  # otherwise the corpus does not depend on the base model
+        table = tuple(replace(use, inputs={"tokenizer": START}) if use.name == "ingest" else use for use in table)
+    return changed(table, recipe.get(STAGES), where, frozenset(recipe))
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stillhouse.core import context
 from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
@@ -16,6 +19,7 @@ from stillhouse.core.open_folders import OpenFolders
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.documents import Ranking, best_of_documents, has_documents
 from stillhouse.search.vector_index import VectorIndex, cut
 
 if TYPE_CHECKING:
@@ -34,6 +38,14 @@ class Hit:
     passage_id: str
     title: str
     text: str
+
+
+@dataclass(frozen=True)
+class DocumentHit(Hit):
+    """One document of an answer, shown by its best passage. `document_id` is the passage's article, or its own id."""
+
+    document_id: str
+    section: str
 
 
 class Searcher:
@@ -64,6 +76,7 @@ class Searcher:
             check_index(self._index, self._corpus)
             check_width(self._encoder, self._index)
             self._hybrid = self._open_hybrid() if hybrid else None
+            self._by_document = has_documents(self._corpus)
             self._held.refuse_changed()
 
     @classmethod
@@ -90,8 +103,11 @@ class Searcher:
         found = read_hybrid(self._held["hybrid"], self._index)
         return found if found.both else None
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, documents: bool | None = None) -> list[Hit]:
         """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
+
+        With `documents`, `DocumentHit`s of the best documents. By default that is so for a corpus whose passages were
+        split or whose qrels name documents.
 
         Raises `InputError` for a question without words, and if a file was overwritten in place.
         """
@@ -101,15 +117,28 @@ class Searcher:
             vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
             refuse_not_finite(vectors_QD, [question])
             vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
-            on_gpu = searches_on_gpu(self._index, top, self._context)
-            if self._hybrid:
-                rows_QK, scores_QK = self._hybrid.search([question], vectors_QD, min(top, len(self._index)), on_gpu)
-            else:
-                rows_QK, scores_QK = self._index.search(vectors_QD, top, gpu=on_gpu)
-            found = self._corpus.passage_table(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+
+            def ranked(depth: int) -> Ranking:
+                on_gpu = searches_on_gpu(self._index, depth, self._context)
+                if self._hybrid:
+                    return self._hybrid.search([question], vectors_QD, min(depth, len(self._index)), on_gpu)
+                return self._index.search(vectors_QD, depth, gpu=on_gpu)
+
+            by_document = self._by_document if documents is None else documents
+            rows_QK, scores_QK = (
+                best_of_documents(ranked, self._documents_of, top, len(self._index)) if by_document else ranked(top)
+            )
+            rows = rows_QK[0][rows_QK[0] >= 0]
+            found = self._corpus.passage_table(rows, "passage_id", "title", "text", *["section"] * by_document)
+            names = [{"document_id": name} for name in self._documents_of(rows)] if by_document else [{}] * len(rows)
             self._held.refuse_changed()
-        hits = zip(scores_QK[0].tolist(), found.to_pylist())
-        return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
+        hits = zip(scores_QK[0].tolist(), found.to_pylist(), names)
+        kind = DocumentHit if by_document else Hit
+        return [kind(rank, score, **passage, **name) for rank, (score, passage, name) in enumerate(hits, 1)]
+
+    def _documents_of(self, rows: Sequence[int]) -> list[str]:
+        passages = self._corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()
+        return [passage["article_id"] or passage["passage_id"] for passage in passages]
 
 
 @doing("verifying the digests of what it reads")

@@ -161,7 +161,7 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
             return [f"`ingest` will refuse this source: {error}"]
     if least is None:
         return []
-    found = []
+    found, look = [], _split(look, ingest.split_tokens)
     if look.passages < least.min_passages and not ingest.distractors:
         found.append(
             f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "

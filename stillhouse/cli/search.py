@@ -167,7 +167,11 @@ def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
 
 
 def layout(hit: Hit, width: int) -> list[str]:
-    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text."""
-    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
+    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text.
+
+    The hit of a document has the section after the title.
+    """
+    names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
+    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
     first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
     return [first, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

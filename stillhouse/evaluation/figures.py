@@ -167,7 +167,7 @@ def _measured(found: pd.DataFrame, measures: Sequence[Measure], qrels: pd.DataFr
 def best_of_documents(run: pd.DataFrame, documents_N: np.ndarray) -> pd.DataFrame:
     """The best line of each document of every query, with new ranks; `row` is the corpus row of a line."""
     lines = pd.DataFrame({"query": run["query_id"].cat.codes, "document": documents_N[run["row"]]})
-    best = run[~lines.duplicated().to_numpy()].reset_index(drop=True)
+    best = run.loc[~lines.duplicated().to_numpy()].reset_index(drop=True)
     return best.assign(rank=places(best["query_id"].cat.codes.to_numpy()))
 
 

@@ -211,7 +211,7 @@ def _of_documents(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.
     """`Corpus.positives`, with all passages of the relevant documents."""
     qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
     found = relevant_passages(corpus, qrels[qrels["query_id"].isin(query_ids)])
-    number = pd.Index(query_ids).get_indexer(found["query_id"])
+    number = pd.Index(query_ids).get_indexer(pd.Index(found["query_id"]))
     order = np.lexsort((found["row"], number))
     offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(query_ids)))).astype(np.int64)
     return offsets, found["row"].to_numpy()[order]

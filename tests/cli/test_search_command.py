@@ -27,7 +27,7 @@ class StandIn:
         self.folders: dict[str, str] = {}
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, documents: bool | None = None) -> list[Hit]:
         self.asked.append((question, top))
         return self.hits[:top]
 

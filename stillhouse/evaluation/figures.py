@@ -167,7 +167,7 @@ def _measured(found: pd.DataFrame, measures: Sequence[Measure], qrels: pd.DataFr
 def best_of_documents(run: pd.DataFrame, documents_N: np.ndarray) -> pd.DataFrame:
     """The best line of each document of every query, with new ranks; `row` is the corpus row of a line."""
     lines = pd.DataFrame({"query": run["query_id"].cat.codes, "document": documents_N[run["row"]]})
-    best = run.loc[~lines.duplicated().to_numpy()].reset_index(drop=True)
+    best = run.loc[~lines.duplicated().to_numpy(), :].reset_index(drop=True)
     return best.assign(rank=places(best["query_id"].cat.codes.to_numpy()))
 
 
@@ -178,7 +178,7 @@ def as_documents(corpus: Corpus, qrels: pd.DataFrame, run: pd.DataFrame) -> tupl
     """
     assert corpus.documents is not None
     judged = qrels.assign(passage_id=corpus.documents[corpus.rows_of(qrels["passage_id"])])
-    judged = judged.groupby(["query_id", "passage_id"], sort=False, as_index=False)["relevance"].max()
+    judged = judged.groupby(["query_id", "passage_id"], sort=False, as_index=False).agg({"relevance": "max"})
     return judged, run.assign(passage_id=corpus.documents[run["row"]])
 
 

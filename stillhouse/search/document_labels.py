@@ -31,7 +31,7 @@ def keep_best(corpus: CleanCorpus) -> None:
     rows_R, place_P = np.unique(corpus.passages.rows_of(list(table["passage_id"])), return_inverse=True)
     texts = corpus.passages.texts_of(rows_R)
     query_P, query_ids = pd.factorize(table["query_id"])
-    answers = pd.DataFrame(corpus.answers, columns=["query_id", "answer", "kind"])
+    answers = pd.DataFrame(list(corpus.answers), columns=["query_id", "answer", "kind"])
     matcher = AnswerMatcher(answers, list(query_ids), lambda rows: [texts[row] for row in rows])
     bm25 = BM25.of(texts, K1, B, language_of(texts[:: max(1, len(texts) // PASSAGES_SAMPLED)]))
     queries = [corpus.queries[query_id].text for query_id in query_ids]

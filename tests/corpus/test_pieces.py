@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
@@ -104,23 +105,25 @@ def test_parts_give_the_same_pieces_and_their_kinds(tmp_path: Path) -> None:
     assert [begin is None for begin in begins] == [id.count("#") == 1 for id in ids]
 
 
-@pytest.mark.parametrize(("labels", "passages"), [("all", ["d#1", "d#2", "d#3"]), ("best", ["d#2"])])
+@pytest.mark.parametrize(
+    ("labels", "answer", "passages"),
+    [("all", "", ["d#1", "d#2", "d#3"]), ("best", "", ["d#2"]), ("best", "tree", ["d#3"]), ("best", "none", ["d#2"])],
+)
 def test_a_qrel_of_a_document_is_one_of_its_passages(
-    labels: str, passages: list[str], tmp_path: Path, run_step: Any
+    labels: str, answer: str, passages: list[str], tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
-    source = tmp_path / "source"
-    (source / "qrels").mkdir(parents=True)
-    texts = {"d": "\n\n".join(f"{word} " * 12 for word in ("bird", "fish swims", "tree")), "e": "one short bird"}
-    (source / "corpus.jsonl").write_text("".join(json.dumps({"_id": id, "text": texts[id]}) + "\n" for id in texts))
-    (source / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": f"q{n}", "text": "which fish swims"}) + "\n" for n in (1, 2))
-    )
-    (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td\t1\nq2\te\t1\n")
-    settings = {"source": str(source), "queries": "source", "split_tokens": 40, "document_labels": labels}
+    texts = ["bird " * 12, "fish swims " * 12, "tree " * 12]
+    tables: dict[str, dict[str, list[Any]]] = {
+        "passages": {"id": ["d", "e"], "text": ["\n\n".join(texts), "one short bird"]},
+        "queries": {"id": ["q1", "q2"], "text": ["which fish swims"] * 2},
+        "qrels": {"query_id": ["q1", "q2"], "passage_id": ["d", "e"], "score": [1, 1], "split": ["test"] * 2},
+        "answers": {"query_id": ["q1"] * bool(answer), "answer": [answer] * bool(answer)},
+    }
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    settings = {"source": str(tmp_path), "queries": "source", "split_tokens": 40, "document_labels": labels}
     corpus = Corpus.open(run_step("ingest", {}, **settings)["corpus"])
-    assert corpus.qrels[["query_id", "passage_id"]].to_numpy().tolist() == [
-        *(["q1", id] for id in passages),
-        ["q2", "e"],
-    ]
+    expected = [*(["q1", id] for id in passages), ["q2", "e"]]
+    assert corpus.qrels[["query_id", "passage_id"]].to_numpy().tolist() == expected
     assert corpus.facts["documents"] == 1 and corpus.documents is not None
     assert corpus.documents.tolist() == [0, 0, 0, 1]

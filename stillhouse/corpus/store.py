@@ -194,11 +194,14 @@ class Corpus:
         articles = [pc.if_else(pc.equal(own, ""), ids, own) for ids, own in (block.columns for block in blocks)]
         return pa.chunked_array(articles).combine_chunks().dictionary_encode().indices.to_numpy()
 
+    @cached_property
+    def document_count(self) -> int:
+        """The number of documents if qrels name documents, else of passages."""
+        return self.passage_count if self.documents is None else int(self.documents.max()) + 1
+
     def run_depth(self, depth: int) -> int:
         """How many passages a run of `depth` has: more if qrels name documents, since a document has several."""
-        if self.documents is None:
-            return depth
-        return round(depth * min(self.passage_count / (1 + int(self.documents.max())), MOST_A_DOCUMENT))
+        return round(depth * min(self.passage_count / max(1, self.document_count), MOST_A_DOCUMENT))
 
     @cached_property
     def passages(self) -> pd.DataFrame:

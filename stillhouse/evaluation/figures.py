@@ -220,12 +220,12 @@ def missing(parts: Iterable[Measured]) -> dict[str, int]:
     return {system: count for system, count in counts.items() if count}
 
 
-def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:
+def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], count: int) -> dict[str, dict[str, int]]:
     """{measure: {system: depth}}: the runs that were cut above the last rank that a measure looks at.
 
     Passages below the cut count as not found, so R@1000 of a run with depth 200 is R@200. A run counts as cut if most
     of its queries have as many passages as the longest. BM25, which leaves out passages without a query word, ends by
-    itself at different depths. `passages` is the size of the corpus.
+    itself at different depths. `count` is the number of passages or documents that are ranked.
     """
     lengths: dict[str, list[int]] = {}
     for part in parts:
@@ -234,7 +234,7 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: 
     # Some rankings are shorter by one, because a synthetic query's own passage was removed.
     depths = {system: max(each) for system, each in lengths.items() if each and np.median(each) >= max(each) - 1}
     short = {
-        str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), passages)}
+        str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), count)}
         for measure in measures
     }
     return {measure: systems for measure, systems in short.items() if systems}

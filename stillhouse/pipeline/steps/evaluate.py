@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
-    short = figures.cut_short(of_test, measures, corpus.passage_count)
+    short = figures.cut_short(of_test, measures, corpus.document_count)
     for measure, systems in short.items():
         shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
         context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")

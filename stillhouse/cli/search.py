@@ -31,6 +31,7 @@ JSON = """\
 with --json, each question prints one line to stdout:
   {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "...",
    "fields": {"product": "vpn", ...}}, ...]}
+a hit that stands for its document also has "document_id" and "section".
 Without a QUESTION, each line of stdin is a question. Empty lines are skipped, and nothing else is printed.
 """
 EXAMPLES = """\
@@ -61,8 +62,12 @@ def search_parser() -> Parser:
         "is given)",
     )
     parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
+    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many hits to show (default: %(default)s)")
     parser.add_argument(
-        "--top", metavar="N", type=int, default=5, help="how many passages to show (default: %(default)s)"
+        "--documents",
+        action=argparse.BooleanOptionalAction,
+        help="show each document once, with its best passage (default: if the corpus was split, or is judged by "
+        "documents)",
     )
     parser.add_argument(
         "--where",
@@ -102,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
         for question in questions(arguments.question, prompt=not arguments.json):
             # Not around the loop: a person who types nothing may be silent.
             with watched("search", quiet), doing("looking for an answer"):
-                hits = searcher.search(question, arguments.top, where)
+                hits = searcher.search(question, arguments.top, where, arguments.documents)
             answer(question, hits)
     return 0
 
@@ -182,8 +187,12 @@ def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
 
 
 def layout(hit: Hit, width: int) -> list[str]:
-    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text."""
-    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
+    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text.
+
+    The hit of a document has the section after the title.
+    """
+    names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
+    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
     first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
     about = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in hit.fields.items()]
     about = textwrap.wrap(visible(" · ".join(about)), width=width, initial_indent="    ", subsequent_indent="    ")

@@ -25,6 +25,7 @@ LIBRARIES = (
     "regex",
     "safetensors",
     "scipy",
+    "semantic-text-splitter",
     "sentence-transformers",
     "sentencex",
     "tokenizers",

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -80,6 +81,10 @@ def write_table(folder: Path, name: str, columns: Columns) -> None:
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
     file.write({column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns))
     file.close()
+
+
+MOST_A_DOCUMENT = 5
+"""At most this many passages for each document make a run deeper."""
 
 
 @dataclass(frozen=True)
@@ -197,13 +202,34 @@ class Corpus:
 
         Raises `InputError` for an unknown value.
         """
-        path = self.folder / MANIFEST
-        if not path.is_file():
-            return SPACE
-        titles = read_manifest(self.folder, verify=False).facts.get("titles", SPACE)
+        titles = self.facts.get("titles", SPACE)
         if titles not in TITLES:
+            path = self.folder / MANIFEST
             raise InputError(f"{path}: titles has the unknown value {titles!r}; run `stillhouse ingest` again")
         return str(titles)
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts of the manifest; none in a folder without one."""
+        return read_manifest(self.folder, verify=False).facts if (self.folder / MANIFEST).is_file() else {}
+
+    @cached_property
+    def documents(self) -> NDArray[np.int32] | None:
+        """The number of each passage's document, its article, int32 [passages]; None unless qrels name documents."""
+        if not self.facts.get("documents"):
+            return None
+        blocks = self._passage_batches("passage_id", "article_id")
+        articles = [pc.if_else(pc.equal(own, ""), ids, own) for ids, own in (block.columns for block in blocks)]
+        return pa.chunked_array(articles).combine_chunks().dictionary_encode().indices.to_numpy()
+
+    @cached_property
+    def document_count(self) -> int:
+        """The number of documents if qrels name documents, else of passages."""
+        return self.passage_count if self.documents is None else int(self.documents.max()) + 1
+
+    def run_depth(self, depth: int) -> int:
+        """How many passages a run of `depth` has: more if qrels name documents, since a document has several."""
+        return round(depth * min(self.passage_count / max(1, self.document_count), MOST_A_DOCUMENT))
 
     @cached_property
     def passages(self) -> pd.DataFrame:

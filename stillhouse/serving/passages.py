@@ -29,7 +29,7 @@ from stillhouse.corpus.filters import rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 
-MAPPED = ("passage_id", "article_id", "title")
+MAPPED = ("passage_id", "article_id", "title", "section")
 TEXT = "text"
 FILTERS_KEPT = 32
 """How many filters have their rows cached, at 4 bytes per matching passage."""
@@ -81,6 +81,10 @@ class Passages:
             for each, row in zip(found, rows):
                 each[TEXT] = self._text(row)
         return found
+
+    def documents_of(self, rows: Sequence[int]) -> list[str]:
+        """The article of each passage, or its own id if it has none."""
+        return [each["article_id"] or each["passage_id"] for each in self.at(rows, "article_id", "passage_id")]
 
     def _text(self, row: int) -> str:
         begin, end = self._offsets_N[row], self._offsets_N[row + 1]

@@ -32,7 +32,7 @@ class StandIn:
         self.where: Any = None
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
-    def search(self, question: str, top: int, where: Any = None) -> list[Hit]:
+    def search(self, question: str, top: int, where: Any = None, documents: bool | None = None) -> list[Hit]:
         self.asked.append((question, top))
         self.where = where
         return self.hits[:top]

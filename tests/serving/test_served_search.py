@@ -47,6 +47,22 @@ def test_answers_are_those_of_the_offline_search(served: Running, two_releases: 
         assert [(hit["title"], hit["text"]) for hit in each["hits"]] == [(hit.title, hit.text) for hit in found]
 
 
+@pytest.mark.parametrize("top", [1, 5, 24])
+@pytest.mark.parametrize("filter", [{}, {"id_prefix": "x/"}])
+def test_documents_are_those_of_a_loop_over_the_whole_answer(
+    served: Running, two_releases: list[Path], top: int, filter: dict[str, str]
+) -> None:
+    passages = Corpus.open(two_releases[0] / "corpus").passages.set_index("passage_id")
+    whole = served.search(queries=QUERIES, top=24, filter=filter)["answers"]
+    found = served.search(queries=QUERIES, top=top, filter=filter, documents=True)["answers"]
+    for every, each in zip(whole, found, strict=True):
+        expected: dict[str, str] = {}
+        for hit in every["hits"]:
+            expected.setdefault(passages["article_id"][hit["passage_id"]], hit["passage_id"])
+        assert [(hit["document_id"], hit["passage_id"]) for hit in each["hits"]] == list(expected.items())[:top]
+        assert all(hit["section"] == "" for hit in each["hits"])
+
+
 def test_many_clients_get_what_one_gets(served: Running) -> None:
     alone = [served.search(query=query, top=9)["answers"][0] for query in QUERIES]
 

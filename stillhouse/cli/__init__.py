@@ -21,6 +21,7 @@ from stillhouse.pipeline.steps.registry import steps
 
 COMMANDS = {
     "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
+    "models": ("lists good base models", "stillhouse.cli.models"),
     "run": ("runs a recipe, or one of its stages", "stillhouse.cli.run"),
     "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
     "tune": ("tunes the most important settings on the dev questions", "stillhouse.cli.tune"),

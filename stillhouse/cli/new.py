@@ -21,6 +21,7 @@ def new_parser() -> Parser:
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
         "  stillhouse new manuals --source ~/manuals --model ~/models/bert\n"
+        "  stillhouse new manuals --source ~/manuals --model auto\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
         "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
@@ -41,7 +42,8 @@ def new_parser() -> Parser:
         metavar="MODEL",
         type=model_text,
         help="the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
-        "recipe's)",
+        "recipe's); of several, divided by commas, of `auto`, those of `stillhouse models` on this machine, or of a "
+        "table FILE.csv the best on the source's dev questions, alone or with BM25",
     )
     parser.add_argument(
         "--recipe",

@@ -21,6 +21,7 @@ from stillhouse.pipeline.parser import Parser
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
+    from stillhouse.corpus.filters import Where
     from stillhouse.search.searcher import Hit, Searcher
 
 INPUTS = {"corpus": ARTIFACTS / "ingest" / "corpus"}
@@ -28,13 +29,16 @@ INPUTS |= {name: ARTIFACTS / "best" / name for name in ("retriever", "index", "h
 WIDEST = 100
 JSON = """\
 with --json, each question prints one line to stdout:
-  {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "..."}, ...]}
+  {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "...",
+   "fields": {"product": "vpn", ...}}, ...]}
+a hit that stands for its document also has "document_id" and "section".
 Without a QUESTION, each line of stdin is a question. Empty lines are skipped, and nothing else is printed.
 """
 EXAMPLES = """\
 examples:
   stillhouse search how do bats find their prey
   stillhouse search
+  stillhouse search --where product=vpn,mail --where 'date>=2024-01-01' how do I connect
   stillhouse search --json --top 20 < questions.txt > answers.jsonl
 
 """
@@ -58,8 +62,20 @@ def search_parser() -> Parser:
         "is given)",
     )
     parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
+    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many hits to show (default: %(default)s)")
     parser.add_argument(
-        "--top", metavar="N", type=int, default=5, help="how many passages to show (default: %(default)s)"
+        "--documents",
+        action=argparse.BooleanOptionalAction,
+        help="show each document once, with its best passage (default: if the corpus was split, or is judged by "
+        "documents)",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help="only passages whose field meets this: product=vpn, product=vpn,mail (any of them), product!=vpn, "
+        "'date>=2024-01-01'; also > <= <. If repeated, all must hold",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
     parser.add_argument(
@@ -82,6 +98,7 @@ def main(argv: Sequence[str]) -> int:
                 f"--{name} {folder} does not exist; run `dvc repro` in a workspace (`stillhouse new`) to make it, "
                 "or give another folder"
             )
+    where = conditions(folders["corpus"], arguments.where) if arguments.where else None
     with environment(arguments):
         quiet = context.quiet()
         with watched("search", quiet):
@@ -90,9 +107,17 @@ def main(argv: Sequence[str]) -> int:
         for question in questions(arguments.question, prompt=not arguments.json):
             # Not around the loop: a person who types nothing may be silent.
             with watched("search", quiet), doing("looking for an answer"):
-                hits = searcher.search(question, arguments.top)
+                hits = searcher.search(question, arguments.top, where, arguments.documents)
             answer(question, hits)
     return 0
+
+
+def conditions(corpus: Path, texts: Sequence[str]) -> Where:
+    """Typed conditions on the fields of a corpus. Raises `InputError` for one that fits no field."""
+    from stillhouse.corpus.filters import typed_conditions
+    from stillhouse.corpus.store import Corpus
+
+    return typed_conditions(Corpus.open(corpus).field_types, texts)
 
 
 def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -162,7 +187,13 @@ def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
 
 
 def layout(hit: Hit, width: int) -> list[str]:
-    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text."""
-    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
+    """One hit, for people: a line with rank, title, score and id, and the indented lines of its text.
+
+    The hit of a document has the section after the title.
+    """
+    names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
+    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
     first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
-    return [first, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]
+    about = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in hit.fields.items()]
+    about = textwrap.wrap(visible(" · ".join(about)), width=width, initial_indent="    ", subsequent_indent="    ")
+    return [first, *about, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

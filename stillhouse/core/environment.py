@@ -27,6 +27,7 @@ LIBRARIES = (
     "regex",
     "safetensors",
     "scipy",
+    "semantic-text-splitter",
     "sentence-transformers",
     "sentencex",
     "tokenizers",

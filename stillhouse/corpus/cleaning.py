@@ -6,7 +6,8 @@ The rules, in the order in which they are applied:
    cannot hold them, and some tools cannot read them);
 2. ids are unique among passages and among queries, and the first of two is kept (a passage and a query may share one);
 3. a link leads from one article of the corpus to another; repeats and self-links are dropped silently;
-4. a qrel names an existing query and passage, once per split, and its relevance is a whole number of at least 0;
+4. a qrel names an existing query and passage, once per split, and its relevance is a whole number of at least 0; one
+   that names an article, or a passage that was split, stands for each of its passages;
 5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there, or in
    test at least an answer (in other splits such a query is left out and counted);
 6. an answer belongs to a query of the corpus, is not empty and, if its kind is `regex`, compiles; repeats are dropped
@@ -66,6 +67,8 @@ class CleanCorpus:
     queries: dict[str, Query] = field(default_factory=dict)
     split_of: dict[str, str] = field(default_factory=dict)
     qrels: list[tuple[Qrel, int]] = field(default_factory=list)
+    documents: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(query id, passage id) → the article that the qrel named instead of the passage."""
     answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """(query id, answer, kind), without repeats."""
     not_prose: dict[str, str] = field(default_factory=dict)
@@ -142,6 +145,7 @@ class Cleaning:
         corpus = self.corpus
         corpus.passages.close()
         _take_links(corpus, self._links)
+        self._qrels = _of_passages(corpus, self._qrels)
         known = set(corpus.queries)
         # In other splits, an answer alone is no label.
         answered = (row.split for row in self._answers if row.split == "test")
@@ -259,6 +263,25 @@ def relevance_of(qrel: Qrel) -> int | None:
     whole = _WHOLE_NUMBER.fullmatch(qrel.relevance.strip())
     relevance = int(whole[1]) if whole else None
     return None if relevance is None or relevance > MAX_RELEVANCE else relevance
+
+
+def _of_passages(corpus: CleanCorpus, qrels: list[Qrel]) -> list[Qrel]:
+    """The qrels, with one for each passage of an article or of a passage that was split; so for `not_prose`."""
+    named = [*corpus.not_prose, *(row.passage_id for row in qrels)]
+    unknown = dict.fromkeys(id for id, row in zip(named, corpus.passages.rows_of(named).tolist()) if row < 0)
+    passages = corpus.passages.of_documents(unknown)
+    if not passages:
+        return qrels
+    for id in corpus.not_prose.keys() & passages.keys():
+        corpus.not_prose |= dict.fromkeys(passages[id], corpus.not_prose[id])
+    articles = {id for id, is_one in zip(passages, corpus.passages.has_articles(list(passages)).tolist()) if is_one}
+    found: list[Qrel] = []
+    for row in qrels:
+        for id in passages.get(row.passage_id, [row.passage_id]):
+            found.append(row._replace(passage_id=id))
+            if row.passage_id in articles:
+                corpus.documents[row.query_id, id] = row.passage_id
+    return found
 
 
 def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:

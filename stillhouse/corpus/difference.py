@@ -8,6 +8,7 @@ Shapes: N passages of one corpus, each with two 64-bit halves of a digest.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +64,13 @@ class Difference:
     new_texts: int
     gone_texts: int
     labels_changed: bool
+    fields_changed: bool = False
 
     @property
     def none(self) -> bool:
-        """Whether both corpora hold the same passages, queries and qrels."""
-        return not (len(self.added) or len(self.changed) or len(self.removed) or self.labels_changed)
+        """Whether both corpora hold the same passages with the same fields, queries and qrels."""
+        changed = len(self.added) or len(self.changed) or len(self.removed)
+        return not (changed or self.labels_changed or self.fields_changed)
 
     @property
     def share(self) -> float:
@@ -77,6 +80,7 @@ class Difference:
     def __str__(self) -> str:
         counts = f"{len(self.added):,} passages added, {len(self.changed):,} changed, {len(self.removed):,} removed"
         labels = ", queries or qrels changed" if self.labels_changed else ""
+        labels += ", fields changed" if self.fields_changed else ""
         return f"{counts} (texts: {self.new_texts:,} new, {self.gone_texts:,} gone: {self.share:.2%}){labels}"
 
     def plain(self) -> dict[str, int | float | bool]:
@@ -89,15 +93,16 @@ class Difference:
             "gone_texts": self.gone_texts,
             "share": round(self.share, 6),
             "labels_changed": self.labels_changed,
+            "fields_changed": self.fields_changed,
         }
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """The digest of a corpus's passages, queries and qrels, whatever their order and source."""
+    """The digest of a corpus's passages, their fields, queries and qrels, whatever their order and source."""
     passages = Passages.of(corpus)
     rows = np.stack([passages.ids_N, passages.texts_N], axis=1).view(np.uint64).reshape(len(passages), 4)
     rows = rows[np.lexsort(rows.T)]
-    return digest_json([corpus.titles, digest_bytes(rows.tobytes()), _labels(corpus)])
+    return digest_json([corpus.titles, digest_bytes(rows.tobytes()), _labels(corpus), *_fields(corpus)])
 
 
 def difference(old: Corpus, new: Corpus) -> Difference:
@@ -123,7 +128,21 @@ def difference(old: Corpus, new: Corpus) -> Difference:
         new_texts=int((~np.isin(after.texts_N, before.texts_N)).sum()) if comparable else len(after),
         gone_texts=int((~np.isin(before.texts_N, after.texts_N)).sum()) if comparable else len(before),
         labels_changed=_labels(old) != _labels(new),
+        fields_changed=_fields(old) != _fields(new),
     )
+
+
+def _fields(corpus: Corpus) -> list[str]:
+    """The digest of the fields of all passages, without any an empty list."""
+    if not corpus.field_types.names:
+        return []
+    digests: list[NDArray[np.void]] = []
+    for block in corpus.passage_blocks("passage_id"):
+        first = sum(len(each) for each in digests)
+        rows = corpus.fields_at(np.arange(first, first + len(block)))
+        texts = [json.dumps([id, row], sort_keys=True) for id, row in zip(block["passage_id"], rows)]
+        digests.append(_pairs(texts))
+    return [digest_bytes(np.sort(np.concatenate(digests)).tobytes())]
 
 
 def _labels(corpus: Corpus) -> str:

@@ -47,6 +47,7 @@ class Choices:
     is the number of pair queries added to the labelled train queries, as a share of these. `generated` are questions of
     a chat model: they are added to the labelled train queries or, if there are none, replace pair queries. `added` are
     train queries that are added last. They do not count as labels: without other labels, queries are made as usual.
+    `of_documents` chooses among the qrels of passages that stand for a qrel of their document.
     """
 
     max_articles: int | None = None
@@ -60,6 +61,7 @@ class Choices:
     mixed_pairs: float = 0.0
     generated: GeneratedQueries | None = None
     added: AddedTrainQueries | None = None
+    of_documents: Callable[[CleanCorpus], None] = lambda corpus: None
 
 
 @contextmanager
@@ -103,6 +105,8 @@ def ingest_source(
     drawn_test = draw_test(corpus, choices.test_fraction, choices.seed)
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
+    documents = {corpus.documents.get((row.query_id, row.passage_id), "") for row, _ in corpus.qrels} - {""}
+    choices.of_documents(corpus)
     labelled = len(corpus.queries)
     corpus.not_prose = _taken(corpus)
     made, not_made = None, ""
@@ -130,7 +134,7 @@ def ingest_source(
         parts = [made.queries if made else mixed, generated.queries if generated else (), added]
         for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
             write_table(folder, name, columns)
-        fields = corpus.passages.fields.write_typed(folder, len(corpus.passages))
+        fields = corpus.passages.fields.write_typed(folder, len(corpus.passages), source.cells)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
@@ -158,6 +162,8 @@ def ingest_source(
     }
     if choices.added:
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
+    if documents:
+        facts["documents"] = len(documents)
     if fields:
         facts["fields"] = fields
     if corpus.not_prose:

@@ -91,7 +91,7 @@ def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None
 def _batch(kept: list[tuple[int, Passage]]) -> pa.RecordBatch:
     places, passages = zip(*kept)
     columns: dict[str, Any] = dict(zip((*COLUMNS, "where"), map(list, zip(*passages))))
-    columns |= {"fields": fields_as_text(passages), "at": places}
+    columns |= {"fields": fields_as_text([row.fields for row in passages]), "at": places}
     ids_B2 = digests_of(columns["passage_id"])
     articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
     contents = (f"{len(title)} {title}{text}" for title, text in zip(columns["title"], columns["text"]))

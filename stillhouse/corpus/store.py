@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.corpus.fields import FILE as FIELDS_FILE
+from stillhouse.corpus.fields import present
 from stillhouse.corpus.passage_ids import PassageIds, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
+from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
@@ -79,6 +83,10 @@ def write_table(folder: Path, name: str, columns: Columns) -> None:
     file.close()
 
 
+MOST_A_DOCUMENT = 5
+"""At most this many passages for each document make a run deeper."""
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A corpus folder. Tables are read on first use and kept in memory.
@@ -112,7 +120,7 @@ class Corpus:
         try:
             # ParquetFile, because pq.read_table would take a folder name like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals(TABLES[name]):
+                if name in TABLES and not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:
@@ -135,10 +143,10 @@ class Corpus:
             yield block.to_pandas()
 
     def _passage_batches(
-        self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
+        self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None, table: str = "passages"
     ) -> Iterator[pa.RecordBatch]:
         first = 0
-        with self._open("passages") as file:
+        with self._open(table) as file:
             for group in range(file.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
                 if among is None or np.diff(np.searchsorted(among, (first, end)))[0]:
@@ -158,10 +166,35 @@ class Corpus:
 
     def passage_table(self, rows: NDArray[np.integer], *columns: str) -> pa.Table:
         """`passages_at` as an Arrow table."""
+        return self._rows_of_table("passages", pa.schema([SCHEMAS["passages"].field(name) for name in columns]), rows)
+
+    def _rows_of_table(self, table: str, schema: pa.Schema, rows: NDArray[np.integer]) -> pa.Table:
         wanted = np.unique(rows)
-        schema = pa.schema([SCHEMAS["passages"].field(name) for name in columns])
-        found = pa.Table.from_batches(self._passage_batches(*columns, among=wanted), schema)
+        found = pa.Table.from_batches(self._passage_batches(*schema.names, among=wanted, table=table), schema)
         return found.take(_as_arrow(np.searchsorted(wanted, rows)))
+
+    @cached_property
+    def field_types(self) -> pa.Schema:
+        """The names and types of the passages' fields; empty for a corpus without fields."""
+        if not (self.folder / FIELDS_FILE).is_file():
+            return pa.schema([])
+        with self._open("fields") as file:
+            return file.schema_arrow
+
+    @cached_property
+    def fields(self) -> pa.Table:
+        """The fields of all passages, in row order; without columns for a corpus without fields."""
+        return pa.Table.from_batches(self.field_batches(), self.field_types)
+
+    def field_batches(self) -> Iterator[pa.RecordBatch]:
+        """`fields` in parts, for a corpus of any size."""
+        return self._passage_batches(*self.field_types.names, table="fields") if self.field_types.names else iter(())
+
+    def fields_at(self, rows: NDArray[np.integer]) -> list[dict[str, Value]]:
+        """The fields of the passages `rows`, without null; reads only the row groups needed."""
+        if not self.field_types.names:
+            return [{} for _ in rows]
+        return present(self._rows_of_table("fields", self.field_types, rows).to_pylist())
 
     @cached_property
     def titles(self) -> str:
@@ -169,13 +202,34 @@ class Corpus:
 
         Raises `InputError` for an unknown value.
         """
-        path = self.folder / MANIFEST
-        if not path.is_file():
-            return SPACE
-        titles = read_manifest(self.folder, verify=False).facts.get("titles", SPACE)
+        titles = self.facts.get("titles", SPACE)
         if titles not in TITLES:
+            path = self.folder / MANIFEST
             raise InputError(f"{path}: titles has the unknown value {titles!r}; run `stillhouse ingest` again")
         return str(titles)
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts of the manifest; none in a folder without one."""
+        return read_manifest(self.folder, verify=False).facts if (self.folder / MANIFEST).is_file() else {}
+
+    @cached_property
+    def documents(self) -> NDArray[np.int32] | None:
+        """The number of each passage's document, its article, int32 [passages]; None unless qrels name documents."""
+        if not self.facts.get("documents"):
+            return None
+        blocks = self._passage_batches("passage_id", "article_id")
+        articles = [pc.if_else(pc.equal(own, ""), ids, own) for ids, own in (block.columns for block in blocks)]
+        return pa.chunked_array(articles).combine_chunks().dictionary_encode().indices.to_numpy()
+
+    @cached_property
+    def document_count(self) -> int:
+        """The number of documents if qrels name documents, else of passages."""
+        return self.passage_count if self.documents is None else int(self.documents.max()) + 1
+
+    def run_depth(self, depth: int) -> int:
+        """How many passages a run of `depth` has: more if qrels name documents, since a document has several."""
+        return round(depth * min(self.passage_count / max(1, self.document_count), MOST_A_DOCUMENT))
 
     @cached_property
     def passages(self) -> pd.DataFrame:

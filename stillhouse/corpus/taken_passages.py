@@ -81,7 +81,9 @@ class TakenPassages:
         # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
         rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
-        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text(passages))
+        return self.add_rows(
+            rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text([row.fields for row in passages])
+        )
 
     def add_rows(
         self,
@@ -130,6 +132,21 @@ class TakenPassages:
         found_B = self._articles.find(asked_B2) >= 0
         found_B[rows_B >= 0] |= self._is_article.array[rows_B[rows_B >= 0]]
         return found_B
+
+    def of_documents(self, ids: Iterable[str]) -> dict[str, list[str]]:
+        """The passages of each of these articles, and the pieces `<id>#k` of each of these passages, if there are any.
+
+        Reads all ids.
+        """
+        wanted = pa.array(list(ids), pa.string())
+        found: dict[str, dict[str, None]] = {}
+        for block in self.blocks("passage_id", "article_id") if len(wanted) else ():
+            passages, articles = block.columns
+            for owners in (articles, pc.replace_substring_regex(passages, "#[0-9]+$", "")):
+                own = pc.is_in(owners, value_set=wanted)
+                for owner, passage in zip(owners.filter(own).to_pylist(), passages.filter(own).to_pylist()):
+                    found.setdefault(owner, {})[passage] = None
+        return {owner: list(passages) for owner, passages in found.items()}
 
     def blocks(self, *columns: str) -> Iterator[pa.RecordBatch]:
         """All passages in order, in blocks of some thousands; all columns, or the given ones."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
-from stillhouse.evaluation.runs import line_of, read_run, rows_of_run
+from stillhouse.evaluation.runs import line_of, places, read_run, rows_of_run
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 
 SYNTHETIC = "synthetic"
@@ -32,13 +33,15 @@ class Measured:
 
     `labels` is `source` or `synthetic`. The runs lack queries' own passages. `values` maps each system to a frame of
     float64 columns named by the measures, indexed by `query_id`; all systems have the same queries in the same order. A
-    value is NaN if the query is not judged for the measure (no answers, or no qrels).
+    value is NaN if the query is not judged for the measure (no answers, or no qrels). If qrels name documents, the runs
+    have the best passage of each document, the values are those of documents, and `of_passages` has the passages'.
     """
 
     split: str
     runs: Mapping[str, pd.DataFrame]
     values: Mapping[str, pd.DataFrame]
     labels: str = SOURCE
+    of_passages: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def synthetic(self) -> bool:
@@ -62,9 +65,16 @@ class Measured:
 
     def means(self) -> dict[str, dict[str, float]]:
         """{system: {measure: mean over the queries judged for it}}."""
+        return self._means(self.values)
+
+    def passage_means(self) -> dict[str, dict[str, float]]:
+        """`means` of `of_passages`."""
+        return self._means(self.of_passages)
+
+    def _means(self, values: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, float]]:
         return {
             system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
-            for system, table in self.values.items()
+            for system, table in values.items()
         }
 
 
@@ -84,10 +94,11 @@ def measure_runs(
     if the split has answers to it, and for every other measure if it has qrels. If it is not judged for a measure, its
     value is NaN; a measure without judged queries is left out. A synthetic query is a sentence of a passage. That
     passage is left out of the query's ranking unless it is the relevant one, and so are the passages of `own`
-    (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. `runs` maps a system to its run folder,
-    or to a run file of another tool, which may have queries of both splits; of dev or made queries it may have none,
-    and is not measured on them. Raises `InputError` for a run file that is missing, damaged, from another corpus or
-    without any test query, and for qrels of another corpus.
+    (`query_id`, `passage_id`). Of the rest, the first `depth` count, or all. If qrels name documents, a document has
+    the rank of its best passage among those of other documents; `Answer@k` counts passages. `runs` maps a system to its
+    run folder, or to a run file of another tool, which may have queries of both splits; of dev or made queries it may
+    have none, and is not measured on them. Raises `InputError` for a run file that is missing, damaged, from another
+    corpus or without any test query, and for qrels of another corpus.
     """
     ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
     answered = [measure for measure in measures if isinstance(measure, AnswerAt)]
@@ -106,6 +117,7 @@ def measure_runs(
     left_out = pd.concat([taken_from(queries), own], ignore_index=True)
     kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
     values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
+    of_passages: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
     for system, folder in runs.items():
         path = folder if folder.is_file() else folder / f"{split}.trec"
         run = read_run(path)
@@ -117,28 +129,57 @@ def measure_runs(
             )
         run["row"] = rows_of_run(path, run, corpus.passage_ids)
         run = without(run, left_out, qrels)
-        run = run[run["rank"] <= depth] if depth else run
         for labels, query_ids in kinds.items():
             if not query_ids:
                 continue
             chosen = run[run["query_id"].isin(query_ids)].reset_index(drop=True)
             if folder.is_file() and chosen.empty:
                 continue
-            columns = pd.DataFrame(index=pd.Index(query_ids, name="query_id"))
-            if ranked:
-                judged = qrels[qrels["query_id"].isin(query_ids)]
-                columns = columns.join(per_query(judged, chosen, ranked))
+            judged = qrels[qrels["query_id"].isin(query_ids)]
+            shown = chosen[chosen["rank"] <= depth] if depth else chosen
+            found = pd.DataFrame(index=pd.Index(query_ids, name="query_id"))
             if answered:
-                rows_L = chosen["row"].to_numpy()
-                columns = columns.join(answer_recall(matchers[labels], query_ids, chosen, rows_L, answered))
-            columns = columns[[str(measure) for measure in measures]]
-            kept[labels][system] = chosen.drop(columns="row")
-            values[labels][system] = columns.dropna(axis="columns", how="all").dropna(axis="index", how="all")
+                rows_L = shown["row"].to_numpy()
+                found = answer_recall(matchers[labels], query_ids, shown, rows_L, answered)
+            measured = partial(_measured, found, measures)
+            values[labels][system] = measured(judged, shown)
+            if corpus.documents is not None and labels == SOURCE:
+                of_passages[labels][system] = values[labels][system]
+                shown = best_of_documents(chosen, corpus.documents)
+                shown = shown[shown["rank"] <= depth] if depth else shown
+                values[labels][system] = measured(*as_documents(corpus, judged, shown))
+            kept[labels][system] = shown.drop(columns="row")
     return [
-        Measured(split, kept[labels], values[labels], labels)
+        Measured(split, kept[labels], values[labels], labels, of_passages[labels])
         for labels in kinds
         if values[labels] and next(iter(values[labels].values())).size
     ]
+
+
+def _measured(found: pd.DataFrame, measures: Sequence[Measure], qrels: pd.DataFrame, run: pd.DataFrame) -> pd.DataFrame:
+    """The values of all measures, in order, where `found` has those of `Answer@k`; without empty rows and columns."""
+    ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
+    columns = found.join(per_query(qrels, run, ranked)) if ranked else found
+    columns = columns[[str(measure) for measure in measures]]
+    return columns.dropna(axis="columns", how="all").dropna(axis="index", how="all")
+
+
+def best_of_documents(run: pd.DataFrame, documents_N: np.ndarray) -> pd.DataFrame:
+    """The best line of each document of every query, with new ranks; `row` is the corpus row of a line."""
+    lines = pd.DataFrame({"query": run["query_id"].cat.codes, "document": documents_N[run["row"]]})
+    best = run.loc[~lines.duplicated().to_numpy(), :].reset_index(drop=True)
+    return best.assign(rank=places(best["query_id"].cat.codes.to_numpy()))
+
+
+def as_documents(corpus: Corpus, qrels: pd.DataFrame, run: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Qrels and a run of `best_of_documents` with the numbers of documents as `passage_id`.
+
+    A document has the highest relevance of its passages.
+    """
+    assert corpus.documents is not None
+    judged = qrels.assign(passage_id=corpus.documents[corpus.rows_of(qrels["passage_id"])])
+    judged = judged.groupby(["query_id", "passage_id"], sort=False, as_index=False).agg({"relevance": "max"})
+    return judged, run.assign(passage_id=corpus.documents[run["row"]])
 
 
 def answer_recall(
@@ -179,12 +220,12 @@ def missing(parts: Iterable[Measured]) -> dict[str, int]:
     return {system: count for system, count in counts.items() if count}
 
 
-def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:
+def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], count: int) -> dict[str, dict[str, int]]:
     """{measure: {system: depth}}: the runs that were cut above the last rank that a measure looks at.
 
     Passages below the cut count as not found, so R@1000 of a run with depth 200 is R@200. A run counts as cut if most
     of its queries have as many passages as the longest. BM25, which leaves out passages without a query word, ends by
-    itself at different depths. `passages` is the size of the corpus.
+    itself at different depths. `count` is the number of passages or documents that are ranked.
     """
     lengths: dict[str, list[int]] = {}
     for part in parts:
@@ -193,7 +234,7 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: 
     # Some rankings are shorter by one, because a synthetic query's own passage was removed.
     depths = {system: max(each) for system, each in lengths.items() if each and np.median(each) >= max(each) - 1}
     short = {
-        str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), passages)}
+        str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), count)}
         for measure in measures
     }
     return {measure: systems for measure, systems in short.items() if systems}

@@ -8,6 +8,7 @@ passages of a query.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,22 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus, passage_text_blocks
+from stillhouse.evaluation.rankings import repeated
+
+
+def relevant_passages(corpus: Corpus, qrels: pd.DataFrame) -> pd.DataFrame:
+    """`query_id` and `row` (int32) of the passages of some qrels and, if qrels name documents, of all others of theirs.
+
+    Those of a query that are in `qrels` come first.
+    """
+    found = pd.DataFrame({"query_id": qrels["query_id"].to_numpy(), "row": corpus.rows_of(qrels["passage_id"])})
+    documents_N = corpus.documents
+    if documents_N is None or found.empty:
+        return found
+    found["document"] = documents_N[found["row"]]
+    rows = np.flatnonzero(np.isin(documents_N, found["document"])).astype(np.int32)
+    others = found[["query_id", "document"]].merge(pd.DataFrame({"document": documents_N[rows], "row": rows}))
+    return pd.concat([found, others])[["query_id", "row"]].drop_duplicates(ignore_index=True)
 
 
 class AnswerSets:
@@ -64,16 +81,16 @@ def twins(corpus: Corpus, rows_R: NDArray[np.integer]) -> tuple[NDArray[np.int64
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The passages that answer each query, as far as the corpus says.
 
-    These are the passages relevant to it or to any query with the same text and, for a query made from the corpus,
-    those of `not_negatives`, plus every passage with the same text as one of them. As a negative, each would contradict
+    These are the passages relevant to it or to any query with the same text, all those of a document that is relevant,
+    and, for a query made from the corpus, those of `not_negatives`, plus every passage with the same text as one of
+    them. As a negative, each would contradict
     a positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending; query i has
     `rows[offsets[i]:offsets[i + 1]]`.
     """
     text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
-    qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
-    related = not_negatives(corpus)
-    query_ids_right = np.concatenate([qrels["query_id"], related["query_id"]])
-    rows_right = np.concatenate([corpus.rows_of(qrels["passage_id"]), related["row"]])
+    relevant = relevant_passages(corpus, corpus.qrels[corpus.qrels["relevance"] > 0])
+    right = pd.concat([relevant, not_negatives(corpus)])
+    query_ids_right, rows_right = right["query_id"].to_numpy(), right["row"].to_numpy()
     text_of_right, equal = twins(corpus, rows_right)
     right = pd.DataFrame(
         {
@@ -133,7 +150,8 @@ class JudgedQueries:
     """The judged queries of a split: those of the source if it has any (`labelled`), else those made from the corpus.
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
-    and the passage that a made query was taken from (`relevance.never_negative`).
+    and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
+    of a relevant one are right.
     """
 
     def __init__(self, corpus: Corpus, split: str = "dev") -> None:
@@ -144,7 +162,9 @@ class JudgedQueries:
         chosen = labelled if self.labelled else queries
         self.query_ids = list(chosen["query_id"])
         self.texts = list(chosen["text"])
-        offsets, rows = corpus.positives(self.query_ids)
+        self._documents_N = corpus.documents if self.labelled else None
+        positives = corpus.positives if self._documents_N is None else partial(_of_documents, corpus)
+        offsets, rows = positives(self.query_ids)
         self._right = AnswerSets(offsets, rows)
         self.answers_QP = _padded(offsets, rows)
         """The right passages of each query, int32 [Q, P], padded with -1."""
@@ -162,15 +182,39 @@ class JudgedQueries:
         neither_QK = self._never_wrong.hold(np.arange(len(self))[:, None], rows_QK) & ~self.right(rows_QK)
         return (rows_QK >= 0) & ~neither_QK
 
-    def reciprocal_ranks(self, rows_QK: NDArray[np.int32], cutoff: int = 10) -> NDArray[np.float64]:
-        """RR@cutoff of each query's ranking, float64 [Q]. Passages that are neither right nor wrong are skipped."""
+    def judged_best(self, rows_QK: NDArray[np.int32], scores_QK: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """`judged`, and if qrels name documents only the candidate of each document that scores highest."""
         judged_QK = self.judged(rows_QK)
+        if self._documents_N is not None:
+            order_QK = np.argsort(-np.where(judged_QK, scores_QK, -np.inf), axis=1, kind="stable")
+            ranked_QK = np.take_along_axis(rows_QK, order_QK, axis=1)
+            lower_QK = np.empty_like(judged_QK)
+            np.put_along_axis(lower_QK, order_QK, repeated(self._documents_N[ranked_QK]), axis=1)
+            judged_QK &= ~lower_QK
+        return judged_QK
+
+    def reciprocal_ranks(self, rows_QK: NDArray[np.int32], cutoff: int = 10) -> NDArray[np.float64]:
+        """RR@cutoff of each query's ranking, float64 [Q], of documents if qrels name them.
+
+        Passages that are neither right nor wrong are skipped.
+        """
+        judged_QK = self.judged_best(rows_QK, -np.arange(rows_QK.shape[1], dtype=np.float64))
         rank_QK = np.cumsum(judged_QK, axis=1)
         hit_QK = self.right(rows_QK) & (rank_QK <= cutoff)
         first_Q = np.argmax(hit_QK, axis=1)
         found_Q = hit_QK.any(axis=1)
         ranks_Q = np.take_along_axis(rank_QK, first_Q[:, None], axis=1)[:, 0]
         return np.where(found_Q, 1.0 / np.maximum(ranks_Q, 1), 0.0)
+
+
+def _of_documents(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """`Corpus.positives`, with all passages of the relevant documents."""
+    qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
+    found = relevant_passages(corpus, qrels[qrels["query_id"].isin(query_ids)])
+    number = pd.Index(query_ids).get_indexer(pd.Index(found["query_id"]))
+    order = np.lexsort((found["row"], number))
+    offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(query_ids)))).astype(np.int64)
+    return offsets, found["row"].to_numpy()[order]
 
 
 def _padded(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -29,6 +29,7 @@ from stillhouse.models.acceleration.memory import freed_memory_kept
 from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.models.acceleration.precision import autocast, computed_in
 from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.adapter import whole_model
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.models.encoder_settings import (
     CONFIG,
@@ -120,7 +121,11 @@ class BiEncoder(nn.Module):
         Default lengths are lowered to what the model reads. Raises `InputError` for a folder without an encoder, for a
         cross-encoder, and for files that are missing, damaged, or from different models.
         """
-        folder = Path(folder)
+        with whole_model(Path(folder)) as place:
+            return cls._load(place, changes)
+
+    @classmethod
+    def _load(cls, folder: Path, changes: Mapping[str, Any]) -> BiEncoder:
         prompts = {name: changes.get(name) for name in ("query_prompt", "passage_prompt")}
         refuse_unsupported(folder, **prompts)
         if not is_model(folder):

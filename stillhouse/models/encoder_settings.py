@@ -33,6 +33,9 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 """For large models with several weight files: the file of each tensor."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
+FORMS = {".gguf": "llama.cpp (GGUF)", ".onnx": "ONNX", ".h5": "TensorFlow", ".msgpack": "Flax", ".xml": "OpenVINO"}
+"""Weights for other programs, by the ends of their files' names."""
+SAVED = f"give a folder with {CONFIG} and {WEIGHTS}, as `save_pretrained` of transformers writes it"
 MODEL = "config_sentence_transformers.json"
 ROUTER = "router_config.json"
 TRANSFORMER = "Transformer"
@@ -101,15 +104,25 @@ def transformer_in(folder: Path) -> Path:
     return next((folder / module.path for module in modules_of(folder) if module.kind == TRANSFORMER), folder)
 
 
-def refuse_pickle(folder: Path) -> None:
-    """Raises `InputError` for a folder of Hugging Face files whose weights are a pickle alone."""
-    if not (folder / WEIGHTS).is_file() and not (folder / INDEX).is_file():
-        for name in PICKLES:
-            if (folder / name).is_file():
-                raise InputError(
-                    f"{folder / name} is a pickle, which can run code when it is loaded; save the model as {WEIGHTS} "
-                    "with `save_pretrained` of transformers"
-                )
+def refuse_foreign_weights(folder: Path) -> None:
+    """Raises `InputError` for a folder of Hugging Face files whose weights are a pickle or of another program alone."""
+    if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
+        return
+    for name in PICKLES:
+        if (folder / name).is_file():
+            raise InputError(
+                f"{folder / name} is a pickle, which can run code when it is loaded; save the model as {WEIGHTS} "
+                "with `save_pretrained` of transformers"
+            )
+    if (form := foreign_form(folder)) and not any(folder.rglob("*.safetensors")):
+        raise InputError(f"{folder} has its weights for {form} alone; {SAVED}")
+
+
+def foreign_form(place: Path) -> str | None:
+    """The program that a file, or a file within a folder, has weights for; None if that is none of `FORMS`."""
+    return next(
+        (form for suffix, form in FORMS.items() if place.suffix == suffix or any(place.rglob(f"*{suffix}"))), None
+    )
 
 
 def saved_model(folder: Path) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from stillhouse.core.artifacts import digest_file
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.models.encoder_settings import (
     CONFIG,
+    SAVED,
     SETTINGS,
     T5,
+    foreign_form,
     modules_of,
     object_if_there,
     read_settings,
@@ -54,7 +56,11 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     """
     if (folder / SETTINGS).is_file():
         return
-    refuse_adapter(folder)
+    if base := base_of(folder):
+        source = locate(base)
+        if Path(source).is_dir():
+            refuse_unsupported(Path(source), **prompts)
+        return
     config = object_if_there(transformer_in(folder) / CONFIG)
     modules = [module.kind for module in modules_of(folder)]
     said = (MODULES.get(kind) for kind in modules)
@@ -67,17 +73,27 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     read_settings(folder, **prompts)
 
 
+def base_of(folder: Path) -> str | None:
+    """The name of the model that the LoRA adapter in a folder was trained on; None if the folder has none.
+
+    Raises `InputError` for an adapter that does not say it.
+    """
+    if not (folder / ADAPTER).is_file():
+        return None
+    base = object_if_there(folder / ADAPTER).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise InputError(f"{folder / ADAPTER} does not name its base model; set base_model_name_or_path to its folder")
+    return base
+
+
 def refuse_adapter(folder: Path) -> None:
-    """Raises `InputError` for a LoRA adapter."""
+    """Raises `InputError` for a LoRA adapter where a re-ranker is needed."""
     if (folder / ADAPTER).is_file():
-        base = object_if_there(folder / ADAPTER).get("base_model_name_or_path")
-        raise InputError(adapter(str(folder), f" of {base}" if isinstance(base, str) and base else ""))
+        raise InputError(f"{folder} is a LoRA adapter; merge it with `merge_and_unload` of peft and save that")
 
 
 def refuse_unsupported_on_hub(name: str, files: Container[str], config: Mapping[str, Any]) -> None:
     """As `refuse_unsupported`, from the list of files and the configuration that the hub shows of a model."""
-    if ADAPTER in files:
-        raise InputError(adapter(name))
     if found := kind_of(config):
         raise InputError(unsupported(name, found))
 
@@ -92,13 +108,6 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
 
 def unsupported(name: str, what: str) -> str:
     return f"{name} is {what}, which cannot be opened; {INSTEAD}"
-
-
-def adapter(name: str, base: str = "") -> str:
-    return (
-        f"{name} is a LoRA adapter{base}, not a whole model; merge it into its base model with `merge_and_unload` of "
-        "peft, save that with `save_pretrained`, and give the new folder"
-    )
 
 
 DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
@@ -117,8 +126,13 @@ def is_bag_of_words(folder: Path) -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Whether a folder has the files of a model: a Hugging Face configuration, or a list of modules."""
-    return (transformer_in(folder) / CONFIG).is_file() or bool(modules_of(folder)) or is_bag_of_words(folder)
+    """Whether a folder has the files of a model: a Hugging Face configuration, an adapter, or a list of modules."""
+    return (
+        (transformer_in(folder) / CONFIG).is_file()
+        or bool(modules_of(folder))
+        or is_bag_of_words(folder)
+        or base_of(folder) is not None
+    )
 
 
 def locate(name: str) -> str:
@@ -132,8 +146,14 @@ def locate(name: str) -> str:
     if folder.is_dir():
         if not is_model(folder):
             refuse_unsupported(folder)
-            raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
+            form = foreign_form(folder)
+            holds = f"a model for {form}" if form else "other files" if any(folder.iterdir()) else "nothing"
+            raise InputError(
+                f"{folder} is no Hugging Face model folder, because it has no {CONFIG} but {holds}; {SAVED}"
+            )
         return str(folder)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file{f' for {form}' if (form := foreign_form(folder)) else ''}; {SAVED}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"the model folder {name} does not exist")
     return name
@@ -180,4 +200,6 @@ def content_of(name: str) -> dict[str, str]:
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source)
     files = {file for pattern in MODEL_FILES for file in place.rglob(pattern) if file.is_file()}
-    return {file.relative_to(place).as_posix(): digest_file(file) for file in sorted(files)}
+    below = content_of(base) if (base := base_of(place)) else {}
+    own = {file.relative_to(place).as_posix(): digest_file(file) for file in sorted(files)}
+    return own | {f"base/{path}": digest for path, digest in below.items()}

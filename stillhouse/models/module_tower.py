@@ -39,7 +39,7 @@ from stillhouse.models.encoder_settings import (
     Module,
     json_object,
     modules_of,
-    refuse_pickle,
+    refuse_foreign_weights,
 )
 from stillhouse.models.model_place import DOCUMENT
 from stillhouse.models.settings import MODULES
@@ -188,7 +188,7 @@ def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:
     if features["input_ids"].flatten().tolist() != ids:
         raise InputError(
             f"{file.parent}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, "
-            "which is not supported; give another model"
+            "which is not supported; give a copy of the folder without it (chat_template.jinja)"
         )
     ids_1L = torch.tensor([ids])
     with reading(file), torch.inference_mode():
@@ -212,8 +212,8 @@ def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:
             )
         if not module.type.startswith(PUBLISHER):
             raise InputError(f"{path} names {module.type}: code from a model folder is never run; use another model")
-        refuse_pickle(folder / module.path)
-    refuse_pickle(folder)
+        refuse_foreign_weights(folder / module.path)
+    refuse_foreign_weights(folder)
 
 
 def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], settings: EncoderSettings) -> None:
@@ -222,10 +222,12 @@ def write_modules_folder(folder: Path, towers: Mapping[Role, ModuleTower], setti
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
     steps: dict[Role, list[Any]] = {role: list(tower.steps) for role, tower in towers.items()}
-    for role, (first, *_) in steps.items():
+    lengths: dict[Role, int] = {"query": settings.query_length, "passage": settings.passage_length}
+    for first, *_ in steps.values():
         if kind_of(first) != STATIC:
             first.tokenizer.backend_tokenizer.no_truncation()
-            first.max_seq_length = settings.query_length if role == "query" else settings.passage_length
+            # Routes may share a Transformer, which has one length.
+            first.max_seq_length = max(lengths[role] for role, of in steps.items() if of[0] is first)
     modules = steps["passage"]
     if "query" in steps:
         modules = [Router.for_query_document(steps["query"], steps["passage"])]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM
@@ -11,6 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.models.adapter import whole_model
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.encoder_folder import write_modules
 from stillhouse.models.encoder_settings import (
@@ -70,12 +73,35 @@ def fetch(
     """
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
-    bag = is_bag_of_words(place)
-    if bag and not Path(source).is_dir():
+    if is_bag_of_words(place) and not Path(source).is_dir():
         place = downloaded(source)  # a bag's width is only in its weights
-    prompts = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+    with whole_model(place) as whole:
+        return _fetched(
+            name,
+            whole,
+            layers,
+            pooling,
+            {"query_length": query_length, "passage_length": passage_length},
+            {"query_prompt": query_prompt, "passage_prompt": passage_prompt},
+            random_from,
+            folder,
+        )
+
+
+def _fetched(
+    name: str,
+    place: Path,
+    layers: int | None,
+    pooling: str | None,
+    lengths: Mapping[str, Any],
+    prompts: Mapping[str, str | None],
+    random_from: int | None,
+    folder: Path,
+) -> dict[str, object]:
+    """`fetch` from a whole model in the folder `place`."""
+    bag = is_bag_of_words(place)
     refuse_unsupported(place, **prompts)
-    settings = replace(read_settings(place, **prompts), query_length=query_length, passage_length=passage_length)
+    settings = replace(read_settings(place, **prompts), **lengths)
     if bag:
         if layers or pooling:
             raise InputError(
@@ -103,7 +129,7 @@ def fetch(
         headless, model = True, random_model(place, config, random_from)
     tokenizer = load_tokenizer(place)
     refuse_unusable(place, model, tokenizer)
-    refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
+    refuse_longer(model, name, **lengths)
     refuse_long_prompts(tokenizer, settings)
     if pooling is not None:
         settings = replace(settings, pooling=pooling)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,19 @@ def token_lengths(texts: Sequence[str], folder: Path) -> list[int] | None:
     return [
         round(len(encoding.ids) * max(1.0, len(text) / CHARACTERS_READ)) for text, encoding in zip(texts, encodings)
     ]
+
+
+def token_count(folder: Path, text: str) -> int:
+    """How many tokens a text has for the model in `folder`, special tokens included and nothing cut off.
+
+    Raises `InputError` for a folder without a tokenizer.
+    """
+    return len(_kept_tokenizer(folder).encode(text).ids)
+
+
+@cache
+def _kept_tokenizer(folder: Path) -> Tokenizer:
+    return _tokenizer(folder)
 
 
 def misfit(texts: Sequence[str], folder: Path) -> str | None:

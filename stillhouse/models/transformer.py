@@ -39,7 +39,7 @@ from stillhouse.models.encoder_settings import (
     REMEDY,
     WEIGHTS,
     json_object,
-    refuse_pickle,
+    refuse_foreign_weights,
     transformer_in,
 )
 from stillhouse.models.model_place import INSTEAD
@@ -85,7 +85,7 @@ def weight_files(folder: Path) -> list[Path]:
             if not (folder / name).is_file():
                 raise InputError(f"{folder / name} is missing, but {INDEX} names it; {REMEDY}")
         return [folder / name for name in sorted(names)]
-    refuse_pickle(folder)
+    refuse_foreign_weights(folder)
     raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
 
 

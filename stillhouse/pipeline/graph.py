@@ -9,6 +9,7 @@ steps (`graph_of`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from stillhouse.core.config import GRAPH as GRAPH
@@ -292,7 +293,18 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
     name = recipe.get(GRAPH) or next(iter(GRAPHS))
     if not isinstance(name, str) or name not in GRAPHS:
         raise InputError(f"{where}: there is no {GRAPH} {shown(name)}; {nearest(str(name), GRAPHS)}")
-    return changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
+    uses = changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
+    return tuple(_with_tokenizer(use) if _splits(recipe.get(use.section)) else use for use in uses)
+
+
+def _splits(settings: Any) -> bool:
+    """Whether the settings of a step are those of an `ingest` that splits passages."""
+    return isinstance(settings, Mapping) and bool(settings.get("split_tokens"))
+
+
+def _with_tokenizer(use: Use) -> Use:
+    """An `ingest` that counts the base model's tokens. Any other corpus does not depend on the base model."""
+    return replace(use, inputs={"tokenizer": START} | dict(use.inputs))
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:

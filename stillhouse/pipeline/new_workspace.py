@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.context import quiet
+from stillhouse.core.context import hush_libraries, quiet
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.own_machine import own_memory
@@ -15,18 +15,21 @@ from stillhouse.core.terminal import show, warn
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 from stillhouse.pipeline import workspace
+from stillhouse.pipeline.model_choice import chosen as chosen_start
+from stillhouse.pipeline.model_choice import starts_of
 from stillhouse.pipeline.recipe_choice import (
     describe,
     describe_parts,
     describe_questions,
     describe_start,
+    divided,
     fitted,
     recipe_for,
     unfit,
 )
 from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
-from stillhouse.pipeline.start_model import counted, start_of, unsuited
+from stillhouse.pipeline.start_model import counted, unsuited
 from stillhouse.pipeline.workspace import make_workspace, refuse_missing
 
 if TYPE_CHECKING:
@@ -45,20 +48,21 @@ def make(folder: Path, source: str | None, recipe: str | None, model: str | None
     The log is never silent for ten seconds. Raises `InputError` as `make_workspace` does, for a model that cannot be
     the base model, and if the hours do not suffice.
     """
+    hush_libraries()  # before the hub's is imported, which reads this once
     with watched("new", quiet()):
         return _make(folder, source, recipe, model, hours)
 
 
 def _make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> list[str]:
     own, start = NOTHING, None
-    if model is not None:
-        model = str(Path(model).expanduser()) if model.startswith("~") else model
-        start = start_of(model)
-        own = {"fetch_model": {"model": model}}
-    if recipe and start and (line := unfit(recipe, start)):
-        warn(line)
+    starts = starts_of(model) if model is not None else []
     workspace.refuse_taken(folder)
     look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
+    if model is not None:
+        start = chosen_start(starts, model, look, _ingest(source, recipe, look), hours)
+        own = {"fetch_model": {"model": start.name}}
+    if recipe and start and (line := unfit(recipe, start)):
+        warn(line)
     memory = own_memory()
     chosen = recipe_for(look, start)
     if look is not None:
@@ -97,6 +101,14 @@ def first_look(source: str | None) -> FirstLook | None:
     if source is not None:
         refuse_missing(source)
     return look_at(source or SAMPLE)
+
+
+def _ingest(source: str | None, recipe: str | None, look: FirstLook | None) -> Any:
+    """The settings of `ingest` in a run of this source, for a choice among base models."""
+    path = find_recipe(recipe or recipe_for(look))
+    ingest = configs(load_recipe(path), str(path))["ingest"]
+    own = divided(look, ingest.dev_fraction) if look and not recipe else {}
+    return replace(ingest, **own, **({"source": source} if source is not None else {}))
 
 
 def start_in(recipe: str, own: Settings) -> str:

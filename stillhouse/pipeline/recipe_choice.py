@@ -22,6 +22,10 @@ SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
 TRUNCATED = 0.05
 """The share of truncated passages that is worth a word."""
+TOO_LONG = 0.1
+"""If a larger share of the passages is longer than the model reads, they are split."""
+PIECE = 128
+"""The tokens of the pieces (docs/documents.md)."""
 
 BYTES_A_TOKEN = 420 * 1024
 """What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
@@ -69,12 +73,21 @@ def fitted(
     settings = load_recipe(find_recipe(recipe))
     usual = configs(settings, recipe)["ingest"].dev_fraction
     found: dict[str, dict[str, Any]] = {"ingest": own} if (own := divided(look, usual)) else {}
+    if _longer(look, length) > TOO_LONG and look.format != "reqa":  # whose passages are sentences and what is around
+        length = min(length, PIECE)
+        found["ingest"] = found.get("ingest", {}) | {"split_tokens": length}
     found["fetch_model"] = {"passage_length": length}
     if recipe == PRETRAINED and not look.labelled:
-        found |= _made_questions()
+        made = _made_questions()
+        found |= made | {"ingest": made["ingest"] | found.get("ingest", {})}
     for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
         found[name] = found.get(name, {}) | values
     return found
+
+
+def _longer(look: FirstLook, length: int) -> float:
+    """The share of the measured passages with more than `length` tokens."""
+    return sum(tokens > length for tokens in look.lengths) / max(1, len(look.lengths))
 
 
 def _made_questions() -> dict[str, dict[str, Any]]:
@@ -179,8 +192,9 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
         lengths += " (estimated: the base model's tokenizer is not on this machine)"
     line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
-        longer = sum(tokens > length for tokens in look.lengths) / max(1, len(look.lengths))
-        line += f", passages cut at {length} tokens" + (
+        longer = _longer(look, length)
+        how = "split into pieces of at most" if own.get("ingest", {}).get("split_tokens") else "cut at"
+        line += f", passages {how} {length} tokens" + (
             f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
         )
     return line

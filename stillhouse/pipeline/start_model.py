@@ -52,8 +52,8 @@ def start_of(model: str) -> Start:
 
     Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
-    from stillhouse.models.encoder_settings import refuse_pickle, transformer_in
-    from stillhouse.models.model_place import refuse_unsupported
+    from stillhouse.models.encoder_settings import refuse_foreign_weights, transformer_in
+    from stillhouse.models.model_place import base_of, refuse_unsupported
 
     if model == NO_MODEL:
         raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
@@ -61,8 +61,12 @@ def start_of(model: str) -> Start:
     if folder is None:
         return Start(model, *_on_hub(model))
     refuse_unsupported(folder)
+    if base := base_of(folder):
+        below = start_of(base)
+        kind = RETRIEVER if (folder / MODULES).is_file() else below.kind
+        return replace(below, name=model, kind=kind, why=f"an adapter of {base}; {below.why}")
     if Path(model).is_dir():  # the hub's cache may lack files that `fetch-model` fetches
-        refuse_pickle(transformer_in(folder))
+        refuse_foreign_weights(transformer_in(folder))
     kind, why = _kind(folder)
     return Start(model, kind, why, config_of(folder))
 
@@ -104,8 +108,9 @@ def place_of(model: str) -> Path | None:
     if Path(source).is_dir():
         return Path(source)
     with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
-        found = try_to_load_from_cache(source, CONFIG)
-        return Path(found).parent if isinstance(found, str) else None
+        for name in (CONFIG, MODULES):  # the model of a Router has no configuration of its own
+            if isinstance(found := try_to_load_from_cache(source, name), str):
+                return Path(found).parent
     return None
 
 
@@ -118,7 +123,7 @@ def _on_hub(name: str) -> tuple[str, str]:
     from huggingface_hub import HfApi
 
     from stillhouse.models.encoder_settings import is_decoder
-    from stillhouse.models.model_place import refuse_unsupported_on_hub
+    from stillhouse.models.model_place import ADAPTER, refuse_unsupported_on_hub
 
     try:
         info = HfApi().model_info(name, timeout=HUB_SECONDS)
@@ -126,6 +131,8 @@ def _on_hub(name: str) -> tuple[str, str]:
         return UNKNOWN, "it is not on this machine and the Hugging Face Hub did not list its files"
     listed = {file.rfilename for file in info.siblings or ()}
     refuse_unsupported_on_hub(name, listed, info.config or {})
+    if ADAPTER in listed:
+        return UNKNOWN, f"on the Hugging Face Hub it has an {ADAPTER} of peft, whose base model is not known before"
     if MODULES in listed:
         return RETRIEVER, f"on the Hugging Face Hub it has a {MODULES} of sentence-transformers"
     if is_decoder(info.config or {}):
@@ -173,7 +180,11 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
 def config_of(folder: Path) -> Mapping[str, Any]:
     """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
     from stillhouse.models.encoder_settings import CONFIG, object_if_there, transformer_in
+    from stillhouse.models.model_place import base_of
 
     with suppress(InputError, OSError):
+        if base := base_of(folder):
+            below = place_of(base)
+            return config_of(below) if below else {}
         return object_if_there(transformer_in(folder) / CONFIG)
     return {}

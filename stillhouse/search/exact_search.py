@@ -27,11 +27,12 @@ Block = tuple[int, NDArray[np.float32]]
 
 
 def exact_search(
-    queries_QD: NDArray[np.float32], blocks: Iterable[Block], depth: int
+    queries_QD: NDArray[np.float32], blocks: Iterable[Block], depth: int, among_N: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Rows int32 [Q, K] and inner products float32 [Q, K], K = `depth`, best first, ties in corpus order.
 
-    `blocks` hold all vectors in corpus order, at least `depth` of them.
+    `blocks` hold all vectors in corpus order. At least `depth` of them are among the ones that can be found: those that
+    are true in `among_N`, or all.
     """
     queries = len(queries_QD)
     filled_QD = filled(queries_QD, -(-queries // EVEN) * EVEN)
@@ -43,6 +44,8 @@ def exact_search(
             part = slice(first, first + QUERIES_AT_ONCE)
             known_QK = best_QK[part]
             scores_QB = torch.from_numpy(inner_products(filled_QD[part], vectors_BD))
+            if among_N is not None:
+                scores_QB[:, :size].masked_fill_(torch.from_numpy(~among_N[start : start + size]), -torch.inf)
             best_QK[part] = merged(known_QK, scores_QB[: len(known_QK), :size], start)
     assert not best_QK.numel() or bool((best_QK != NOTHING).all()), "fewer vectors than the depth"
     rows_QK, scores_QK = unpacked(best_QK)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.search.bm25 import BM25
+from stillhouse.search.filtered import FilteredBM25, FilteredIndex
 from stillhouse.search.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
 from stillhouse.search.vector_index import VectorIndex
 
@@ -78,6 +79,11 @@ class HybridIndex:
             )
         self.bm25 = bm25
         self.index = index
+
+    def among(self, rows_F: NDArray[np.int32]) -> HybridIndex:
+        """The passages `rows_F` (ascending) alone, with the word frequencies of all."""
+        bm25, index = FilteredBM25(self.bm25, rows_F), FilteredIndex(self.index, rows_F)
+        return HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
 
     def candidates(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
@@ -229,6 +235,10 @@ class HybridSearch:
 
     fusion: Fusion
     both: HybridIndex | None
+
+    def among(self, rows_F: NDArray[np.int32]) -> HybridSearch:
+        """The same among the passages `rows_F` (ascending) alone."""
+        return replace(self, both=self.both and self.both.among(rows_F))
 
     def search(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False

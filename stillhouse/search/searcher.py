@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stillhouse.core import context
 from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
@@ -13,9 +16,13 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.open_folders import OpenFolders
+from stillhouse.corpus.filters import Where, rows_where
+from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.documents import Ranking, best_of_documents, has_documents
+from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.vector_index import VectorIndex, cut
 
 if TYPE_CHECKING:
@@ -34,6 +41,15 @@ class Hit:
     passage_id: str
     title: str
     text: str
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DocumentHit(Hit):
+    """One document of an answer, shown by its best passage. `document_id` is the passage's article, or its own id."""
+
+    document_id: str = ""
+    section: str = ""
 
 
 class Searcher:
@@ -64,6 +80,7 @@ class Searcher:
             check_index(self._index, self._corpus)
             check_width(self._encoder, self._index)
             self._hybrid = self._open_hybrid() if hybrid else None
+            self._by_document = has_documents(self._corpus)
             self._held.refuse_changed()
 
     @classmethod
@@ -90,10 +107,15 @@ class Searcher:
         found = read_hybrid(self._held["hybrid"], self._index)
         return found if found.both else None
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, where: Where | None = None, documents: bool | None = None) -> list[Hit]:
         """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
 
-        Raises `InputError` for a question without words, and if a file was overwritten in place.
+        With `where`, only passages whose fields meet these conditions (`stillhouse.corpus.filters`), which are searched
+        exactly. With `documents`, `DocumentHit`s of the best documents; by default that is so for a corpus whose
+        passages were split or whose qrels name documents.
+
+        Raises `InputError` for a question without words, for a condition that fits no field, and if a file was
+        overwritten in place.
         """
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
@@ -101,15 +123,37 @@ class Searcher:
             vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
             refuse_not_finite(vectors_QD, [question])
             vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
-            on_gpu = searches_on_gpu(self._index, top, self._context)
-            if self._hybrid:
-                rows_QK, scores_QK = self._hybrid.search([question], vectors_QD, min(top, len(self._index)), on_gpu)
-            else:
-                rows_QK, scores_QK = self._index.search(vectors_QD, top, gpu=on_gpu)
-            found = self._corpus.passage_table(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+            index: VectorIndex | FilteredIndex = self._index
+            hybrid = self._hybrid
+            if where:
+                rows_F = rows_where(self._corpus.fields, where)
+                index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
+
+            def ranked(depth: int) -> Ranking:
+                on_gpu = searches_on_gpu(self._index, depth, self._context)
+                if hybrid and len(index):
+                    return hybrid.search([question], vectors_QD, min(depth, len(index)), on_gpu)
+                return index.search(vectors_QD, depth, gpu=on_gpu)
+
+            by_document = self._by_document if documents is None else documents
+            rows_QK, scores_QK = (
+                best_of_documents(ranked, self._documents_of, top, len(index)) if by_document else ranked(top)
+            )
+            rows = rows_QK[0][rows_QK[0] >= 0]
+            found = self._corpus.passage_table(rows, "passage_id", "title", "text", *["section"] * by_document)
+            names = [{"document_id": name} for name in self._documents_of(rows)] if by_document else [{}] * len(rows)
+            fields = self._corpus.fields_at(rows)
             self._held.refuse_changed()
-        hits = zip(scores_QK[0].tolist(), found.to_pylist())
-        return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
+        hits = zip(scores_QK[0].tolist(), found.to_pylist(), names, fields)
+        kind = DocumentHit if by_document else Hit
+        return [
+            kind(rank, score, **passage, **name, fields=known)
+            for rank, (score, passage, name, known) in enumerate(hits, 1)
+        ]
+
+    def _documents_of(self, rows: Sequence[int]) -> list[str]:
+        passages = self._corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()
+        return [passage["article_id"] or passage["passage_id"] for passage in passages]
 
 
 @doing("verifying the digests of what it reads")

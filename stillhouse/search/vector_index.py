@@ -219,12 +219,21 @@ class VectorIndex:
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
         return rows_QK, scores_QK
 
+    def exhaustive(self, selector: Any) -> tuple[Any, Any]:
+        """The faiss index of all vectors as an approximate index stores them, and options for comparing each selected
+        one with a query."""
+        if self.kind in CLUSTERED:
+            return self._index, faiss.SearchParametersIVF(sel=selector, nprobe=self._index.nlist)  # type: ignore[call-arg]
+        part = {"hnsw": "storage", "binary_rescored": "refine_index"}.get(self.kind)
+        index = faiss.downcast_index(getattr(self._index, part)) if part else self._index
+        return index, faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
+
     def vectors(self, rows_P: NDArray[np.int32]) -> NDArray[np.float32]:
         """The vectors of these passages in the index, float32 [P, D]; approximate if the index is."""
         if not len(rows_P):
             return np.empty((0, self.width), np.float32)
         if self.kind == "flat":
-            return np.array(self._vectors_ND[rows_P], dtype=np.float32)
+            return np.asarray(self._vectors_ND[rows_P], dtype=np.float32)
         if self.kind in CLUSTERED:
             self._index.make_direct_map()
         return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)

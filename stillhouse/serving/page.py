@@ -89,8 +89,10 @@ async def _columns(service: Service, query: str, top: str, names: list[str | Non
     columns: list[dict[str, Any]] = []
     for name in (names[0], *filter(None, names[1:])):
         release = service.release(name)
-        [found] = await service.search(release, [query], Ranked(int(top or 10)))
-        columns.append({"release": release.name, "hits": hits(release, found, texts=True)})
+        how = Ranked(int(top or 10))
+        [found] = await service.search(release, [query], how)
+        shown = hits(release, found, texts=True, by_document=release.by_document(how))
+        columns.append({"release": release.name, "hits": shown})
     ranks = [{hit["passage_id"]: hit["rank"] for hit in column["hits"]} for column in columns]
     for number, column in enumerate(columns):
         for hit in column["hits"]:

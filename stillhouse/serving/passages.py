@@ -1,20 +1,20 @@
 """The passages of a release, ready to be shown and filtered.
 
-A corpus's Parquet file would have to be decompressed for every answer. So ids and titles are in an unnamed Arrow file
-that is memory-mapped, and texts in an unnamed file that is read at their offsets. If it were mapped too, each text
-would bring 64 KB of its neighbours into the process, and the process would grow to the size of the file.
+A corpus's Parquet files would have to be decompressed for every answer. So ids, titles and fields are in unnamed Arrow
+files that are memory-mapped, and texts in an unnamed file that is read at their offsets. If it were mapped too, each
+text would bring 64 KB of its neighbours into the process, and the process would grow to the size of the file.
 
 Shape suffixes: N passages, B passages of a batch.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.fields import present
+from stillhouse.corpus.filters import rows_where
+from stillhouse.corpus.sources.rows import Value
+from stillhouse.corpus.store import Corpus
 
-MAPPED = ("passage_id", "article_id", "title")
+MAPPED = ("passage_id", "article_id", "title", "section")
 TEXT = "text"
 FILTERS_KEPT = 32
 """How many filters have their rows cached, at 4 bytes per matching passage."""
@@ -34,8 +38,8 @@ FILTERS_KEPT = 32
 class Passages:
     """The passages of a corpus in row order. Raises `InputError` for a damaged Parquet file."""
 
-    def __init__(self, corpus: Path) -> None:
-        path = corpus / "passages.parquet"
+    def __init__(self, corpus: Corpus) -> None:
+        path = corpus.folder / "passages.parquet"
         lengths = [np.zeros(1, dtype=np.int64)]
         with tempfile.NamedTemporaryFile(prefix="stillhouse-") as file, tempfile.TemporaryFile() as texts:
             try:
@@ -54,6 +58,12 @@ class Passages:
             texts.flush()
             self._texts = os.dup(texts.fileno())
             weakref.finalize(self, os.close, self._texts)
+        self.field_types = corpus.field_types
+        with tempfile.NamedTemporaryFile(prefix="stillhouse-") as file:
+            with pa.ipc.new_file(file.name, self.field_types) as written:
+                for batch in corpus.field_batches():
+                    written.write_batch(batch)
+            self._fields: pa.Table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
         self._offsets_N = np.cumsum(np.concatenate(lengths))
         # The decompressed data are not needed again, but Arrow would keep their memory.
         pa.default_memory_pool().release_unused()
@@ -72,16 +82,26 @@ class Passages:
                 each[TEXT] = self._text(row)
         return found
 
+    def documents_of(self, rows: Sequence[int]) -> list[str]:
+        """The article of each passage, or its own id if it has none."""
+        return [each["article_id"] or each["passage_id"] for each in self.at(rows, "article_id", "passage_id")]
+
     def _text(self, row: int) -> str:
         begin, end = self._offsets_N[row], self._offsets_N[row + 1]
         return os.pread(self._texts, end - begin, begin).decode()
 
-    def _rows_within(self, id_prefix: str, article: str) -> NDArray[np.int32]:
-        """The rows, ascending, whose id begins with `id_prefix` and whose article is `article`; "" lets all through."""
+    def fields_at(self, rows: Sequence[int]) -> list[dict[str, Value]]:
+        """The fields of the passages `rows`, without null."""
+        return present([{name: self._fields[name][row].as_py() for name in self.field_types.names} for row in rows])
+
+    def _rows_within(self, id_prefix: str, article: str, where: str) -> NDArray[np.int32]:
+        """The rows, ascending, whose id begins with `id_prefix`, whose article is `article`, and whose fields meet the
+        conditions `where`, as JSON; "" lets all through."""
         keep = pc.starts_with(self._table["passage_id"], id_prefix)
         if article:
             keep = pc.and_(keep, pc.equal(self._table["article_id"], article))
-        return np.flatnonzero(keep.to_numpy(zero_copy_only=False)).astype(np.int32)
+        rows_F = np.flatnonzero(keep.to_numpy(zero_copy_only=False)).astype(np.int32)
+        return np.intersect1d(rows_F, rows_where(self._fields, json.loads(where)), True) if where else rows_F
 
 
 def _bytes_of(texts_B: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:

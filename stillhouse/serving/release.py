@@ -28,10 +28,11 @@ from stillhouse.pipeline.steps.adopt_index import adopted_index
 from stillhouse.releases.tags import identity_of
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.documents import Ranking, best_of_documents, has_documents
+from stillhouse.search.filtered import FilteredBM25, FilteredIndex
 from stillhouse.search.hybrid import Fusion, HybridIndex, read_hybrid
 from stillhouse.search.searcher import refuse_unfit
 from stillhouse.search.vector_index import VectorIndex, cut
-from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.passages import Passages
 
 NAME_LENGTH = 12
@@ -50,13 +51,17 @@ hundredths; a model other than that of the run finds hardly any of the passages.
 class Ranked:
     """How to rank a query. `bm25` is BM25's share of a convex combination; None = as the release chose.
 
-    `id_prefix` and `article` restrict the passages; "" = no restriction.
+    `id_prefix`, `article` and `where`, conditions on fields as JSON, restrict the passages; "" = no restriction. With
+    `documents`, `top` counts documents, each at its best passage; None = if the corpus was split or is judged by
+    documents.
     """
 
     top: int = 10
     bm25: float | None = None
     id_prefix: str = ""
     article: str = ""
+    where: str = ""
+    documents: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ class Release:
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
-            self.passages = Passages(self._held["corpus"])
+            self.passages = Passages(corpus)
+            self._has_documents = has_documents(corpus)
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
@@ -155,7 +161,9 @@ class Release:
         texts = [text for text, _ in self.canaries]
         vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
         overlaps = []
-        for (_, expected), each in zip(self.canaries, self.rank(texts, vectors_QD, [Ranked(DEPTH)] * len(texts))):
+        for (_, expected), each in zip(
+            self.canaries, self.rank(texts, vectors_QD, [Ranked(DEPTH, documents=False)] * len(texts))
+        ):
             found = [row["passage_id"] for row in self.passages.at(each.rows, "passage_id")]
             overlaps.append(average_overlap(expected, found))
         mean = sum(overlaps) / len(overlaps)
@@ -218,16 +226,25 @@ class Release:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         index: VectorIndex | FilteredIndex = self.index
         bm25: BM25 | FilteredBM25 | None = self._bm25
-        if how.id_prefix or how.article:
-            rows_F = self.passages.rows_within(how.id_prefix, how.article)
+        if how.id_prefix or how.article or how.where:
+            rows_F = self.passages.rows_within(how.id_prefix, how.article, how.where)
             index = FilteredIndex(self.index, rows_F)
             bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
         fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
-        gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, how.top, self._context)
-        if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
-            return index.search(vectors_QD, how.top, gpu=gpu)
-        both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
-        return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
+
+        def ranked(depth: int) -> Ranking:
+            gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, depth, self._context)
+            if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
+                return index.search(vectors_QD, depth, gpu=gpu)
+            both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
+            return both.search(fusion, texts, vectors_QD, min(depth, len(index)), gpu)
+
+        if self.by_document(how):
+            return best_of_documents(ranked, self.passages.documents_of, how.top, len(index))
+        return ranked(how.top)
+
+    def by_document(self, how: Ranked) -> bool:
+        return self._has_documents if how.documents is None else how.documents
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""

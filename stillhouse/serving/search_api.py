@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillhouse.core.errors import is_full_disk
+from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.corpus.filters import checked
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release
@@ -25,6 +27,12 @@ class Filter(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     id_prefix: str = Field("", description="only passages whose id begins with this", max_length=1024)
     article: str = Field("", description="only passages of the article with this id", max_length=1024)
+    fields: dict[str, Any] = Field(
+        {},
+        description="conditions on the passages' fields, all of which must hold: a value, a list of which the field "
+        "has one, or an object with `gte`, `gt`, `lte`, `lt` or `not`; a passage without the field meets none",
+        examples=[{"product": "vpn", "language": ["de", "fr"], "date": {"gte": "2024-01-01", "lt": "2025-01-01"}}],
+    )
 
 
 class SearchRequest(BaseModel):
@@ -33,7 +41,7 @@ class SearchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     query: str | None = Field(None, description="one question")
     queries: Items[str] | None = Field(None, description="several questions")
-    top: int = Field(10, ge=1, description="how many passages")
+    top: int = Field(10, ge=1, description="how many passages or documents")
     filter: Filter = Field(default_factory=lambda: Filter.model_validate({}))
     bm25: float | None = Field(
         None,
@@ -42,6 +50,11 @@ class SearchRequest(BaseModel):
         allow_inf_nan=False,
         description="the share of BM25 in the ranking: 0 = only the retriever, 1 = only BM25; default: what ranked "
         "best when the release was made",
+    )
+    documents: bool | None = Field(
+        None,
+        description="true: each document once, with its best passage; default: if the corpus was split, or is judged "
+        "by documents",
     )
     texts: bool = Field(True, description="false: only ids and scores")
     release: str | None = Field(None, description="a release that is still open; default: the one in use")
@@ -53,6 +66,9 @@ class Hit(BaseModel):
     passage_id: str
     title: str | None = None
     text: str | None = None
+    fields: dict[str, Any] | None = Field(None, description="what else is known of the passage")
+    document_id: str | None = Field(None, description="only where each document is listed once")
+    section: str | None = Field(None, description="likewise, with texts")
 
 
 class Answer(BaseModel):
@@ -76,11 +92,16 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     for text in (body.filter.id_prefix, body.filter.article):
         if text:
             service.check_texts([text], "filter")
-    how = Ranked(body.top, body.bm25, body.filter.id_prefix, body.filter.article)
+    try:
+        checked(release.passages.field_types, body.filter.fields)
+    except InputError as error:
+        raise Problem(422, f"filter.fields: {error}") from None
+    where = json.dumps(body.filter.fields, sort_keys=True) if body.filter.fields else ""
+    how = Ranked(body.top, body.bm25, body.filter.id_prefix, body.filter.article, where, body.documents)
     found = await service.search(release, queries, how)
     answers = []
     for query, each in zip(queries, found):
-        shown = hits(release, each, body.texts)
+        shown = hits(release, each, body.texts, release.by_document(how))
         answers.append({"query": query, **service.note(request, release.name, query, shown), "hits": shown})
     return answer_json({"release": release.name, "answers": answers}, release)
 
@@ -114,10 +135,16 @@ def feedback(body: FeedbackRequest, request: Request) -> Response:
     return answer_json({"query_id": asked.query_id, "taken": True}, service.releases.current)
 
 
-def hits(release: Release, found: Found, texts: bool) -> list[dict[str, Any]]:
+def hits(release: Release, found: Found, texts: bool, by_document: bool) -> list[dict[str, Any]]:
     """The passages of a ranking with the columns to show, best first."""
-    columns = ("passage_id", "title", "text") if texts else ("passage_id",)
+    columns = ("passage_id", "title", "text", *["section"] * by_document) if texts else ("passage_id",)
     passages = release.passages.at(found.rows, *columns)
+    if texts:
+        for passage, fields in zip(passages, release.passages.fields_at(found.rows)):
+            passage["fields"] = fields
+    if by_document:
+        for passage, document in zip(passages, release.passages.documents_of(found.rows)):
+            passage["document_id"] = document
     return [
         {"rank": rank, "score": score, **passage}
         for rank, (score, passage) in enumerate(zip(found.scores, passages), 1)

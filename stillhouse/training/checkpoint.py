@@ -51,6 +51,12 @@ def _write(content: dict[str, Any], path: Path) -> str:
     return hashed.digest.hexdigest()
 
 
+def trained_state(model: torch.nn.Module) -> dict[str, Tensor]:
+    """The state of a model without its frozen parameters, which with LoRA are nearly all of it."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Keeps a training's state in `folder` as `checkpoint-<step>-<SHA-256>.pt`, replaced at every `save`.
@@ -68,7 +74,7 @@ class Checkpoint:
     def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> Path:
         """Write the state after `step` steps and remove the previous one."""
         content = {
-            "model": self.model.state_dict(),
+            "model": trained_state(self.model),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "rows": [[row.step, row.train_loss, row.heldout_loss, dict(row.signals)] for row in rows],
@@ -104,7 +110,7 @@ class Checkpoint:
         if not path.is_file():  # a shared volume may show a node an old state
             raise RuntimeError(f"this process does not see {path}, which the first process resumes from; try again")
         content = torch.load(path, map_location="cpu", weights_only=True)
-        self.model.load_state_dict(content["model"])
+        self.model.load_state_dict(content["model"], strict=False)
         self.optimizer.load_state_dict(content["optimizer"])
         self.schedule.load_state_dict(content["schedule"])
         return [CurveRow(*row) for row in content["rows"]], content["best"], content["losses"], content["step"]

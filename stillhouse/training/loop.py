@@ -27,7 +27,7 @@ from stillhouse.models.acceleration.memory import freed_memory_kept
 from stillhouse.models.acceleration.precision import autocast
 from stillhouse.models.acceleration.processes import add_gradients, add_up, agreed, join
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
-from stillhouse.training.checkpoint import Checkpoint
+from stillhouse.training.checkpoint import Checkpoint, trained_state
 from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
 
@@ -105,7 +105,7 @@ def train(
         if not rows:
             loss = measure(0)
             rows.append(CurveRow(0, loss, loss, signals()))
-            best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+            best = _copy(model)
         elif start:
             context.log(f"resumed after step {start} of {last}")
         context.monitor.curve(rows, last)
@@ -143,7 +143,7 @@ def train(
                     shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
                     bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
                     if best_row(rows, watch.metric) is rows[-1]:
-                        best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+                        best = _copy(model)
                     if stopped(rows, watch):
                         context.log(f"stopped after step {step + 1} of {last}: no better {watch.metric} since")
                         break
@@ -153,9 +153,14 @@ def train(
                     checkpoint.save(rows, best, losses, step + 1)
                     saved, saved_step = time.monotonic(), step + 1
                     pause = seconds_between_checkpoints(saved - begun)
-    model.load_state_dict(best)
+    model.load_state_dict(best, strict=False)
     model.eval()
     return rows
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of what training changes."""
+    return {name: value.detach().cpu().clone() for name, value in trained_state(model).items()}
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

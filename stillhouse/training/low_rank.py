@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch import nn
 from transformers import PreTrainedModel
 
 from stillhouse.core.errors import InputError
@@ -21,16 +22,21 @@ SCALE = 2
 
 
 @contextmanager
-def low_rank(encoder: BiEncoder, rank: int) -> Iterator[None]:
+def low_rank(encoder: BiEncoder, rank: int, frozen: str = "fp32") -> Iterator[None]:
     """Until the block ends, train changes of this rank to the linear layers of the towers' Transformers alone.
 
-    Then they are merged into the weights. With rank 0 nothing changes. Raises `InputError` for a tower without a
+    Then they are merged into the weights in fp32. Until then, with `frozen` "bf16", the layers' own weights are in
+    bf16, for training under autocast. With rank 0 nothing changes. Raises `InputError` for a tower without a
     Transformer.
     """
     adapted = [_adapted(model, rank) for model in _transformers(encoder)] if rank else []
+    if frozen == "bf16":
+        for layer in encoder.modules():
+            if isinstance(layer, nn.Linear) and not layer.weight.requires_grad:
+                layer.weight.data = layer.weight.data.bfloat16()
     yield
     for model in adapted:
-        model.merge_and_unload()
+        model.float().merge_and_unload()
     encoder.requires_grad_(True)
 
 

@@ -230,6 +230,12 @@ class RetrieverConfig(GroupTrainingConfig):
         "at the end; 16 is usual, with a learning rate of 1e-4; 0 = train all weights",
         minimum=0,
     )
+    frozen_weights: str = setting(
+        "fp32",
+        "bf16 = with lora_rank, keep the matrices themselves in bf16, half the memory; their changes and the states of "
+        "AdamW stay in fp32; needs precision: bf16",
+        choices=("fp32", "bf16"),
+    )
 
     def __post_init__(self) -> None:
         if self.matryoshka_dims is not None and not self.matryoshka_dims:
@@ -237,6 +243,10 @@ class RetrieverConfig(GroupTrainingConfig):
         if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
             raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)
+        if self.frozen_weights == "bf16" and (not self.lora_rank or self.precision != "bf16"):
+            raise InputError("frozen_weights: bf16 needs lora_rank and precision: bf16; set both, or leave it at fp32")
+        if self.gradient_checkpointing and self.padding == "none":
+            raise InputError("gradient_checkpointing computes padding; set padding: kept, or leave one of them out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,17 @@ import io
 import json
 import unicodedata
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stillhouse import cli
 from stillhouse.cli import search as search_command
+from stillhouse.corpus.store import write_tables
 from stillhouse.search.searcher import Hit
 
 TEXT = "Bats find their prey by listening to the echoes of their own calls, which few other animals do. " * 3
@@ -25,10 +29,12 @@ class StandIn:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
         self.folders: dict[str, str] = {}
+        self.where: Any = None
         self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
 
-    def search(self, question: str, top: int) -> list[Hit]:
+    def search(self, question: str, top: int, where: Any = None, documents: bool | None = None) -> list[Hit]:
         self.asked.append((question, top))
+        self.where = where
         return self.hits[:top]
 
 
@@ -62,6 +68,20 @@ def test_without_a_question_it_prompts_until_an_empty_line(searcher: StandIn, mo
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\nwho hears mice\n\nnot asked\n"))
     assert cli.main(["search", "--top", "1"]) == 0
     assert searcher.asked == [("what is an echo", 1), ("who hears mice", 1)]
+
+
+def test_conditions_are_those_of_the_corpus_s_fields(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = Path("artifacts/ingest/corpus")
+    write_tables(corpus, {})
+    assert cli.main(["search", "--where", "product=vpn", "why"]) == 2
+    assert "the corpus has no fields" in capsys.readouterr().err and not searcher.asked
+    pq.write_table(pa.table({"product": ["vpn"], "year": [2024]}), corpus / "fields.parquet")
+    assert cli.main(["search", "--where", "products=vpn", "why"]) == 2
+    assert "no field 'products'; it has product, year" in capsys.readouterr().err and not searcher.asked
+    searcher.hits = [Hit(1, 0.5, "a", "A", "text", {"product": "vpn", "tags": ["x", "y"]})]
+    assert cli.main(["search", "--where", "product=vpn,mail", "--where", "year>=2024", "why"]) == 0
+    assert searcher.where == [{"product": ["vpn", "mail"]}, {"year": {"gte": 2024}}]
+    assert "    product: vpn · tags: x, y\n" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +124,7 @@ def test_json_is_one_object_a_question(
     searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["search", "--json", "--top", "1", "how", "do", "bats", "hunt?"]) == 0
-    hit = {"rank": 1, "score": 0.91234, "passage_id": "bats#2", "title": "Bats", "text": TEXT}
+    hit = {"rank": 1, "score": 0.91234, "passage_id": "bats#2", "title": "Bats", "text": TEXT, "fields": {}}
     assert json.loads(capsys.readouterr().out) == {"question": "how do bats hunt?", "hits": [hit]}
     monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\n\n who hears mice \nlast"))
     assert cli.main(["search", "--json"]) == 0
@@ -117,11 +137,12 @@ def test_json_is_one_object_a_question(
 NASTY = "\n\r\t\v\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2067\ufeff[2J1. "
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 texts = st.text(st.one_of(st.sampled_from(NASTY), st.characters(exclude_categories=["Cs"])), max_size=200)
+fields = st.dictionaries(texts, st.one_of(texts, st.lists(texts, max_size=3), st.integers()), max_size=3)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    hits=st.lists(st.builds(Hit, st.just(1), st.floats(-1, 1), texts, texts, texts), min_size=1, max_size=4),
+    hits=st.lists(st.builds(Hit, st.just(1), st.floats(-1, 1), texts, texts, texts, fields), min_size=1, max_size=4),
     columns=st.integers(20, 120),
 )
 @example(hits=[Hit(1, 0.5, "a", "Bats\n 2. Owls  [0.9999]  b\n    forged", "x\n 3. Mice  [0.9]  c")], columns=80)

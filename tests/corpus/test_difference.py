@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.difference import difference, fingerprint
 from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.releases.refresh.plan import Level, Thresholds, plan
 
 Rows = dict[str, tuple[str, str]]
 """Passage id -> title and text."""
@@ -81,6 +84,21 @@ def test_differences_in_labels_and_titles_are_found(tmp_path: Path) -> None:
     titles = corpus_of(tmp_path / "titles", OLD, titles="left_out")
     assert len(difference(old, titles).changed) == 20 and difference(old, titles).share == 1
     assert fingerprint(old) != fingerprint(titles)
+
+
+def test_a_changed_field_alone_is_a_difference(tmp_path: Path) -> None:
+    def with_fields(name: str, rows: Rows, years: dict[str, int]) -> Corpus:
+        corpus = corpus_of(tmp_path / name, rows)
+        pq.write_table(pa.table({"year": [years.get(id) for id in rows]}), corpus.folder / "fields.parquet")
+        return corpus
+
+    years = {id: int(id[1:]) for id in OLD if id != "p7"}
+    old, turned = with_fields("old", OLD, years), with_fields("turned", dict(reversed(OLD.items())), years)
+    assert difference(old, turned).none and fingerprint(old) == fingerprint(turned)
+    for new in (with_fields("new", OLD, years | {"p7": 7}), corpus_of(tmp_path / "none", OLD)):
+        found = difference(old, new)
+        assert found.fields_changed and not found.none and fingerprint(old) != fingerprint(new)
+        assert plan(found, Thresholds()).level == Level.INDEX
 
 
 def test_the_share_of_changed_texts_and_the_summary_line(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     ),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse new work --source articles/ --model Qwen/": ("fetches a model", "tests/models/test_families.py"),
+    "stillhouse new work --source articles/ --model auto": (
+        "depends on this machine's models",
+        "tests/pipeline/test_model_choice.py: models by name",
+    ),
     "stillhouse train-retriever --corpus corpus --encoder encoder": (
         "trains a large model",
         "tests/training/test_low_rank.py: these settings",

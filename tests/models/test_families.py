@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from families import CHAINS, ENCODERS, FAMILIES, T5S, hugging_face_folder, labse, opened, saved
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Router, Transformer
 from torch import nn
 
 from stillhouse.core.context import Context
@@ -71,6 +71,19 @@ def test_every_pooling(pooling: Any, tmp_path: Path) -> None:
 def test_chains_of_modules(chain: Callable[[Transformer], list[nn.Module]], tmp_path: Path) -> None:
     first = opened("bert", tmp_path / "model")
     assert_same(saved(chain(first), tmp_path / "peer"), tmp_path)
+
+
+def test_routes_that_share_a_transformer_are_saved_with_the_larger_length(tmp_path: Path) -> None:
+    first = opened("bert", tmp_path / "model")
+    router = Router.for_query_document([first, Pooling(32, "mean")], [first, Pooling(32, "mean")])
+    folder = saved([router], tmp_path / "peer")
+    for name, query_length, passage_length in (("a", 6, 24), ("b", 24, 6)):
+        fetch(str(folder), None, None, query_length, passage_length, tmp_path / name)
+        again = SentenceTransformer(str(tmp_path / name), device="cpu", local_files_only=True)
+        own = BiEncoder.load(tmp_path / name)
+        texts = own.passages([TEXTS[2]]) if passage_length == 24 else own.queries([TEXTS[2]])
+        found = encode(own, texts, Context(tmp_path, quiet=True), "texts", EXACT)
+        np.testing.assert_allclose(again.encode_document([TEXTS[2]]), found, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("include", [True, False], ids=["read", "left out"])

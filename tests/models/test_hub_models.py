@@ -12,6 +12,7 @@ import pytest
 from stillhouse.core.artifacts import digest_files
 from stillhouse.core.errors import InputError
 from stillhouse.models.source import fetch
+from stillhouse.pipeline.start_model import place_of
 
 REVISION = "0123456789012345678901234567890123456789"
 
@@ -52,3 +53,11 @@ def test_a_damaged_file_in_the_hub_cache_is_named(snapshot: Path, tmp_path: Path
 def test_an_unknown_hub_name_is_named(tmp_path: Path, snapshot: Path) -> None:
     with pytest.raises(InputError, match="the model 'somebody/else' cannot be loaded"):
         fetch("somebody/else", None, None, 16, 48, tmp_path)
+
+
+def test_a_router_of_the_hub_is_found_without_a_configuration_of_its_own(snapshot: Path) -> None:
+    assert place_of("somebody/tiny") == snapshot
+    (snapshot / "config.json").unlink()
+    assert place_of("somebody/tiny") == snapshot
+    (snapshot / "modules.json").unlink()
+    assert place_of("somebody/tiny") is None

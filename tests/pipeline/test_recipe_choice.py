@@ -42,12 +42,17 @@ def made(source: str) -> dict[str, dict[str, object]]:
     return load_recipe(Path("work/params.yaml"))
 
 
-@pytest.mark.parametrize(("words", "length"), [(10, 64), (100, 128), (400, 256)])
-def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, words: int, length: int) -> None:
+@pytest.mark.parametrize(("words", "length", "split"), [(10, 64, None), (100, 128, None), (400, 128, 128)])
+def test_labelled_questions_get_their_recipe_and_whole_passages(
+    here: Path, words: int, length: int, split: int | None
+) -> None:
     recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
     assert recipe["teacher"]["kind"] == "best"
     assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
     assert recipe["validate"]["max_passage_words"] is None
+    assert recipe["ingest"].get("split_tokens") == split, "all are longer than the base model reads"
+    [ingest] = [use for use in graph_of(recipe) if use.name == "ingest"]
+    assert ingest.inputs == ({"tokenizer": "fetch_model/encoder"} if split else {})
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
@@ -92,7 +97,7 @@ def stops(source: Path) -> bool:
         (("train",), 20, 40, ""),
         (("train",), 2, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
         (("train", "test"), 1, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
-        (("train", "dev", "test"), 2, 9, "it has 9 of at least 10 passages; add text to it"),
+        (("train", "dev", "test"), 2, 3, "of at least 10 passages; add text to it"),
         (("test",), 0, 2, "`ingest` will refuse this source: 2 articles are too few"),
     ],
 )
@@ -140,7 +145,7 @@ def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
 ) -> None:
     """By hand: 32 queries with 4 passages of 256 tokens at 420 KiB take 13.1 GiB, with 2 passages 6.6 GiB."""
     monkeypatch.setattr("stillhouse.pipeline.new_workspace.own_memory", lambda: gibibytes * 2**30)
-    recipe = made(str(beir(here / "corpus", 400, ("train", "test"))))
+    recipe = made(str(beir(here / "corpus", 240, ("train", "test"))))
     found = {name for name in TRAINED if recipe[name].get("gradient_cache")}
     assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)
     assert ("a batch in parts" in capsys.readouterr().out) == bool(parts)

@@ -97,12 +97,27 @@ def pickled(folder: Path, tiny: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
 
 
+def of_another_program(name: str) -> Make:
+    """A model whose weights are in a file of this name alone."""
+
+    def make(folder: Path, tiny: Path) -> None:
+        only(config={"model_type": "bert"})(folder, tiny)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"weights")
+
+    return make
+
+
+def gguf(folder: Path, tiny: Path) -> None:
+    folder.write_bytes(b"GGUF")
+
+
 CLIP = [{"type": "sentence_transformers.models.CLIPModel", "path": ""}]
 BAD: dict[str, tuple[Make, str]] = {
     "BART": (bart, "encoder-decoder (bart)"),
     "a retriever of BART": (as_retriever(bart), "encoder-decoder (bart)"),
-    "LoRA": (only(adapter_config={"base_model_name_or_path": "some/base"}), "LoRA adapter of some/base"),
-    "LoRA of a retriever": (as_retriever(lora), "LoRA adapter"),
+    "LoRA": (only(adapter_config={"base_model_name_or_path": "./nowhere"}), "./nowhere does not exist"),
+    "LoRA of a retriever": (as_retriever(lora), "does not name its base model"),
     "CLIP": (only(modules=CLIP), "CLIP"),
     "a model of images": (only(config={"model_type": "siglip"}), "images (siglip)"),
     "SPLADE": (with_modules("SparseEncoder", "MLMTransformer", "SpladePooling"), "sparse encoder"),
@@ -111,6 +126,10 @@ BAD: dict[str, tuple[Make, str]] = {
     "a decoder that scores": (with_modules("CrossEncoder", "Transformer", "LogitScore"), "scores pairs"),
     "a long cross-encoder": (with_modules("CrossEncoder", "Transformer", "Pooling", "Dense"), "cross-encoder of"),
     "a pickle": (pickled, "pickle"),
+    "nothing": (only(), "has no config.json"),
+    "ONNX": (of_another_program("onnx/model.onnx"), "for ONNX alone"),
+    "GGUF": (of_another_program("model.Q4.gguf"), "GGUF"),
+    "a file": (gguf, "is a file"),
 }
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
@@ -45,8 +47,21 @@ def searcher_of(folder: Path) -> Searcher:
     return Searcher(corpus, retriever, index, Context(folder / "work", "cpu", quiet=True), hybrid=hybrid)
 
 
+def fields_of(number: int) -> dict[str, Any]:
+    """The fields of a passage of these corpora; every sixth passage has none."""
+    if not number % 6:
+        return dict.fromkeys(("page", "product", "tags", "date"))
+    product = TRAP if number == 5 else ("vpn", "mail")[number % 2]
+    return {
+        "page": number % 5,
+        "product": product,
+        "tags": ["x", f"t{number % 4}"],
+        "date": f"2024-0{number % 9 + 1}-01",
+    }
+
+
 def write_release_corpus(folder: Path, colours: str) -> Path:
-    """Write a corpus of 24 passages in 8 articles. One passage holds HTML that would run in a page."""
+    """Write a corpus of 24 passages in 8 articles. One passage holds HTML that would run in a page; so does a field."""
     words = colours.split()
     things = [
         (words[n % len(words)], ("bird", "fish", "tree")[n % 3], ("one", "two", "three")[n // 8]) for n in range(24)
@@ -67,6 +82,7 @@ def write_release_corpus(folder: Path, colours: str) -> Path:
     qrels = {"query_id": ids, "passage_id": passages["passage_id"], "relevance": [1] * 24, "split": splits}
     with whole_folder(folder) as staging:
         write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        pq.write_table(pa.Table.from_pylist([fields_of(n) for n in range(24)]), staging / "fields.parquet")
         write_manifest(staging, "ingest", {}, {}, {"passages": 24, "of": colours})
     return folder
 

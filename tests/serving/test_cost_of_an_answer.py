@@ -13,6 +13,7 @@ import pytest
 import torch
 from serving_releases import Running
 
+from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import FEW_TOKENS, PlainBert
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.server import listen
@@ -24,7 +25,7 @@ def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None
     texts = [f"{row} {'x' * 100}" for row in rows]
     columns = {"passage_id": [f"p{row}" for row in rows], "article_id": [""] * len(rows), "title": [""] * len(rows)}
     pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
-    passages = Passages(tmp_path)
+    passages = Passages(Corpus(tmp_path))
     wanted = [199_999, 0, 70_000, 131_072, 65_535, 65_536, 0]
     before = pa.default_memory_pool().max_memory()
     hold = pa.allocate_buffer(before - pa.total_allocated_bytes())  # so that the peak shows later allocations only
@@ -40,7 +41,7 @@ def test_reading_texts_does_not_map_their_neighbours(tmp_path: Path) -> None:
     texts = [f"{row} é{'x' * (row % 400)}" for row in rows]
     columns = {name: [f"{name}{row}" for row in rows] for name in ("passage_id", "article_id", "title")}
     pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
-    passages = Passages(tmp_path)
+    passages = Passages(Corpus(tmp_path))
     wanted = list(rows)[::300]
     passages.at(wanted, "passage_id", "article_id", "title")
     before = mapped_bytes()

@@ -54,6 +54,11 @@ def test_the_page_shows_what_search_finds(served: Running) -> None:
     page = served.client.post("/", data={"query": "red bird", "top": "5"}, headers=BROWSER).text
     [answer] = served.search(query="red bird", top=5)["answers"]
     places = [page.index(f"{hit['rank']}. {hit['title']}") for hit in answer["hits"]]
+    shown = [" ".join(each.split()) for each in re.findall(r'<div class="where">(page.*?)</div>', page, re.DOTALL)]
+    known = [hit["fields"] for hit in answer["hits"] if hit["fields"]]
+    assert shown == [
+        f"page: {f['page']} · product: {f['product']} · tags: x, {f['tags'][1]} · date: {f['date']}" for f in known
+    ]
     assert places == sorted(places) and f"release {served.service.releases.current.name}" in page
     assert {"red", "bird"} >= {mark.lower() for mark in re.findall("<mark>(.*?)</mark>", page)} > set()
 

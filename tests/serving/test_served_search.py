@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -14,14 +14,14 @@ import numpy as np
 import openai
 import pytest
 import torch
-from serving_releases import Running, running, searcher_of
+from serving_releases import Running, fields_of, running, searcher_of
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.search.bm25 import BM25
+from stillhouse.search.filtered import FilteredBM25
 from stillhouse.search.searcher import Hit
 from stillhouse.search.vector_index import VectorIndex
-from stillhouse.serving.filtered import FilteredBM25
 from stillhouse.serving.settings import Limits
 
 QUERIES = [
@@ -45,6 +45,22 @@ def test_answers_are_those_of_the_offline_search(served: Running, two_releases: 
         found = offline.search(query, top)
         same(each["hits"], found)
         assert [(hit["title"], hit["text"]) for hit in each["hits"]] == [(hit.title, hit.text) for hit in found]
+
+
+@pytest.mark.parametrize("top", [1, 5, 24])
+@pytest.mark.parametrize("filter", [{}, {"id_prefix": "x/"}])
+def test_documents_are_those_of_a_loop_over_the_whole_answer(
+    served: Running, two_releases: list[Path], top: int, filter: dict[str, str]
+) -> None:
+    passages = Corpus.open(two_releases[0] / "corpus").passages.set_index("passage_id")
+    whole = served.search(queries=QUERIES, top=24, filter=filter)["answers"]
+    found = served.search(queries=QUERIES, top=top, filter=filter, documents=True)["answers"]
+    for every, each in zip(whole, found, strict=True):
+        expected: dict[str, str] = {}
+        for hit in every["hits"]:
+            expected.setdefault(passages["article_id"][hit["passage_id"]], hit["passage_id"])
+        assert [(hit["document_id"], hit["passage_id"]) for hit in each["hits"]] == list(expected.items())[:top]
+        assert all(hit["section"] == "" for hit in each["hits"])
 
 
 def test_many_clients_get_what_one_gets(served: Running) -> None:
@@ -87,6 +103,54 @@ def test_filters_leave_passages_out_and_keep_the_ranking(served: Running, two_re
         assert [hit["passage_id"] for hit in dense] == slow_ranking(folder, QUERIES[0], rows)
         both = served.search(query=QUERIES[0], top=24, filter=asked)["answers"][0]["hits"]
         assert {hit["passage_id"] for hit in both} == set(passages["passage_id"][rows])
+
+
+WHERE: list[tuple[dict[str, Any], Callable[[dict[str, Any]], bool]]] = [
+    ({"product": "vpn"}, lambda known: known["product"] == "vpn"),
+    ({"product": {"not": ["vpn", "mail"]}, "tags": "x"}, lambda known: known["product"] not in (None, "vpn", "mail")),
+    ({"page": {"gt": 1, "lte": 3}, "tags": ["t1"]}, lambda known: known["page"] in (2, 3) and "t1" in known["tags"]),
+    ({"date": {"gte": "2024-03", "lt": "2024-05-01"}}, lambda known: "2024-03" <= (known["date"] or "") < "2024-05-01"),
+    ({"product": "fax"}, lambda known: False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "meets"), WHERE)
+def test_fields_leave_passages_out_and_keep_the_ranking(
+    served: Running, two_releases: list[Path], where: dict[str, Any], meets: Callable[[dict[str, Any]], bool]
+) -> None:
+    folder = two_releases[0]
+    ids = list(Corpus.open(folder / "corpus").passage_ids[np.arange(24)])
+    rows = np.array([row for row in range(24) if meets(fields_of(row))], np.int64)
+    dense = served.search(query=QUERIES[0], top=24, filter={"fields": where}, bm25=0)["answers"][0]["hits"]
+    assert [hit["passage_id"] for hit in dense] == slow_ranking(folder, QUERIES[0], rows)
+    for hit in dense:
+        known = fields_of(ids.index(hit["passage_id"]))
+        assert hit["fields"] == {name: value for name, value in known.items() if value is not None}
+    offline = searcher_of(folder)
+    for top in (3, 24):
+        both = served.search(query=QUERIES[0], top=top, filter={"fields": where})["answers"][0]["hits"]
+        found = offline.search(QUERIES[0], top, where)
+        same(both, found)
+        assert [hit["fields"] for hit in both] == [hit.fields for hit in found] and len(both) == min(top, len(rows))
+    combined = served.search(query=QUERIES[0], top=24, filter={"fields": where, "id_prefix": "x/"})["answers"][0][
+        "hits"
+    ]
+    wanted = [row for row in rows if row % 2 == 0]
+    assert {hit["passage_id"] for hit in combined} == {ids[row] for row in wanted}
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"products": "vpn"}, "filter.fields: the corpus has no field 'products'; it has page, product, tags, date"),
+        ({"page": "3"}, "filter.fields: the field 'page' holds numbers, not \"3\"; compare it with such"),
+        ({"page": {"gte": {"a": [1]}}}, "filter.fields: the field 'page' holds numbers, not {\"a\": [1]}"),
+        ({"tags": {"like": "x"}}, "filter.fields: 'like' compares nothing"),
+    ],
+)
+def test_conditions_that_fit_no_field_are_refused(served: Running, where: dict[str, Any], message: str) -> None:
+    answer = served.client.post("/search", json={"query": "tree", "filter": {"fields": where}})
+    assert answer.status_code == 422 and message in answer.json()["error"]["message"]
 
 
 def test_the_share_of_bm25_blends_the_two_rankings(served: Running, two_releases: list[Path]) -> None:

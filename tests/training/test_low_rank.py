@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.training import loop
+from stillhouse.training.low_rank import low_rank
 
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
@@ -52,6 +53,31 @@ def test_each_matrix_changes_by_at_most_the_rank(train: Callable[..., dict[str, 
     assert not [name for name in changes if "embed" in name]
 
 
+def test_frozen_matrices_in_bf16_are_half_as_large_and_change_by_the_rank_alone(
+    train: Callable[..., dict[str, torch.Tensor]], start: Path
+) -> None:
+    encoder = BiEncoder.load(start)
+    with low_rank(encoder, 3, "bf16"):
+        layers = [layer for layer in encoder.modules() if isinstance(layer, torch.nn.Linear)]
+        halves = {layer.weight.requires_grad: layer.weight.dtype for layer in layers}
+        assert halves == {True: torch.float32, False: torch.bfloat16}
+    before = BiEncoder.load(start).state_dict()
+    after = train("half", lora_rank=3, frozen_weights="bf16", precision="bf16")
+    ranks = []
+    for name, values in before.items():
+        assert after[name].dtype == torch.float32
+        if not after[name].equal(values):
+            change = after[name] - values.bfloat16().float()
+            ranks.append(int(torch.linalg.matrix_rank(change, atol=1e-5)))
+    assert len(ranks) >= 8 and max(ranks) == 3
+
+
+def test_bf16_is_for_frozen_matrices_alone(train: Callable[..., dict[str, torch.Tensor]]) -> None:
+    for settings in ({"precision": "bf16"}, {"lora_rank": 3}):
+        with pytest.raises(InputError, match="frozen_weights"):
+            train("whole", frozen_weights="bf16", **settings)
+
+
 def test_checkpointing_changes_no_result(train: Callable[..., dict[str, torch.Tensor]]) -> None:
     plain = train("plain", padding="kept", lora_rank=2)
     twice = train("twice", padding="kept", lora_rank=2, gradient_checkpointing=True)
@@ -59,10 +85,14 @@ def test_checkpointing_changes_no_result(train: Callable[..., dict[str, torch.Te
         torch.testing.assert_close(twice[name], values, atol=1e-5, rtol=0)
 
 
+def test_checkpointing_cannot_leave_padding_out(train: Callable[..., dict[str, torch.Tensor]]) -> None:
+    with pytest.raises(InputError, match="padding: kept"):
+        train("none", padding="none", gradient_checkpointing=True)
+
+
 def test_a_bag_of_words_has_no_matrices_to_adapt() -> None:
     from stillhouse.models.encoder_settings import EncoderSettings
     from stillhouse.models.towers import BagOfWordsTower
-    from stillhouse.training.low_rank import low_rank
 
     bag = BiEncoder({"passage": BagOfWordsTower(9, (1,), 4, 8, 6)}, None, EncoderSettings())  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lora_rank is for towers with a Transformer"), low_rank(bag, 2):

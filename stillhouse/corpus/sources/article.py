@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Row
+from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Row, Value
 
 
 @dataclass(slots=True)
@@ -40,8 +40,10 @@ class Article:
     id: str
     suffixes: tuple[str, ...]
 
-    def rows(self, blocks: Iterable[Block], named: str, title: str = "") -> Iterator[Row]:
-        """The passages, and the links to paths below the tree.
+    def rows(
+        self, blocks: Iterable[Block], named: str, title: str = "", fields: Mapping[str, Value] | None = None
+    ) -> Iterator[Row]:
+        """The passages, each with these fields, and the links to paths below the tree.
 
         The title is `title`, else the first heading of level 1, else `named`. The heading with the title does not start
         a section.
@@ -58,8 +60,8 @@ class Article:
                 section = block.text
             elif not block.level and block.text:
                 id = f"{self.id}#{position + 1}"
-                fields = {"page": block.page} if block.page else None
-                yield Passage(id, title, block.text, self.id, section, position, where, fields)
+                of_page = {"page": block.page, **(fields or {})} if block.page else fields
+                yield Passage(id, title, block.text, self.id, section, position, where, of_page)
                 if block.kind:
                     yield NotProse(id, block.kind, where)
                 position += 1

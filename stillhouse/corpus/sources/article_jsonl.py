@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import (
     Fields,
@@ -18,6 +20,7 @@ from stillhouse.corpus.sources.lines import (
     shown_id,
     text_field,
 )
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     Begins,
@@ -31,18 +34,20 @@ from stillhouse.corpus.sources.spans import WHOLE, Span
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
+_READ = (*ARTICLE_ID, "title", "sections", "links")
 DUPLICATE = "duplicate article id"
 
 
-def open_article_jsonl(location: Path) -> Source:
+def open_article_jsonl(location: Path, options: Options) -> Source:
     """A `.jsonl[.gz]` file of articles or a folder with `articles.jsonl[.gz]`; may have queries and qrels beside it."""
     path = location if location.is_file() else find_file(location, "articles.jsonl")
     if path is None:
         raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
-    return labelled_lines(ARTICLE_JSONL, path, _read_articles)
+    read = partial(_read_articles, options.fields)
+    return labelled_lines(ARTICLE_JSONL, path, read, _READ, options.fields)
 
 
-def _read_articles(path: Path, span: Span) -> Iterator[Row]:
+def _read_articles(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
     seen: set[str] = set()
     for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):
@@ -54,7 +59,7 @@ def _read_articles(path: Path, span: Span) -> Iterator[Row]:
             if id in seen:
                 raise IllTyped(DUPLICATE)
             begun = id
-            rows = list(_article_rows(id, fields))
+            rows = list(_article_rows(id, fields, kept_fields(names, fields)))
             seen.add(id)
         except IllTyped as reason:
             sound = False
@@ -64,7 +69,7 @@ def _read_articles(path: Path, span: Span) -> Iterator[Row]:
         yield from rows
 
 
-def _article_rows(id: str, fields: Fields) -> Iterator[Row]:
+def _article_rows(id: str, fields: Fields, kept: dict[str, Any] | None) -> Iterator[Row]:
     """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a wrong shape."""
     title = text_field(fields, "title", optional=True)
     position = 0
@@ -75,7 +80,7 @@ def _article_rows(id: str, fields: Fields) -> Iterator[Row]:
         for paragraph in _list(section, "paragraphs"):
             passage_id = f"{id}#{position + 1}"
             if isinstance(paragraph, str):
-                yield Passage(passage_id, title, paragraph, id, heading, position, fields.where)
+                yield Passage(passage_id, title, paragraph, id, heading, position, fields.where, kept)
             else:
                 content = str(paragraph)[:CONTENT_LENGTH]
                 yield Rejected("passage", passage_id, "paragraph is not text", fields.where, content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,11 +12,13 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
 from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
-from stillhouse.corpus.sources.front_matter import front_matter
+from stillhouse.corpus.sources.front_matter import MOST, front_matter
 from stillhouse.corpus.sources.html_article import read_page
+from stillhouse.corpus.sources.kept_fields import kept_fields, not_kept
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
 from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
@@ -31,7 +33,9 @@ MOST_TOGETHER = 10_000
 """Files per part when several processes read a tree."""
 
 
-def open_article_tree(folder: Path, format: str = ARTICLE_TREE, suffixes: tuple[str, ...] = SUFFIXES) -> Source:
+def open_article_tree(
+    folder: Path, options: Options, format: str = ARTICLE_TREE, suffixes: tuple[str, ...] = SUFFIXES
+) -> Source:
     """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
 
     An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
@@ -65,23 +69,29 @@ def open_article_tree(folder: Path, format: str = ARTICLE_TREE, suffixes: tuple[
 
     def rows() -> Iterator[Row]:
         yield from found.rejected
-        yield from map(linked, _read_articles(articles()))
+        yield from map(linked, _read_articles(articles(), options.fields))
         yield from read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
-        of_articles = [Part(partial(_read_articles, some), linked) for some in _together(articles(), size)]
+        of_articles = [
+            Part(partial(_read_articles, some, options.fields), linked) for some in _together(articles(), size)
+        ]
         return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
-    notes = (f"files by kind: {counts}",) if len(kinds) > 1 else ()
-    return Source(format, files | labels, rows, notes=notes, parts=parts)
+    notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
+    texts = (path for path in files.values() if _suffix(path) in TEXTS)
+    with suppress(OSError, StopIteration), next(texts).open(encoding="utf-8", errors="replace") as first:
+        if front := front_matter(first.read(MOST)):
+            notes += not_kept(options.fields, front.others, ())
+    return Source(format, files | labels, rows, notes=tuple(notes), parts=parts, cells=True)
 
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _read_articles(articles: Iterable[tuple[Article, bool]]) -> Iterator[Row]:
+def _read_articles(articles: Iterable[tuple[Article, bool]], names: tuple[str, ...]) -> Iterator[Row]:
     """The rows of articles, each given with whether another article has its id; links lead to paths."""
     with closing(Documents()) as documents:
         for article, repeated in articles:
@@ -96,7 +106,7 @@ def _read_articles(articles: Iterable[tuple[Article, bool]]) -> Iterator[Row]:
                     raise NotText(TOO_LONG)
                 else:
                     data = article.path.read_bytes()
-                    yield from (read_page if _suffix(article.path) in PAGES else _read_text)(article, data)
+                    yield from (read_page if _suffix(article.path) in PAGES else _read_text)(article, data, names)
             except PermissionError as error:
                 yield article.rejected(f"cannot be read: {error.strerror}")
             except NotText as reason:
@@ -117,16 +127,16 @@ def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[l
         yield some
 
 
-def _read_text(article: Article, data: bytes) -> Iterator[Row]:
+def _read_text(article: Article, data: bytes, names: tuple[str, ...]) -> Iterator[Row]:
     lines = read_lines_of_text(data)
     for number, content in lines.unread:
         yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
-    text, title = lines.text, ""
+    text, title, fields = lines.text, "", None
     if _suffix(article.path) in PLAIN:
         blocks = list(plain_blocks(text))
     else:
         if front := front_matter(text):
-            title = front.title
+            title, fields = front.title, kept_fields(names, front.others)
             if front.fault:
                 yield Rejected("line", "", front.fault, f"{article.name}:1", text[: front.length])
             # Keeps its lines, so that line numbers of blocks match the file.
@@ -134,4 +144,4 @@ def _read_text(article: Article, data: bytes) -> Iterator[Row]:
         blocks = list(markdown_blocks(text))
     for block in blocks:
         block.line = lines.number(block.line)
-    yield from article.rows(blocks, article.path.stem, title)
+    yield from article.rows(blocks, article.path.stem, title, fields)

@@ -30,11 +30,11 @@ from stillhouse.corpus.sources.training import TRAINING, open_training, training
 from stillhouse.corpus.sources.tree_files import tree_files
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {
-    BEIR: lambda folder, _: passage_jsonl.open_beir(folder),
-    JSONL: lambda location, _: passage_jsonl.open_jsonl(location),
-    ARTICLE_TREE: lambda folder, _: article_tree.open_article_tree(folder),
-    ARTICLE_JSONL: lambda location, _: article_jsonl.open_article_jsonl(location),
-    HTML_TREE: lambda folder, _: article_tree.open_article_tree(folder, HTML_TREE, article_tree.PAGES),
+    BEIR: passage_jsonl.open_beir,
+    JSONL: passage_jsonl.open_jsonl,
+    ARTICLE_TREE: article_tree.open_article_tree,
+    ARTICLE_JSONL: article_jsonl.open_article_jsonl,
+    HTML_TREE: lambda folder, options: article_tree.open_article_tree(folder, options, HTML_TREE, article_tree.PAGES),
     SQUAD: open_squad,
     DPR: open_dpr,
     MSMARCO: open_msmarco,
@@ -48,7 +48,13 @@ OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES, TRAINING)
 TREES = (ARTICLE_TREE, HTML_TREE)
 UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
 """The formats whose folders may lack labels."""
-OPTIONS_OF = {"columns": (TABLES,), "answer_kind": (DPR, TABLES), "dpr_positives": (DPR,), "reqa_split": (REQA,)}
+OPTIONS_OF = {
+    "columns": (TABLES,),
+    "fields": (*UNLABELLED, *TREES),
+    "answer_kind": (DPR, TABLES),
+    "dpr_positives": (DPR,),
+    "reqa_split": (REQA,),
+}
 """The formats that read each of the `Options`."""
 
 

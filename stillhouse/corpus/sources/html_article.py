@@ -1,7 +1,8 @@
 """An HTML page as an article: headings are sections; paragraphs, list items, table rows and code are passages.
 
 Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`), only
-that is read. The title is its first `h1`, else the page's `title`, else the file's name.
+that is read. The title is its first `h1`, else the page's `title`, else the file's name. Fields are its `lang` and its
+`meta` elements.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from lxml import etree, html
 
 from stillhouse.corpus.sources.article import Article, Block
+from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row
 from stillhouse.corpus.sources.text_encoding import decode_page
 
@@ -46,8 +48,8 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 """Characters that documentation tools put after a heading as a link to it."""
 
 
-def read_page(article: Article, data: bytes) -> Iterator[Row]:
-    """The rows of a page. Raises `NotText`."""
+def read_page(article: Article, data: bytes, names: tuple[str, ...]) -> Iterator[Row]:
+    """The rows of a page, with the fields of these names. Raises `NotText`."""
     text = decode_page(data)
     page, reason = None, "not HTML"
     try:
@@ -57,8 +59,10 @@ def read_page(article: Article, data: bytes) -> Iterator[Row]:
     if page is None:
         yield article.rejected(reason, text[:CONTENT_LENGTH])
         return
+    metas = {meta.get("name") or meta.get("property"): meta.get("content") for meta in page.iter("meta")}
+    fields = kept_fields(names, {"lang": page.get("lang"), **metas})
     named = " ".join((page.findtext(".//title") or "").split())
-    yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id))
+    yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id), fields=fields)
 
 
 class _TooDeep(Exception):

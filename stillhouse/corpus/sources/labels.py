@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
+from stillhouse.corpus.sources.kept_fields import first_not_kept
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
@@ -83,8 +84,13 @@ def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
             yield Rejected("query", shown_id(fields, QUERY_ID), str(reason), fields.where, fields.content)
 
 
-def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]]) -> Source:
-    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it."""
+def labelled_lines(
+    format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]], keys: Sequence[str], names: Sequence[str]
+) -> Source:
+    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it.
+
+    `keys` are what it reads of each object, besides the fields `names`.
+    """
     labels = find_labels(path.parent)
     labels.pop(path.name, None)
 
@@ -96,4 +102,4 @@ def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterabl
         spans = divide(path, size, each)
         return [*(Part(partial(read, path, span)) for span in spans), Part(partial(read_labels, labels))]
 
-    return Source(format, {path.name: path} | labels, rows, parts=parts)
+    return Source(format, {path.name: path} | labels, rows, notes=first_not_kept(path, names, keys), parts=parts)

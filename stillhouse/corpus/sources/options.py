@@ -18,6 +18,7 @@ class Options:
     """The same names and defaults as in the settings of `ingest`, which explain each."""
 
     columns: Mapping[str, str] | None = None
+    fields: tuple[str, ...] = ()
     answer_kind: str = AUTO
     dpr_positives: str = DPR_POSITIVES[0]
     reqa_split: str = REQA_SPLITS[0]

@@ -24,14 +24,20 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def read_batches(
-    opened: pq.ParquetFile, path: Path, columns: Collection[str], groups: range | None = None
+    opened: pq.ParquetFile,
+    path: Path,
+    columns: Collection[str],
+    groups: range | None = None,
+    lists: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some columns in order, in batches of at most `MOST_ROWS` and `AT_ONCE`, or of one row. With `groups`,
     only the rows of these row groups.
 
-    Raises `InputError` for a column of lists. For damage, it raises what `pyarrow` raises.
+    Raises `InputError` for a column of lists that is not among `lists`. For damage, it raises what `pyarrow` raises.
     """
     for column in columns:
+        if column in lists:
+            continue
         if pa.types.is_nested(kind := opened.schema_arrow.field(column).type) and not pa.types.is_struct(kind):
             raise InputError(
                 f"{path}: its column {column} holds lists; write one value per row, or name another column in `columns`"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.sources.table_columns import FIELD
 
 REQUIRED = ("id", "text")
 TEXTS = (*REQUIRED, "title", "article_id", "section")
@@ -19,7 +20,7 @@ MOST = 10**9
 def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> Iterator[Passage] | None:
     """The passages of some rows, or None if a value is missing or is not text and so needs a check of its own.
 
-    `columns` are the existing ones among `id`, `text`, `title`, `article_id`, `section` and `position`.
+    `columns` are the existing ones among `id`, `text`, `title`, `article_id`, `section` and `position`, and fields.
     """
     texts = {name: columns[name] for name in TEXTS if name in columns}
     if not all(map(_is_text, texts.values())) or any(columns[name].null_count for name in REQUIRED):
@@ -38,7 +39,11 @@ def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> It
     # In a table without articles, each passage is its own article.
     owners = values.get("article_id", ids)
     titles, sections = values.get("title", none), values.get("section", none)
-    return map(Passage, ids, titles, values["text"], owners, sections, positions, wheres)
+    rows = ids, titles, values["text"], owners, sections, positions, wheres
+    fields = {name.removeprefix(FIELD): columns[name].to_pylist() for name in columns if name.startswith(FIELD)}
+    if not fields:
+        return map(Passage, *rows)
+    return map(Passage, *rows, (dict(zip(fields, given)) for given in zip(*fields.values())))
 
 
 def _is_text(column: pa.Array) -> bool:

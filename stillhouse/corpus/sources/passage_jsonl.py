@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import Span
 
 BEIR = "beir"
 JSONL = "jsonl"
 PASSAGE_ID = ("_id", "id", "passage_id")
+_READ = (*PASSAGE_ID, "title", "text")
 
 
-def open_beir(folder: Path) -> Source:
+def open_beir(folder: Path, options: Options) -> Source:
     """A folder with `corpus.jsonl[.gz]` (_id, title, text), optionally `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
     path = find_file(folder, "corpus.jsonl")
     if path is None:
         raise InputError(f"{folder} has no corpus.jsonl or corpus.jsonl.gz, so it is not a BEIR folder")
-    return labelled_lines(BEIR, path, _read_passages)
+    return _open(BEIR, path, options)
 
 
-def open_jsonl(location: Path) -> Source:
+def open_jsonl(location: Path, options: Options) -> Source:
     """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; may have queries and qrels beside it."""
     path = location if location.is_file() else find_file(location, "passages.jsonl")
     if path is None:
         raise InputError(f"{location} has no passages.jsonl or passages.jsonl.gz")
-    return labelled_lines(JSONL, path, _read_passages)
+    return _open(JSONL, path, options)
 
 
-def _read_passages(path: Path, span: Span) -> Iterator[Row]:
+def _open(format: str, path: Path, options: Options) -> Source:
+    return labelled_lines(format, path, partial(_read_passages, options.fields), _READ, options.fields)
+
+
+def _read_passages(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
     for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):
             yield fields
@@ -46,4 +54,4 @@ def _read_passages(path: Path, span: Span) -> Iterator[Row]:
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.
-        yield Passage(id, title, text, id, "", 0, fields.where)
+        yield Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields))

@@ -141,9 +141,9 @@ class Source:
     """A source: its format, the files it reads (name inside the source → path) and its rows.
 
     `identity` distinguishes a source without files from others. `candidates` says that each passage is a sentence (its
-    title) with the passage around it (its text), as in ReQA. `notes` are remarks about its files. `parts` divides the
-    source into parts of about the given size in bytes, and the rows of all parts in order are those of `rows`; it is
-    None for a source that is read as a whole.
+    title) with the passage around it (its text), as in ReQA. `cells` says that its fields are texts, which may stand
+    for numbers. `notes` are remarks about its files. `parts` divides the source into parts of about the given size in
+    bytes, and the rows of all parts in order are those of `rows`; it is None for a source that is read as a whole.
     """
 
     format: str
@@ -151,5 +151,6 @@ class Source:
     rows: Callable[[], Iterator[Row]]
     identity: str = ""
     candidates: bool = False
+    cells: bool = False
     notes: tuple[str, ...] = ()
     parts: Callable[[int, Each], list[Part]] | None = None

@@ -36,6 +36,9 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
 
+FIELD = "fields."
+"""Begins the names of the columns of passages that are kept as fields."""
+
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "passages": ("title", "article_id", "section", "position"),
     "queries": ("origin",),
@@ -64,6 +67,8 @@ def find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[st
         known = [name for name in names if name in present]
         if known:
             found[column] = known[0]
+        elif column.startswith(FIELD):
+            raise InputError(f"fields: {file.path} has no column {names[0]}; it has {', '.join(present[:20])}")
         elif (file.table, column) in chosen or column not in OPTIONAL.get(file.table, ()):
             raise InputError(
                 f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
@@ -73,8 +78,5 @@ def find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[st
 
 
 def names_of(table: str, chosen: Mapping[tuple[str, str], str]) -> dict[str, tuple[str, ...]]:
-    """The possible names of each column, or only the one that was chosen."""
-    return {
-        column: (chosen[table, column],) if (table, column) in chosen else names
-        for column, names in COLUMNS[table].items()
-    }
+    """The possible names of each column, or only the one that was chosen, and the names of fields."""
+    return {**COLUMNS[table], **{column: (name,) for (of, column), name in chosen.items() if of == table}}

@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
+from stillhouse.corpus.sources.kept_fields import fields_beside, first_not_kept, not_kept, with_fields
 from stillhouse.corpus.sources.lines import (
     LONGEST,
     TOO_LONG,
@@ -48,7 +50,7 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.sources.table_columns import find_columns, named_columns, names_of
+from stillhouse.corpus.sources.table_columns import FIELD, find_columns, named_columns, names_of
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 
 TABLES = "tables"
@@ -73,6 +75,7 @@ def open_tables(location: Path, options: Options) -> Source:
     pair task) are left out, since they can be made again.
     """
     chosen = named_columns(options.columns or {})
+    chosen |= {("passages", FIELD + name): name for name in options.fields}
     if location.is_file():
         if suffix_of(location) is None:
             raise InputError(f"{location} is not a table; its name must end in one of {', '.join(SUFFIXES)}")
@@ -109,7 +112,26 @@ def open_tables(location: Path, options: Options) -> Source:
         others = [file for file in files if file.table != "passages"]
         return [*found, Part(partial(_read_files, others, chosen, delimiters, options))]
 
-    return Source(TABLES, {file.name: file.path for file in files}, rows, notes=tuple(notes), parts=parts)
+    passages = [file for file in files if file.table == "passages"]
+    notes += _not_kept(passages[0], chosen, delimiters, options.fields)
+    read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
+    cells = any(file.name in delimiters for file in passages)
+    return Source(TABLES, read, rows, notes=tuple(notes), parts=parts, cells=cells)
+
+
+def _not_kept(
+    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiters: Mapping[str, str], names: Sequence[str]
+) -> tuple[str, ...]:
+    read = [name for names in names_of(file.table, chosen).values() for name in names]
+    if _is_json(file):
+        return first_not_kept(file.path, names, read)
+    if file.name in delimiters:
+        return not_kept(names, _header(file, delimiters[file.name]), read)
+    try:
+        with open_parquet(file.path) as opened:
+            return not_kept(names, opened.schema_arrow.names, read)
+    except (pa.ArrowException, OSError, ValueError, LookupError):
+        return ()  # reading it will report the damage
 
 
 Stretch = Span | range
@@ -260,10 +282,13 @@ def _read_parquet(
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
             number, end = sum(sizes[: groups.start if groups else 0]), sum(sizes[: groups.stop if groups else None])
             names = find_columns(file, opened.schema_arrow.names, chosen)
-            for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups):
+            lists = [name for column, name in names.items() if column.startswith(FIELD)]
+            beside = [given_fields(path, number, opened.metadata.num_rows) for path in fields_beside(file.path)]
+            for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups, lists):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
-                yield from _rows_of(columns, wheres, file)
+                rows = _rows_of(columns, wheres, file)
+                yield from map(with_fields, rows, beside[0]) if beside else rows
                 number += len(batch)
             if number != end:  # damage may end a column early without an error
                 raise ValueError(f"it should have {opened.metadata.num_rows:,}")
@@ -304,6 +329,7 @@ def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) ->
             id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
             # In a table without articles, each passage is its own article.
             article = article if "article_id" in fields else id
+            kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
             yield Passage(
                 id,
                 _optional(fields, "title"),
@@ -312,6 +338,7 @@ def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) ->
                 _optional(fields, "section"),
                 _position(fields),
                 where,
+                kept or None,
             )
         elif file.table == "not_prose":
             if (named := _optional(fields, "kind")) not in NOT_PROSE:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured
+from stillhouse.evaluation.relevance import relevant_passages
 from stillhouse.evaluation.report.curves import difference_plot
 
 SNIPPET = 170  # characters of a passage that a system ranked first
@@ -76,7 +77,7 @@ def examples_of_queries(
     corpus: Corpus, measured: Measured, query_ids: Sequence[str], count: int, systems: Sequence[str]
 ) -> list[Example]:
     """The first `count` queries with a relevant passage, and each system's result for them."""
-    relevant = corpus.relevant(measured.split).sort_values("relevance", ascending=False, kind="stable")
+    relevant = _gold(corpus, measured.split, query_ids)
     gold_of = {str(query_id): list(ids) for query_id, ids in relevant.groupby("query_id", sort=False)["passage_id"]}
     query_ids = [query_id for query_id in query_ids if query_id in gold_of][:count]
     text = corpus.queries_of(measured.split).set_index("query_id")["text"]
@@ -109,12 +110,20 @@ def with_gold(corpus: Corpus, measured: Measured) -> int:
 
 def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:
     """{system: number of judged queries with a relevant passage at rank 1}."""
-    relevant = pd.MultiIndex.from_frame(corpus.relevant(measured.split)[["query_id", "passage_id"]])
+    judged = next(iter(measured.values.values())).index
+    relevant = pd.MultiIndex.from_frame(_gold(corpus, measured.split, judged)[["query_id", "passage_id"]])
     result = {}
     for system, run in measured.runs.items():
         first = run.sort_values("rank", kind="stable").drop_duplicates("query_id")
         result[system] = int(pd.MultiIndex.from_frame(first[["query_id", "passage_id"]]).isin(relevant).sum())
     return result
+
+
+def _gold(corpus: Corpus, split: str, query_ids: Sequence[str] | pd.Index) -> pd.DataFrame:
+    """`query_id` and `passage_id` of the relevant passages, the most relevant first; see `relevant_passages`."""
+    relevant = corpus.relevant(split).sort_values("relevance", ascending=False, kind="stable")
+    relevant = relevant_passages(corpus, relevant[relevant["query_id"].isin(query_ids)])
+    return relevant.assign(passage_id=corpus.passage_ids[relevant["row"].to_numpy()])
 
 
 def _answer(passages: pd.DataFrame, system: str, ranked: pd.Series | None, gold: set[str]) -> Answer:

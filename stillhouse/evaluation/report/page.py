@@ -124,6 +124,7 @@ def render(content: Content) -> str:
         kind="synthetic " if test.synthetic else "",
         dev_kind="synthetic " if content.dev.synthetic else "",
         synthetic=synthetic_part(content),
+        of_passages=test.passage_means(),
         files=_files(content),
     )
 
@@ -282,6 +283,7 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
 
 def _files(content: Content) -> list[str]:
     names = ["metrics", "dev_metrics", "intervals", "significance", "breakdowns"]
+    names += ["metrics_passages"] * bool(content.test.of_passages)
     names += ["metrics_synthetic"] * (content.synthetic is not None) + ["teachers"] * bool(content.teachers)
     return [f"{name}.json" for name in names]
 

@@ -26,8 +26,9 @@ def ingest_passages(
     """Make `output/corpus` from texts or dicts in memory.
 
     A passage is its text, or a dict with `text` and optionally `id` (default: its number from 0), `title`, `article_id`
-    (default: its own id), `section` and `position` in the article (default: the order here). Passages of one article
-    should share their `article_id`: if there are no train questions, they are made from an article's sentences.
+    (default: its own id), `section`, `position` in the article (default: the order here) and `fields`, a dict such as
+    `{"product": "vpn"}` to filter a search by. Passages of one article should share their `article_id`: if there are no
+    train questions, they are made from an article's sentences.
 
     A question is a dict with `text`, `relevant` (the ids of passages that answer it, or a dict of id → grade, with
     integer grades above 0) and optionally `split` (`train`, `dev` or `test`; default: `train`) and `id` (default: its

@@ -26,6 +26,7 @@ class Passage:
     article_id: Id | None = None
     section: str = ""
     position: int | None = None
+    fields: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +53,31 @@ class Question:
 
 
 def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Iterable[QuestionRow]) -> None:
-    """Write `passages.parquet` and, if there are questions, `queries.parquet` and `qrels.parquet`.
+    """Write `passages.parquet`, `fields.parquet` if a passage has fields and, if there are questions, `queries.parquet`
+    and `qrels.parquet`.
 
     Raises `InputError`, which names the row, for an unknown or missing key and for a value of the wrong type.
     """
-    for rows, what in ((passages, "passages"), (questions, "questions")):
-        if isinstance(rows, (str, Mapping)):
+    from stillhouse.corpus.fields import FieldsFile, fields_as_text  # imports pyarrow
+
+    for given, what in ((passages, "passages"), (questions, "questions")):
+        if isinstance(given, (str, Mapping)):
             raise InputError(f"{what} must be a list; pass a single row as [row]")
-    _write(folder, "passages", _passages(passages))
+    rows, fields = _passages(passages)
+    _write(folder, "passages", rows)
+    table = FieldsFile(None)
+    table.write(fields_as_text(fields))
+    table.close()
+    table.write_typed(Path(folder), len(fields))
     queries, qrels = _questions(questions)
     if queries:
         _write(folder, "queries", queries)
         _write(folder, "qrels", qrels)
 
 
-def _passages(passages: Iterable[str | PassageRow]) -> list[dict[str, Any]]:
+def _passages(passages: Iterable[str | PassageRow]) -> tuple[list[dict[str, Any]], list[Mapping[str, Any] | None]]:
     rows: list[dict[str, Any]] = []
+    fields: list[Mapping[str, Any] | None] = []
     seen = Counter[str]()
     for number, given in enumerate(passages):
         row = read_as(Passage, {"text": given} if isinstance(given, str) else given, f"passage {number}")
@@ -76,9 +86,12 @@ def _passages(passages: Iterable[str | PassageRow]) -> list[dict[str, Any]]:
         own = {"id": id, "text": row.text, "article_id": article, "title": row.title, "section": row.section}
         rows.append(own | {"position": seen[article] if row.position is None else row.position})
         seen[article] += 1
+        if row.fields is not None and not isinstance(row.fields, Mapping):
+            raise InputError(f"passage {number}: fields must be a dict, such as {{'product': 'vpn'}}")
+        fields.append(row.fields)
     if not rows:
         raise InputError("there are no passages; give at least one text or dict")
-    return rows
+    return rows, fields
 
 
 def _questions(questions: Iterable[QuestionRow]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

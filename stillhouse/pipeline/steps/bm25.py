@@ -21,7 +21,7 @@ class Config(NegativesConfig):
     language: str | None = setting(
         None, "ISO 639-1 code of the corpus's language, for stemming and stop words; null = detected from its passages"
     )
-    depth: int = setting(200, "passages per query in the run", minimum=1)
+    depth: int = setting(200, "passages per query in the run, more if qrels name documents", minimum=1)
     negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
     range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
 
@@ -48,7 +48,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     bm25.save(outputs["bm25"])
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
-        rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
+        rows_QK, scores_QK = bm25.search(list(queries["text"]), corpus.run_depth(config.depth))
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, "bm25")
     asked = MiningQueries(corpus, config.negatives_among, config.without_answers)

@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
-    short = figures.cut_short(of_test, measures, corpus.passage_count)
+    short = figures.cut_short(of_test, measures, corpus.document_count)
     for measure, systems in short.items():
         shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
         context.log(f"[evaluate] {measure} is deeper than these runs; missing ranks count as not found: {shallow}")
@@ -89,6 +89,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     folder, means = outputs["evaluation"], test.means()
     write_json(folder / "metrics.json", means)
     write_json(folder / "dev_metrics.json", dev.means())
+    if test.of_passages:
+        write_json(folder / "metrics_passages.json", test.passage_means())
     if synthetic:
         write_json(folder / "metrics_synthetic.json", synthetic.means())
     for asked in (measured for measured in of_test if measured.synthetic):
@@ -135,6 +137,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     for measured in of_test:
         prefix = "synthetic/" if measured.synthetic else ""
         values |= {f"{prefix}{s}/{name}": v for s, figure in measured.means().items() for name, v in figure.items()}
+    values |= {f"passages/{s}/{name}": v for s, figure in test.passage_means().items() for name, v in figure.items()}
     facts = {
         "labels": test.labels,
         "test_queries": test.queries,
@@ -178,7 +181,8 @@ def _sentence(measured: Measured) -> str:
     """The first measure of every system on queries of one kind, which is named if it is synthetic."""
     kind, main = ("SYNTHETIC " if measured.synthetic else ""), measured.measures[0]
     figures = ", ".join(f"{system} {values[main]:.3f}" for system, values in measured.means().items())
-    return f"{measured.queries} {kind}test queries, {main}: {figures}"
+    what = " of documents" if measured.of_passages else ""
+    return f"{measured.queries} {kind}test queries, {main}{what}: {figures}"
 
 
 STEP = Step(

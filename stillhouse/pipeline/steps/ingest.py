@@ -16,6 +16,7 @@ from stillhouse.corpus.engine.choice import open_engine
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
+    from stillhouse.corpus.cleaning import CleanCorpus
     from stillhouse.corpus.sources.rows import Source
 
 # Listed and not imported, so that the command line need not load the readers; a test compares both.
@@ -39,6 +40,8 @@ ANSWER_KINDS = ("auto", "text", "regex")
 DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
+SPLIT_BY = ("sentence", "paragraph", "heading")
+DOCUMENT_LABELS = ("best", "all")
 PART_BYTES = 1 << 26
 """Bytes of a source that one process of an engine reads at a time: about 200,000 passages, a few seconds."""
 
@@ -68,6 +71,24 @@ class Config:
         "`line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out",
         choices=TITLES,
     )
+    split_tokens: int | None = setting(
+        None,
+        "split passages that have more tokens than this, with their title, into pieces that have no more; null = no",
+        minimum=16,
+    )
+    split_overlap: int = setting(0, "at most this many of a piece's tokens repeat the end of the one before", minimum=0)
+    split_by: str = setting(
+        "paragraph",
+        "what a piece is filled with: whole `sentence`s; whole `paragraph`s, where they are short enough; or the same "
+        "within each Markdown `heading`'s section",
+        choices=SPLIT_BY,
+    )
+    document_labels: str = setting(
+        "best",
+        "which passages are relevant where a qrel names a document: `best`, the one that BM25 ranks first, among those "
+        "with an answer if there are any; or `all`",
+        choices=DOCUMENT_LABELS,
+    )
     splits: Mapping[str, str] | None = setting(
         None,
         "new names of source splits, as {dev: test} if the test labels are not public",
@@ -75,6 +96,11 @@ class Config:
     columns: Mapping[str, str] | None = setting(
         None,
         "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
+    )
+    fields: tuple[str, ...] | None = setting(
+        None,
+        "a list of what else to keep of passages, to filter a search by, such as product and date: keys of JSON, "
+        "columns of tables, keys of Markdown's front matter, `lang` and `meta` elements of HTML; null = none",
     )
     answer_kind: str = setting(
         "auto",
@@ -164,6 +190,8 @@ class Config:
             raise InputError("revision belongs to a DVC repository; set `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
             raise InputError("max_distractors is for `distractors`; leave it out, or set `distractors`")
+        if self.split_tokens and 2 * self.split_overlap > self.split_tokens:
+            raise InputError("split_overlap is more than half of split_tokens; lower it")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -185,6 +213,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     place, versioned = _place(config, context)
     options = Options(
         columns=config.columns,
+        fields=tuple(config.fields or ()),
         answer_kind=config.answer_kind,
         dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,
@@ -196,6 +225,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         source = with_distractors(source, other, config.max_distractors, config.seed, config.pair_language)
     if config.test_queries:
         source = with_test_queries(source, Path(config.test_queries).expanduser())
+    if config.split_tokens:
+        source = _with_pieces(config, source, inputs.get("tokenizer"))
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
     for note in source.notes:
         context.log(f"[ingest] {note}")
@@ -222,6 +253,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         mixed_pairs=config.mixed_pairs,
         generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
         added=AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None,
+        of_documents=_keep_best if config.document_labels == "best" else lambda corpus: None,
     )
     watch = partial(context.progress, what="reading", unit="row")
     with open_engine(context.engine) as engine:
@@ -231,7 +263,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             bar = partial(context.progress_of, "reading", "part")
             several = Several(engine.each, context.work, bar, PART_BYTES)
         facts = ingest_source(source, choices, outputs["corpus"], watch, several) | versioned
+    if config.split_tokens:
+        facts["split"] = {"tokens": config.split_tokens, "overlap": config.split_overlap, "by": config.split_by}
 
+    if missing := sorted({*(config.fields or ())} - {*facts.get("fields", ())}):
+        raise InputError(f"fields: no passage of {config.source} has {', '.join(missing)}; leave that out")
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
     for reason, count in facts["left_out"].items():
@@ -250,16 +286,38 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", {facts['distractors']:,} of the passages distractors"
     if facts["mixed_pairs"]:
         summary += f", {facts['mixed_pairs']:,} of the train queries made from the corpus"
+    if "fields" in facts:
+        summary += f", fields of passages: {', '.join(facts['fields'])}"
     if "generated_queries" in facts:
         summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
     if facts.get("added_train_queries"):
         summary += f", {facts['added_train_queries']:,} of the train queries added"
+    if facts.get("documents"):
+        summary += f", qrels of {facts['documents']:,} documents"
     for split in ("dev", "test"):
         if drawn := facts[f"drawn_{split}"]:
             summary += f", {split} drawn from train ({drawn:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
     metrics |= {f"queries_{split}": float(count) for split, count in facts["queries"].items()}
     return Report(summary, metrics | {"rejected": float(rejected)}, facts)
+
+
+def _keep_best(corpus: CleanCorpus) -> None:
+    if corpus.documents:
+        from stillhouse.search.document_labels import keep_best  # imports bm25s
+
+        keep_best(corpus)
+
+
+def _with_pieces(config: Config, source: Source, tokenizer: Path | None) -> Source:
+    from stillhouse.corpus.sources.pieces import Splitting, with_pieces
+    from stillhouse.corpus.text_lengths import estimated_tokens
+    from stillhouse.models.token_lengths import token_count
+
+    assert config.split_tokens
+    count = partial(token_count, tokenizer) if tokenizer else estimated_tokens
+    splitting = Splitting(config.split_tokens, config.split_overlap, config.split_by, config.titles, count)
+    return with_pieces(source, splitting)
 
 
 def _divided(source: Source) -> str:
@@ -318,6 +376,12 @@ STEP = Step(
             "generated",
             "questions about these passages from `generate-queries`: added to the labelled train queries or, without "
             "any, used as train, dev and test queries instead of pair queries",
+            optional=True,
+        ),
+        Port(
+            "tokenizer",
+            "the model folder whose tokenizer counts `split_tokens`; without it, they are estimated from words",
+            kind="model",
             optional=True,
         ),
     ),

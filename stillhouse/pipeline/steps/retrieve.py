@@ -14,10 +14,11 @@ from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 class Config(InferenceConfig):
     """How deep a run is, and its name."""
 
-    depth: int = setting(200, "passages per query in the run", minimum=1)
+    depth: int = setting(200, "passages per query in the run, more if qrels name documents", minimum=1)
     latency_queries: int = setting(
         0,
-        "time this many test queries one by one; 0 = none, since times differ between runs and machines",
+        "time this many test queries, or dev queries if there are none, one by one; 0 = none, since times differ "
+        "between runs and machines",
         minimum=0,
     )
     system: str = setting("dense", "the name in the run file's last column")
@@ -37,15 +38,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
     hybrid = read_hybrid(inputs["hybrid"], index) if "hybrid" in inputs else None
-    searched = 0
+    searched, depth = 0, corpus.run_depth(config.depth)
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
-        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config, hybrid)
+        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), depth, context, config, hybrid)
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
     facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
-    summary = f"{searched} queries, the best {config.depth} passages each"
+    summary = f"{searched} queries, the best {depth} passages each"
     if hybrid:
         summary += f"; {hybrid.fusion}"
         facts["fusion"] = str(hybrid.fusion)
@@ -54,7 +55,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         if choice := choice_facts(made.facts, made.config):
             facts["choice"] = choice
     if config.latency_queries:
-        texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
+        asked = next((of for of in map(corpus.queries_of, ("test", "dev")) if len(of)), corpus.queries_of("test"))
+        texts = list(asked["text"])[: config.latency_queries]
         facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)
         summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
     return Report(summary, facts=facts)

@@ -97,7 +97,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         gpu = searches_on_gpu(index, config.depth, context)
         rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
-    right_QU, judged_QU = judged.right(rows_QU), judged.judged(rows_QU)
+    right_QU = judged.right(rows_QU)
     bm25_QU = bm25.scores_of(judged.texts, rows_QU)
     contenders: dict[str, Contender] = {}
     for name, found in rankings.items():
@@ -109,7 +109,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             candidates = Candidates(rows_QU, both_QUF, np.zeros(both_QUF.shape, np.int32))
             systems["hybrid"] = found.fusion, fused_scores(found.fusion, candidates)
         for ranked, (fusion, scores_QU) in systems.items():
-            likely_Q = log_likelihoods(scores_QU, judged_QU, right_QU)
+            likely_Q = log_likelihoods(scores_QU, judged.judged_best(rows_QU, scores_QU), right_QU)
             contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likely_Q)
             contenders[contender.name] = contender
     figures = {

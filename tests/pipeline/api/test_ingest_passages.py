@@ -12,7 +12,12 @@ import pytest
 import stillhouse
 
 PASSAGES = [
-    {"id": "p1", "title": "Bats", "text": "Bats find their prey by listening to echoes."},
+    {
+        "id": "p1",
+        "title": "Bats",
+        "text": "Bats find their prey by listening to echoes.",
+        "fields": {"n": 7, "tags": ["x"]},
+    },
     {"id": "p2", "title": "Ships", "text": "A clock on a ship gives the longitude."},
     {"id": 3, "text": "A bicycle stays upright while it rolls."},
 ]
@@ -32,7 +37,7 @@ def test_dicts_give_the_corpus_of_the_same_beir_files(tmp_path: Path) -> None:
     (beir / "qrels").mkdir(parents=True)
     with (beir / "corpus.jsonl").open("w") as file:
         for row in PASSAGES:
-            line = {"_id": str(row["id"]), "title": row.get("title", ""), "text": row["text"]}
+            line = {"_id": str(row["id"]), "title": row.get("title", ""), "text": row["text"], **row.get("fields", {})}
             file.write(json.dumps(line) + "\n")
     with (beir / "queries.jsonl").open("w") as file:
         file.writelines(json.dumps({"_id": row["id"], "text": row["text"]}) + "\n" for row in QUESTIONS)
@@ -40,10 +45,11 @@ def test_dicts_give_the_corpus_of_the_same_beir_files(tmp_path: Path) -> None:
     (beir / "qrels" / "train.tsv").write_text(header + "a\tp1\t1\n")
     (beir / "qrels" / "dev.tsv").write_text(header + "c\t3\t1\n")
     (beir / "qrels" / "test.tsv").write_text(header + "b\tp2\t2\nb\t3\t1\n")
-    from_files = stillhouse.ingest(beir, tmp_path / "files", titles="colon")
+    from_files = stillhouse.ingest(beir, tmp_path / "files", titles="colon", fields=["n", "tags"])
     from_dicts = stillhouse.ingest_passages(PASSAGES, tmp_path / "dicts", questions=QUESTIONS, titles="colon")
     assert tables(from_dicts) == tables(from_files)
-    assert len(tables(from_dicts)["qrels"]) == 4 and from_dicts.facts["titles"] == "colon"
+    assert len(tables(from_dicts)["qrels"]) == 4 and tables(from_dicts)["fields"][0] == {"n": 7, "tags": ["x"]}
+    assert from_dicts.facts["titles"] == "colon"
     assert stillhouse.Corpus.open(from_dicts).passage_count == 3
 
 
@@ -64,6 +70,7 @@ def test_texts_are_numbered_and_articles_are_in_order(tmp_path: Path) -> None:
         ([], [], "there are no passages"),
         ("one text", [], "passages must be a list"),
         ([{"text": "a", "titel": "b"}], [], "passage 0: unknown setting 'titel'; did you mean 'title'?"),
+        ([{"text": "a", "fields": "b"}], [], "passage 0: fields must be a dict"),
         (["a", {"id": "x"}], [], "passage 1 lacks text"),
         ([{"text": "a", "id": 1.5}], [], "passage 0: id must be text, not 1.5"),
         ([{"text": "a", "position": "first"}], [], "passage 0: position must be a whole number, not 'first'"),

@@ -1,0 +1,42 @@
+"""`stillhouse models`: lists good base models, and which of them are on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.model_table import at_hand, base_models
+from stillhouse.pipeline.parser import Parser
+
+HEADS = {
+    "name": "model",
+    "language": "language",
+    "parameters": "parameters",
+    "licence": "licence",
+    "width": "width",
+    "length": "tokens",
+    "ndcg10": "BEIR",
+    "source": "figure from",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(
+        "models",
+        "Lists good base models: their language, size and licence, the width of their vectors, how many tokens they\n"
+        "read, and their published mean nDCG@10 over the 15 English sets of BEIR. Those marked * are on this machine.",
+        "examples:\n"
+        "  stillhouse models\n"
+        "  stillhouse models --table ours.csv\n"
+        "  stillhouse new manuals --source ~/manuals --model auto\n"
+        "  stillhouse new manuals --source ~/manuals --model ours.csv",
+    )
+    parser.add_argument(
+        "--table", metavar="FILE", type=Path, help="a table of your own: a CSV file with the header of the shipped one"
+    )
+    rows = base_models(parser.parse(argv).table)
+    shown = [HEADS, *(row | {"name": f"{'*' if at_hand(row['name']) else ' '} {row['name']}"} for row in rows)]
+    widths = {name: max(len(row[name]) for row in shown) for name in HEADS}
+    show(*("  ".join(f"{row[name]:{width}}" for name, width in widths.items()).rstrip() for row in shown))
+    return 0

@@ -155,7 +155,8 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
         from stillhouse.corpus.pair_queries import split_articles
 
         try:
-            articles = min(look.articles, ingest.max_articles or look.articles)
+            articles = round(look.all_articles)
+            articles = min(articles, ingest.max_articles or articles)
             split_articles(articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
         except InputError as error:
             return [f"`ingest` will refuse this source: {error}"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.ingestion import Choices, ingest_source
@@ -20,11 +19,6 @@ ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs":
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]
 PARAGRAPHS = [{"context": "c", "qas": QAS}, {"context": "d", "qas": [{"id": 7, "question": "!", "answers": []}]}]
 EXAMPLE = {"question": "?", "answers": ["a"], "positive_ctxs": [{"passage_id": "1"}, {"text": "x"}]}
-
-
-def needs_parser(name: str) -> None:
-    if name == "html-tree":
-        pytest.importorskip("lxml", reason="lxml, of the extra `dev`, is not installed")
 
 
 def parquet(columns: dict[str, list[object]]) -> bytes:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from fuzz_targets import SEEDS, reader
-from sources_to_damage import needs_parser
 
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_a_whole_source_is_read(name: str) -> None:
-    needs_parser(name)
     for seed in SEEDS[name]:
         reader(name)(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import SOURCES, check_source, needs_parser
+from sources_to_damage import SOURCES, check_source
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.detect import open_source
@@ -68,7 +68,6 @@ def write(files: dict[str, bytes], folder: Path) -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(name: str, data: st.DataObject) -> None:
-    needs_parser(name)
     files = dict(SOURCES[name])
     hurt = data.draw(st.sampled_from(sorted(files)))
     content = files[hurt]
@@ -126,7 +125,6 @@ REPEATED += [b'\t"a\n', b'""\n', b"0", b"\\", b"\xff", b"```\n", b"&#97;", b"<a 
 @pytest.mark.timeout(60)
 def test_repeated_tokens_are_read_in_linear_time(name: str) -> None:
     """Repeat each token 2,000 times, in the middle and alone: a reader that backtracks would take hours."""
-    needs_parser(name)
     for hurt, content in SOURCES[name].items():
         middle = len(content) // 2
         for what in REPEATED:

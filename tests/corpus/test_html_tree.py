@@ -1,15 +1,13 @@
-"""Trees of HTML pages. Needs lxml."""
+"""Trees of HTML pages."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import detect, open_source
 from stillhouse.corpus.sources.rows import Passage
@@ -33,6 +31,7 @@ x = 1
 <h3>Links</h3>
 <p><a href="https://example.org/a.html">away</a> <a href="gone.html">gone</a> <a href="plants/">all</a>
 <a href="tea.html">self</a> <a href="note.pdf">file</a></p>
+<div role=contentinfo>Imprint</div><div class="site CookieConsent"><p>We use cookies</p></div>
 <footer><p>Copyright</p></footer>
 </body></html>
 """
@@ -57,9 +56,8 @@ TREE: dict[str, str | bytes] = {
 
 
 def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: Read) -> None:
-    pytest.importorskip("lxml")
     folder = write(TREE)
-    assert detect(folder) == "html-tree"
+    assert detect(folder) == "article-tree"
     corpus = read(folder)
     assert [(p.id, p.title, p.section, p.position, p.text) for p in corpus.passages.values()] == [
         ("article#1", "article", "", 0, "Words"),
@@ -98,7 +96,6 @@ def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: R
 @pytest.mark.parametrize(("depth", "taken"), [(100, True), (300, True), (2000, True), (5000, False)])
 def test_a_page_is_read_to_its_end_or_rejected(depth: int, taken: bool, write: Write, read: Read) -> None:
     """A parser may stop silently where elements are nested too deeply."""
-    pytest.importorskip("lxml")
     deep = "<div>" * depth + "<p>within</p>" + "</div>" * depth
     corpus = read(write({"a.html": f"<p>before</p>{deep}<p>after</p>", "b.html": "<p>other</p>"}))
     texts = [passage.text for passage in corpus.passages.values()]
@@ -150,17 +147,9 @@ ENCODED: dict[str, tuple[bytes, str, str]] = {
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_the_encoding_comes_from_the_byte_order_mark_or_the_declaration(name: str, write: Write, read: Read) -> None:
-    pytest.importorskip("lxml")
     data, page, reason = ENCODED[name]
     corpus = read(write({"a.html": data, "b.html": "<p>other"}))
     said = [re.sub("<.*?>", "", page)] if page else []
     assert [row.text for row in corpus.passages.values()] == [*said, "other"]
     assert [row[:2] for row in corpus.rejected] == [("passage", "a")] * bool(reason)
     assert all(row.reason.startswith(reason) for row in corpus.rejected)
-
-
-def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:
-    for name in ("lxml", "lxml.html"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match="pip install lxml"):
-        read(write({"a.html": "<p>x"}))

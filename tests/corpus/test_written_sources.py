@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import needs_parser, row_shown
+from sources_to_damage import row_shown
 
 from stillhouse.corpus.sources.detect import open_source
 
@@ -206,7 +206,6 @@ FORMATS = {
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(known=known())
 def test_what_was_written_is_read(name: str, known: Known) -> None:
-    needs_parser(name)
     files, rows = FORMATS[name](known)
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():

@@ -11,6 +11,7 @@ import pytest
 from documented_commands import section
 from good_machine import GOOD
 from release_repositories import Source
+from reportlab.pdfgen.canvas import Canvas
 from repositories import call
 from small_workspaces import write_corpus
 from terminal import Terminal
@@ -56,6 +57,17 @@ def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:
     terminal.type_all(section("docs/deploy.md", "A remote in a folder"))
     assert "url = /store/search" in Path(".dvc/config").read_text()
     assert "FOLDER" in Path(".dvc/config.local").read_text()
+
+
+def test_a_folder_of_documents_becomes_a_corpus(terminal: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "path/to/documents"
+    folder.mkdir(parents=True)
+    (folder / "note.md").write_text("Tea is a leaf.\n")
+    canvas = Canvas(str(folder / "tea.pdf"))
+    canvas.drawString(70, 700, "Pour the water.")
+    canvas.save()
+    terminal.type_all(section("docs/documents.md", "Files"))
+    assert list(Corpus.open(Path("corpus")).passages["text"]) == ["Tea is a leaf.", "Pour the water."]
 
 
 def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) -> None:

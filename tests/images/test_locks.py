@@ -71,7 +71,7 @@ def test_the_constraints_fulfil_the_project_s_requirements_on_every_python(pytho
 @pytest.mark.parametrize(("name", "extras"), [("gpu", ("gpu",)), ("cpu", ("cpu",))])
 def test_the_locks_fulfil_the_project_s_requirements(name: str, extras: tuple[str, ...]) -> None:
     packages = lock(name)
-    for extra in ("", "validation", "metrics", "html", "serve", *extras):
+    for extra in ("", "validation", "metrics", "serve", *extras):
         for wanted in project()[extra]:
             version, _ = packages[canonicalize_name(wanted.name)]
             assert wanted.specifier.contains(Version(version).public), wanted

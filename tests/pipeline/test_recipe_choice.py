@@ -113,6 +113,15 @@ def test_new_warns_of_a_source_at_which_the_run_stops(
     assert stops(source) == bool(warned)
 
 
+def test_a_few_long_articles_can_be_divided(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The look counts the articles of the first 2,000 passages only."""
+    (here / "corpus").mkdir()
+    for name in "abcde":
+        (here / f"corpus/{name}.md").write_text("\n\n".join(f"passage {k} of {name}" for k in range(1500)))
+    made(str(here / "corpus"))
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize("splits", [("train", "test"), ("test",)])
 def test_new_says_why_there_is_no_pretraining(
     splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]

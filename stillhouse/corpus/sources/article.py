@@ -1,4 +1,4 @@
-"""An article as its reader found it, and its rows. The same for Markdown, text and HTML."""
+"""An article as its reader found it, and its rows. The same for every kind of file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Ro
 class Block:
     """A heading (`level` from 1) or a passage (`level` 0), the line it begins on and the targets of its links.
 
-    `kind` is a kind of `NotProse`, or "" for prose. A block without words is not a passage, but its links count.
+    `kind` is a kind of `NotProse`, or "" for prose. A block without words is not a passage, but its links count. `page`
+    counts from 1, and is 0 in a file without pages.
     """
 
     line: int
@@ -23,6 +24,7 @@ class Block:
     text: str
     targets: list[str] = field(default_factory=list)
     kind: str = ""
+    page: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Article:
                 section = block.text
             elif not block.level and block.text:
                 id = f"{self.id}#{position + 1}"
-                yield Passage(id, title, block.text, self.id, section, position, where, fields)
+                known = {**(fields or {}), "page": block.page} if block.page else fields
+                yield Passage(id, title, block.text, self.id, section, position, where, known)
                 if block.kind:
                     yield NotProse(id, block.kind, where)
                 position += 1

@@ -1,16 +1,19 @@
-"""A tree of article files: Markdown and text; `html_tree` does the same for HTML."""
+"""A tree of article files: Markdown, text, HTML pages and documents such as PDF, each read by its suffix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
+from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
 from stillhouse.corpus.sources.front_matter import MOST, front_matter
+from stillhouse.corpus.sources.html_article import read_page
 from stillhouse.corpus.sources.kept_fields import kept_fields, not_kept
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
@@ -21,31 +24,24 @@ from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rej
 from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 
-ARTICLE_TREE = "article-tree"
+ARTICLE_TREE, HTML_TREE = "article-tree", "html-tree"
 PLAIN = (".txt",)
-SUFFIXES = (".md", ".markdown", *PLAIN)
+TEXTS = (".markdown", ".md", *PLAIN)
+PAGES = (".htm", ".html", ".xhtml")
+SUFFIXES = (*TEXTS, *PAGES, *DOCUMENTS)
 MOST_TOGETHER = 10_000
 """Files per part when several processes read a tree."""
 
-ReadArticle = Callable[[Article, bytes], Iterator[Row]]
-"""Returns the rows of an article from the content of its file. Raises `NotText`."""
 
-
-def open_article_tree(folder: Path, options: Options) -> Source:
-    """A folder of Markdown and text articles (`open_tree`)."""
-    source = open_tree(folder, ARTICLE_TREE, SUFFIXES, partial(_read_article, options.fields))
-    with suppress(OSError), next(iter(source.files.values())).open(encoding="utf-8", errors="replace") as first:
-        if front := front_matter(first.read(MOST)):
-            return replace(source, notes=not_kept(options.fields, front.others, ()))
-    return source
-
-
-def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadArticle) -> Source:
+def open_article_tree(
+    folder: Path, options: Options, format: str = ARTICLE_TREE, suffixes: tuple[str, ...] = SUFFIXES
+) -> Source:
     """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
 
-    An article's id is its path below the tree without the suffix, with white space percent-encoded. A passage's id is
-    `<article id>#<k>` for the k-th passage of the article, counted from 1. Files with a name that is not UTF-8, and
-    links out of the folder, are rejected; `queries.jsonl` and `qrels/` must not be such links.
+    An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
+    same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>` for the k-th
+    passage of the article, counted from 1. Files with a name that is not UTF-8, and links out of the folder, are
+    rejected; `queries.jsonl` and `qrels/` must not be such links.
     """
     found = tree_files(folder, suffixes)
     if not found.paths:
@@ -57,12 +53,15 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
             raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
     ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
     files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
+    kinds = Counter(_suffix(path) for path in files.values())
+    # A link to a kind of file that the tree does not have is not a link between articles.
+    linkable = tuple(chain.from_iterable(kind for kind in (TEXTS, PAGES, DOCUMENTS) if kinds.keys() & set(kind)))
 
     def articles() -> Iterator[tuple[Article, bool]]:
-        seen: set[str] = set()
+        last_first = sorted(ids, key=lambda relative: SUFFIXES.index(_suffix(Path(relative))), reverse=True)
+        read = {ids[relative]: relative for relative in last_first}
         for (name, path), (relative, id) in zip(files.items(), ids.items()):
-            yield Article(path, name, relative, id, suffixes), id in seen
-            seen.add(id)
+            yield Article(path, name, relative, id, linkable), read[id] != relative
 
     def linked(row: Row) -> Row:
         # A target outside the tree keeps its path, so that cleaning can report it.
@@ -70,34 +69,56 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
 
     def rows() -> Iterator[Row]:
         yield from found.rejected
-        yield from map(linked, _read_articles(articles(), read))
+        yield from map(linked, _read_articles(options.fields, articles()))
         yield from read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
-        of_articles = [Part(partial(_read_articles, some, read), linked) for some in _together(articles(), size)]
+        of_articles = [
+            Part(partial(_read_articles, options.fields, some), linked) for some in _together(articles(), size)
+        ]
         return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
 
-    return Source(format, files | labels, rows, parts=parts, cells=True)
+    counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
+    notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
+    notes += _front_not_kept(options.fields, files.values())
+    return Source(format, files | labels, rows, notes=tuple(notes), parts=parts, cells=True)
 
 
-def _read_articles(articles: Iterable[tuple[Article, bool]], read: ReadArticle) -> Iterator[Row]:
-    """The rows of articles, each given with whether an earlier article has its id; links lead to paths."""
-    for article, repeated in articles:
-        if repeated:
-            yield article.rejected("duplicate article id")
-            continue
-        if article.path.stat().st_size > LONGEST:
-            yield article.rejected(TOO_LONG)
-            continue
-        try:
-            data = article.path.read_bytes()
-        except PermissionError as error:
-            yield article.rejected(f"cannot be read: {error.strerror}")
-            continue
-        try:
-            yield from read(article, data)
-        except NotText as reason:
-            yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
+def _front_not_kept(names: Sequence[str], files: Iterable[Path]) -> tuple[str, ...]:
+    """`not_kept` for the front matter of the first text."""
+    first = next((path for path in files if _suffix(path) in TEXTS), None)
+    if first is None:
+        return ()
+    with suppress(OSError), first.open(encoding="utf-8", errors="replace") as file:
+        if front := front_matter(file.read(MOST)):
+            return not_kept(names, front.others, ())
+    return ()
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _read_articles(names: Sequence[str], articles: Iterable[tuple[Article, bool]]) -> Iterator[Row]:
+    """The rows of articles, each given with whether another article has its id; links lead to paths."""
+    with closing(Documents()) as documents:
+        for article, repeated in articles:
+            if repeated:
+                yield article.rejected("duplicate article id")
+                continue
+            data = b""
+            try:
+                if _suffix(article.path) in DOCUMENTS:
+                    yield from documents.read(article)
+                elif article.path.stat().st_size > LONGEST:
+                    raise NotText(TOO_LONG)
+                else:
+                    data = article.path.read_bytes()
+                    yield from (read_page if _suffix(article.path) in PAGES else _read_text)(names, article, data)
+            except PermissionError as error:
+                yield article.rejected(f"cannot be read: {error.strerror}")
+            except NotText as reason:
+                yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
 
 
 def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[list[tuple[Article, bool]]]:
@@ -114,12 +135,12 @@ def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[l
         yield some
 
 
-def _read_article(names: tuple[str, ...], article: Article, data: bytes) -> Iterator[Row]:
+def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
     lines = read_lines_of_text(data)
     for number, content in lines.unread:
         yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
     text, title, fields = lines.text, "", None
-    if article.path.suffix.lower() in PLAIN:
+    if _suffix(article.path) in PLAIN:
         blocks = list(plain_blocks(text))
     else:
         if front := front_matter(text):

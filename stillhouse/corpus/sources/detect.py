@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources import article_jsonl, article_tree, html_tree, passage_jsonl
+from stillhouse.corpus.sources import article_jsonl, article_tree, passage_jsonl
 from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, misnamed, shown
-from stillhouse.corpus.sources.html_tree import HTML_TREE
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
 from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collection, open_msmarco
@@ -35,7 +34,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     JSONL: passage_jsonl.open_jsonl,
     ARTICLE_TREE: article_tree.open_article_tree,
     ARTICLE_JSONL: article_jsonl.open_article_jsonl,
-    HTML_TREE: html_tree.open_html_tree,
+    HTML_TREE: partial(article_tree.open_article_tree, format=HTML_TREE, suffixes=article_tree.PAGES),
     SQUAD: open_squad,
     DPR: open_dpr,
     MSMARCO: open_msmarco,
@@ -135,8 +134,8 @@ def detect(location: Path) -> str:
         f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "
         f"{' or '.join(COLLECTIONS)} ({MSMARCO}), passages or corpus with {', '.join(TABLE_SUFFIXES)} ({TABLES}), "
         f".json files named by their split ({SQUAD}), files with questions and their passages ({TRAINING}), each also "
-        f"with .gz, and for files that end in {', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}) or "
-        f"{', '.join(html_tree.SUFFIXES)} ({HTML_TREE}); name the format with --format or give another --source"
+        f"with .gz, and for files that end in {', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}); name the format "
+        "with --format or give another --source"
     )
 
 
@@ -165,15 +164,8 @@ def _detect_folder(folder: Path) -> str | None:
         return TRAINING
     if any(map(_is_squad, squad_paths(folder))):
         return SQUAD
-    articles, pages = (_count(folder, suffixes) for suffixes in (article_tree.SUFFIXES, html_tree.SUFFIXES))
-    # A tree of pages often contains a licence or a robots.txt too.
-    return HTML_TREE if pages > articles else ARTICLE_TREE if articles else None
-
-
-def _count(folder: Path, suffixes: tuple[str, ...]) -> int:
-    """The number of articles in a tree, including rejected ones."""
-    found = tree_files(folder, suffixes)
-    return len(found.paths) + len(found.rejected)
+    found = tree_files(folder, article_tree.SUFFIXES)
+    return ARTICLE_TREE if found.paths or found.rejected else None
 
 
 def _is_squad(path: Path) -> bool:

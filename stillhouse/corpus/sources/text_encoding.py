@@ -10,6 +10,8 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
+import webencodings
+
 MARKS = (
     # UTF-32 first, since its mark begins with UTF-16's.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -93,10 +95,8 @@ def is_unicode(text: str) -> bool:
 def decode_page(data: bytes) -> str:
     """Decodes an HTML page: by its byte-order mark, by what it declares, else as UTF-8. Raises `NotText`.
 
-    Names of encodings mean what they mean in browsers, where `iso-8859-1` is `windows-1252`. Needs webencodings.
+    Names of encodings mean what they mean in browsers, where `iso-8859-1` is `windows-1252`.
     """
-    import webencodings
-
     encoding, data = marked_encoding(data)
     codec, reason = codecs.lookup(encoding or "utf-8"), "as its byte-order mark says"
     if not encoding:

@@ -13,6 +13,8 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, shown
 from stillhouse.corpus.sources.rows import Rejected
 
+BESIDE_PAGES = ("_sources", "robots.txt")
+"""What lies beside the pages of a web site and is no article: rules for robots, and Sphinx's copies of its sources."""
 LEADS_OUT = "a link that leads out of the source; copy there what it leads to"
 LEADS_NOWHERE = "a link that leads nowhere"
 LOOPS = "a link to a folder that it lies in"
@@ -33,10 +35,10 @@ def leads_out(path: Path, source: Path) -> bool:
 
 
 def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
-    """The files below a folder, or below its `articles/`, that end in one of `suffixes`; hidden files are left out.
+    """The files below a folder, or below its `articles/`, that end in one of `suffixes`.
 
-    Links within the source are followed, at most one link to each folder; the source itself may be a link.
-    Raises `InputError` if `articles/` is a link out of the source.
+    Hidden files and `BESIDE_PAGES` are left out. Links within the source are followed, at most one link to each folder;
+    the source itself may be a link. Raises `InputError` if `articles/` is a link out of the source.
     """
     root = source / "articles" if (source / "articles").is_dir() else source
     if leads_out(root, source):
@@ -69,7 +71,7 @@ def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple
             yield folder.relative_to(root).as_posix(), folder, f"cannot be read: {error.strerror}"
             continue
         inner: list[tuple[Path, tuple[Path, ...]]] = []
-        for path in (entry for entry in entries if not entry.name.startswith(".")):
+        for path in (entry for entry in entries if entry.name[0] != "." and entry.name not in BESIDE_PAGES):
             relative, is_article = path.relative_to(root).as_posix(), path.suffix.lower() in suffixes
             real, reason = above[-1] / path.name, ""
             if path.is_symlink():

@@ -387,5 +387,6 @@ STEP = Step(
     ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
+    version=2,
     divided=True,
 )

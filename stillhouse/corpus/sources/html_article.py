@@ -1,24 +1,22 @@
-"""A tree of HTML pages, one article each: headings are sections; paragraphs, items, table rows, code are passages."""
+"""An HTML page as an article: headings are sections; paragraphs, list items, table rows and code are passages.
+
+Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`), only
+that is read. The title is its first `h1`, else the page's `title`, else the file's name.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.article import Article, Block
-from stillhouse.corpus.sources.article_tree import open_tree
-from stillhouse.corpus.sources.kept_fields import kept_fields
-from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row, Source
-from stillhouse.corpus.sources.text_encoding import decode_page
+from lxml import etree, html
 
-HTML_TREE = "html-tree"
-SUFFIXES = (".html", ".htm", ".xhtml")
+from stillhouse.corpus.sources.article import Article, Block
+from stillhouse.corpus.sources.kept_fields import kept_fields
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row
+from stillhouse.corpus.sources.text_encoding import decode_page
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 LEFT_OUT = frozenset(
@@ -26,6 +24,10 @@ LEFT_OUT = frozenset(
 )
 """Elements whose text and links do not belong to the article. `head` is not included: in a page without `<body>`, the
 parser puts unknown elements there."""
+FURNITURE = frozenset(("navigation", "search", "contentinfo", "complementary", "dialog", "alertdialog"))
+"""Roles of elements that do not belong to the article either."""
+_CONSENT = re.compile(r"\b(cookie|consent|gdpr)s?[-_]?(banner|bar|notice|popup|dialog|modal|consent)\b", re.IGNORECASE)
+"""Names of banners that ask to accept cookies."""
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike "  # noqa: SIM905
     "strong sub sup time tt u var wbr ruby rb rt rp script style noscript template svg math button select iframe "
@@ -45,24 +47,8 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 """Characters that documentation tools put after a heading as a link to it."""
 
 
-def open_html_tree(folder: Path, options: Options) -> Source:
-    """A folder of HTML pages, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
-
-    Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`),
-    only that is read. The title is its first `h1`, else the page's `title`, else the file's name. Fields are its `lang`
-    and its `meta` elements.
-    Raises `InputError` if `lxml` or `webencodings` is missing.
-    """
-    try:
-        import lxml.html  # noqa: F401
-        import webencodings  # noqa: F401
-    except ImportError as error:
-        needed = f"the package {error.name}; install it with `pip install lxml webencodings`"
-        raise InputError(f"reading HTML needs {needed}") from None
-    return open_tree(folder, HTML_TREE, SUFFIXES, partial(_read_page, options.fields))
-
-
-def _read_page(names: tuple[str, ...], article: Article, data: bytes) -> Iterator[Row]:
+def read_page(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
+    """The rows of a page. Its fields `names` are of its `lang` and its `meta` elements. Raises `NotText`."""
     text = decode_page(data)
     page, reason = None, "not HTML"
     try:
@@ -84,8 +70,6 @@ class _TooDeep(Exception):
 
 def _parse(text: str) -> Any:
     """The root element, or None. Raises `_TooDeep` for a page that the parser could not read to its end."""
-    from lxml import etree, html
-
     try:
         # Without `huge_tree`, a page is silently cut at 256 nested elements, or at ten million consecutive characters.
         parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
@@ -113,7 +97,10 @@ def _main(page: Any) -> Any:
 
 
 def _is_left_out(element: Any) -> bool:
-    return element.tag in LEFT_OUT or "hidden" in element.attrib or element.get("aria-hidden") == "true"
+    if element.tag in LEFT_OUT or "hidden" in element.attrib or element.get("aria-hidden") == "true":
+        return True
+    names = f"{element.get('id')} {element.get('class')}"
+    return element.get("role") in FURNITURE or _CONSENT.search(names) is not None
 
 
 def _page_of(target: str) -> str:
@@ -124,8 +111,6 @@ def _page_of(target: str) -> str:
 
 def _blocks(page: Any) -> Iterator[Block]:
     """The headings and paragraphs of a page, in order: the text between two boundaries of block elements is one."""
-    from lxml import etree
-
     parts: list[str] = []
     links: list[str] = []
     level, pre, line = 0, 0, 1

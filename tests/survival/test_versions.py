@@ -72,10 +72,12 @@ def lasts(key: str) -> bool:
 
 
 def drifting() -> set[str]:
-    """The uses whose numbers are a machine's own: of a training at whose rate a last digit decides, and after it."""
-    found = set(TOO_FAST)
+    """The uses whose numbers are a machine's own: of a training at whose rate a last digit decides, and after it; and
+    after mined negatives, a ranking in which one decides too.
+    """
+    found, mined = set(TOO_FAST), {use.name for use in RUN_USES if use.step_name == "mine"}
     for use in RUN_USES:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
+        if any(source.split("/")[0] in found | mined for source in use.inputs.values()):
             found.add(use.name)
     return found
 

@@ -60,8 +60,8 @@ class Article:
                 section = block.text
             elif not block.level and block.text:
                 id = f"{self.id}#{position + 1}"
-                of_page = {"page": block.page, **(fields or {})} if block.page else fields
-                yield Passage(id, title, block.text, self.id, section, position, where, of_page)
+                known = {**(fields or {}), "page": block.page} if block.page else fields
+                yield Passage(id, title, block.text, self.id, section, position, where, known)
                 if block.kind:
                     yield NotProse(id, block.kind, where)
                 position += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
@@ -69,29 +69,37 @@ def open_article_tree(
 
     def rows() -> Iterator[Row]:
         yield from found.rejected
-        yield from map(linked, _read_articles(articles(), options.fields))
+        yield from map(linked, _read_articles(options.fields, articles()))
         yield from read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
         of_articles = [
-            Part(partial(_read_articles, some, options.fields), linked) for some in _together(articles(), size)
+            Part(partial(_read_articles, options.fields, some), linked) for some in _together(articles(), size)
         ]
         return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
     notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
-    texts = (path for path in files.values() if _suffix(path) in TEXTS)
-    with suppress(OSError, StopIteration), next(texts).open(encoding="utf-8", errors="replace") as first:
-        if front := front_matter(first.read(MOST)):
-            notes += not_kept(options.fields, front.others, ())
+    notes += _front_not_kept(options.fields, files.values())
     return Source(format, files | labels, rows, notes=tuple(notes), parts=parts, cells=True)
+
+
+def _front_not_kept(names: Sequence[str], files: Iterable[Path]) -> tuple[str, ...]:
+    """`not_kept` for the front matter of the first text."""
+    first = next((path for path in files if _suffix(path) in TEXTS), None)
+    if first is None:
+        return ()
+    with suppress(OSError), first.open(encoding="utf-8", errors="replace") as file:
+        if front := front_matter(file.read(MOST)):
+            return not_kept(names, front.others, ())
+    return ()
 
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
-def _read_articles(articles: Iterable[tuple[Article, bool]], names: tuple[str, ...]) -> Iterator[Row]:
+def _read_articles(names: Sequence[str], articles: Iterable[tuple[Article, bool]]) -> Iterator[Row]:
     """The rows of articles, each given with whether another article has its id; links lead to paths."""
     with closing(Documents()) as documents:
         for article, repeated in articles:
@@ -106,7 +114,7 @@ def _read_articles(articles: Iterable[tuple[Article, bool]], names: tuple[str, .
                     raise NotText(TOO_LONG)
                 else:
                     data = article.path.read_bytes()
-                    yield from (read_page if _suffix(article.path) in PAGES else _read_text)(article, data, names)
+                    yield from (read_page if _suffix(article.path) in PAGES else _read_text)(names, article, data)
             except PermissionError as error:
                 yield article.rejected(f"cannot be read: {error.strerror}")
             except NotText as reason:
@@ -127,7 +135,7 @@ def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[l
         yield some
 
 
-def _read_text(article: Article, data: bytes, names: tuple[str, ...]) -> Iterator[Row]:
+def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
     lines = read_lines_of_text(data)
     for number, content in lines.unread:
         yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)

@@ -34,7 +34,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     JSONL: passage_jsonl.open_jsonl,
     ARTICLE_TREE: article_tree.open_article_tree,
     ARTICLE_JSONL: article_jsonl.open_article_jsonl,
-    HTML_TREE: lambda folder, options: article_tree.open_article_tree(folder, options, HTML_TREE, article_tree.PAGES),
+    HTML_TREE: partial(article_tree.open_article_tree, format=HTML_TREE, suffixes=article_tree.PAGES),
     SQUAD: open_squad,
     DPR: open_dpr,
     MSMARCO: open_msmarco,

@@ -1,15 +1,14 @@
 """An HTML page as an article: headings are sections; paragraphs, list items, table rows and code are passages.
 
 Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`), only
-that is read. The title is its first `h1`, else the page's `title`, else the file's name. Fields are its `lang` and its
-`meta` elements.
+that is read. The title is its first `h1`, else the page's `title`, else the file's name.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lxml import etree, html
@@ -48,8 +47,8 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 """Characters that documentation tools put after a heading as a link to it."""
 
 
-def read_page(article: Article, data: bytes, names: tuple[str, ...]) -> Iterator[Row]:
-    """The rows of a page, with the fields of these names. Raises `NotText`."""
+def read_page(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
+    """The rows of a page. Its fields `names` are of its `lang` and its `meta` elements. Raises `NotText`."""
     text = decode_page(data)
     page, reason = None, "not HTML"
     try:

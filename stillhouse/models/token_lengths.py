@@ -6,8 +6,8 @@ This file does not import PyTorch for a `tokenizer.json`.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,17 +41,17 @@ def token_lengths(texts: Sequence[str], folder: Path) -> list[int] | None:
     ]
 
 
-def token_count(folder: Path, text: str) -> int:
-    """How many tokens a text has for the model in `folder`, special tokens included and nothing cut off.
+def token_counter(folder: Path) -> Callable[[str], int]:
+    """Counts a text's tokens for the model in `folder`, special tokens included and nothing cut off.
 
-    Raises `InputError` for a folder without a tokenizer.
+    Other processes can call it, even on machines without the folder. Raises `InputError` for a folder without a
+    tokenizer.
     """
-    return len(_kept_tokenizer(folder).encode(text).ids)
+    return partial(_count, _tokenizer(folder))
 
 
-@cache
-def _kept_tokenizer(folder: Path) -> Tokenizer:
-    return _tokenizer(folder)
+def _count(tokenizer: Tokenizer, text: str) -> int:
+    return len(tokenizer.encode(text).ids)
 
 
 def misfit(texts: Sequence[str], folder: Path) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.pieces import BY, Splitting, with_pieces
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus
-from stillhouse.models.token_lengths import token_count
+from stillhouse.models.token_lengths import token_counter
 
 WORDS = "red green blue bird fish tree the a one two three".split()  # noqa: SIM905
 ARTICLES = {
@@ -61,7 +61,7 @@ def test_pieces_are_stretches_of_the_text_that_the_model_reads_whole(
     ends = [". ", ".\n", ".\n\n", "。", " ", "\n# One bird\n"]
     text = "".join(f"{' '.join(rng.choice(WORDS, rng.integers(1, 30)))}{rng.choice(ends)}" for _ in range(60))
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    found = Splitting(24, overlap, by, count=partial(token_count, tiny_model)).pieces(passage(text, "the tree"))
+    found = Splitting(24, overlap, by, count=token_counter(tiny_model)).pieces(passage(text, "the tree"))
     assert [piece.id for piece in found] == [f"d#{number}" for number in range(1, len(found) + 1)]
     assert [piece.position for piece in found] == list(range(len(found)))
     covered, end = np.zeros(len(text), dtype=np.bool_), 0
@@ -84,17 +84,19 @@ def test_sentences_stay_whole_across_line_breaks() -> None:
     assert {piece.text[-6:] for piece in Splitting(16, by="sentence", count=words).pieces(passage(text))} == {"three."}
 
 
-def test_parts_give_the_same_pieces_and_their_kinds(tmp_path: Path) -> None:
+def test_processes_give_the_same_pieces_and_their_kinds(tmp_path: Path, tiny_model: Path) -> None:
     for name, text in ARTICLES.items():
         (tmp_path / "articles").mkdir(exist_ok=True)
         (tmp_path / "articles" / f"{name}.md").write_text(text)
     tables = []
-    for several in (None, Several(map, tmp_path / "work", part_bytes=1)):
-        folder = tmp_path / f"corpus-{len(tables)}"
-        folder.mkdir()
-        source = with_pieces(open_source(str(tmp_path / "articles")), Splitting(40, count=words))
-        ingest_source(source, Choices(max_queries={}, seed=0, queries="source"), folder, several=several)
-        tables.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    with ProcessPoolExecutor(2) as pool:
+        for several in (None, Several(pool.map, tmp_path / "work", part_bytes=1)):
+            folder = tmp_path / f"corpus-{len(tables)}"
+            folder.mkdir()
+            source = open_source(str(tmp_path / "articles"))
+            source = with_pieces(source, Splitting(40, count=token_counter(tiny_model)))
+            ingest_source(source, Choices(max_queries={}, seed=0, queries="source"), folder, several=several)
+            tables.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert tables[0] == tables[1]
     corpus = Corpus.open(folder)
     ids = corpus.passages["passage_id"].tolist()

@@ -312,10 +312,10 @@ def _keep_best(corpus: CleanCorpus) -> None:
 def _with_pieces(config: Config, source: Source, tokenizer: Path | None) -> Source:
     from stillhouse.corpus.sources.pieces import Splitting, with_pieces
     from stillhouse.corpus.text_lengths import estimated_tokens
-    from stillhouse.models.token_lengths import token_count
+    from stillhouse.models.token_lengths import token_counter
 
     assert config.split_tokens
-    count = partial(token_count, tokenizer) if tokenizer else estimated_tokens
+    count = token_counter(tokenizer) if tokenizer else estimated_tokens
     splitting = Splitting(config.split_tokens, config.split_overlap, config.split_by, config.titles, count)
     return with_pieces(source, splitting)
 

@@ -38,7 +38,7 @@ def whole_model(folder: Path) -> Iterator[Path]:
         whole_model(Path(source) if Path(source).is_dir() else downloaded(source)) as below,
         tempfile.TemporaryDirectory() as place,
     ):
-        merged, inside = Path(place) / folder.name, transformer_in(below)
+        merged, inside = Path(place) / folder.resolve().name, transformer_in(below)
         shutil.copytree(inside if has_modules else below, merged, ignore=shutil.ignore_patterns(MANIFEST))
         target = merged if has_modules else transformer_in(merged)
         for weights in target.glob("*.safetensors*"):

@@ -52,7 +52,7 @@ def starts_of(model: str) -> list[Start]:
 
     Of a table, only those on this machine that can be opened. Raises `InputError` as `start_of` does, and if none is.
     """
-    if model != AUTO and not model.endswith(".csv"):
+    if not _is_table(model):
         names = [name.strip() for name in model.split(",") if name.strip()] or [model]
         return [start_of(str(Path(name).expanduser()) if name.startswith("~") else name) for name in names]
     found = []
@@ -67,12 +67,18 @@ def starts_of(model: str) -> list[Start]:
     return found
 
 
+def _is_table(model: str) -> bool:
+    return model == AUTO or model.endswith(".csv")
+
+
 def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: Any, hours: float | None) -> Start:
     """The best of several base models for the source of `ingest`; shows what was measured.
 
     Without dev questions, or training questions to make some, the choice is by language and published figure.
     """
     if len(starts) == 1:
+        if _is_table(model):
+            show(f"nothing was measured: of the table, {starts[0].name} alone is on this machine")
         return starts[0]
     if look is None or not {"train", "dev"} & look.questions.keys():
         return _recommended(starts, model, look)

@@ -32,10 +32,10 @@ def expected_memory(
     one, two = (_kept_bytes(encoder, passages, count, config, device) for count in (1, 2))
     of_text = two - one
     a_token = of_text / int(passages.lengths().max())
-    if config.gradient_checkpointing:  # the states between layers, and all that one layer keeps
-        sizes = [(model.config.num_hidden_layers, model.config.hidden_size) for model in transformers_in(encoder)]
-        layers, width = sizes[0]
-        a_token = a_token / layers + FP32 * layers * width
+    models = transformers_in(encoder) if config.gradient_checkpointing else []
+    for model in models[:1]:  # the states between layers, and all that one layer keeps
+        layers = model.config.num_hidden_layers
+        a_token = a_token / layers + FP32 * layers * model.config.hidden_size
     return {
         "weights": sum(weight.numel() * weight.element_size() for weight in weights),
         "their best state": trained,

@@ -11,23 +11,19 @@ from collections.abc import Mapping
 from kfp import kubernetes
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK, monitoring_settings
+from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
 
-def watch(
-    task: PipelineTask, environment: Mapping[str, str], pipeline: str, label: str, scraped: bool = True
-) -> PipelineTask:
-    """Sets the pipeline, task and run names and the Prometheus port in the pod if `environment` asks for metrics.
+def watch(task: PipelineTask, environment: Mapping[str, str]) -> PipelineTask:
+    """Sets the run's name and the Prometheus port in the pod if `environment` asks for metrics.
 
-    A pod that is not `scraped` itself passes the names on. Raises `InputError` for an invalid port or address.
+    Raises `InputError` for an invalid port or address.
     """
     if not {PORT, GATEWAY} & environment.keys():
         return task
-    monitoring_settings(environment)
-    task.set_env_variable(PIPELINE, pipeline).set_env_variable(TASK, label)
     kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
-    for name, value in scrape_annotations(environment).items() if scraped else ():
+    for name, value in scrape_annotations(environment).items():
         kubernetes.add_pod_annotation(task, name, value)
     return task
 

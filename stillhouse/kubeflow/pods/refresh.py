@@ -20,6 +20,7 @@ from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, 
 from stillhouse.kubeflow.pods.pod_preflight import check_pod
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
+    NODES,
     PARAMS,
     RECIPE,
     StageInPod,
@@ -58,10 +59,10 @@ def run_check(values: Mapping[str, Any]) -> None:
     with watched_task("check"):
         parameters = read_parameters(values)
         show(f"[refresh] {look(parameters)} is in use")
-        folder = Path(values[RECIPE].path)
         recipe = parse_yaml(values[TEXT], "the recipe of the run")
         corpus = {name: value for name, value in parameters.corpus.items() if value or name != "source"}
-        write_recipe({**recipe, "ingest": {**recipe.get("ingest", {}), **corpus}}, folder)
+        folder = Path(values[RECIPE].path)
+        write_recipe({**recipe, "ingest": {**recipe.get("ingest", {}), **corpus}}, folder, values.get(NODES, ""))
         write_whole_json(folder / ASKED, asdict(parameters))
 
 

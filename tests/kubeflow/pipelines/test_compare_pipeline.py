@@ -57,7 +57,7 @@ def test_shared_stages_run_once_before_the_variants(compiled: dict[str, Any]) ->
 
 def same_plan(made: Plan, tmp_path: Path) -> None:
     """The plan that the pods read has the runs of a comparison on one machine, and shares what they share."""
-    recipe = recipe_of_run("compare-objectives", made.recipe, "recipe", {})
+    recipe = recipe_of_run(made.recipe, "recipe", {})
     write_recipe(recipe, tmp_path)
     found = write_comparison_plan(json.dumps({"name": made.sweep.name} | made.sweep.plain()), recipe, tmp_path)
     for one, other in zip((made.reference, *made.jobs), (found.reference, *found.jobs), strict=True):

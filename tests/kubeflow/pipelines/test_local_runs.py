@@ -10,7 +10,6 @@ import pytest
 import yaml
 from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.control import check_run
@@ -30,14 +29,11 @@ def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
     """The pipeline of some stages of a recipe, which need no others."""
     stages = [stage for stage in stages_of(graph_of(recipe)) if stage.name in names]
 
-    def check(given: dict[str, Any]) -> PipelineTask:
-        return check_run("train", as_json(recipe), {}, given, stages)
-
     def body(given: dict[str, Any], pods: Pods) -> None:
-        assert pods.look
-        add_stages(stages, pods.look, pods, "stillhouse.kubeflow.pods.stage")
+        check = check_run("train", as_json(recipe), {}, given, stages)
+        add_stages(stages, check, pods, "stillhouse.kubeflow.pods.stage")
 
-    return make_pipeline("part", "A part of a run.", [], None, body, check)
+    return make_pipeline("part", "A part of a run.", [], None, body)
 
 
 def outputs_of(workspace: Path) -> Callable[[str], Path]:

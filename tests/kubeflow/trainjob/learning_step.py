@@ -20,7 +20,6 @@ from stillhouse.pipeline.steps.spec import Port, Report, Step
 SETTINGS = NodeSettings(
     nodes=2,
     task="retriever_1",
-    runtime="stillhouse-torch-cpu",
     cpu="1",
     cpu_limit="2",
     memory="2Gi",

@@ -21,8 +21,8 @@ from stillhouse.kubeflow.pods.run_parameters import SETTINGS, hint_of, parameter
 from stillhouse.kubeflow.pods.zero_shot import Config as ZeroShotConfig
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipe_settings import with_settings
-from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.uses import Use, used
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.parameters import Parameters
 
@@ -110,18 +110,9 @@ class Request:
         fields = {name: form_type(hint_of(use, name)) for name, use in parameters_of(*self._recipe()).items()}
         return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
 
-    def uses(self) -> tuple[Use, ...]:
-        """The uses of a whole run, in order; none for the other pipelines, whose tasks depend on more than a recipe."""
-        return tuple(graph_of(*self._recipe())) if self.pipeline == train.NAME else ()
-
-    def configs_with(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of every use of a whole run with these parameters, which it checks."""
-        recipe, where = self._recipe()
-        return configs(recipe_of_run(recipe, where, values), where)
-
     def kept(self) -> tuple[str, ...]:
         """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
-        made = {use.name for use in self.uses()}
+        made = {use.name for use in graph_of(*self._recipe())} if self.pipeline == train.NAME else set()
         return SEARCHED if made >= {used(source) for source in SEARCHED} else ()
 
     def exit_code(self, result: Path) -> int:

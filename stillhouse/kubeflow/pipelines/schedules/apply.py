@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.schedules.cluster import Cluster, Recurring, Run
+from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow, Recurring, Run
 from stillhouse.kubeflow.pipelines.schedules.file import Schedule
 from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_default_image
 from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
@@ -38,7 +38,7 @@ def name_of(schedule: Schedule) -> str:
     return f"{schedule.name}-{schedule.digest}"
 
 
-def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False) -> list[Change]:
+def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False) -> list[Change]:
     """Makes the schedules of the file's experiment match the given ones; with `dry`, only returns the changes.
 
     It is idempotent. Schedules of other experiments belong to other files and stay unchanged.
@@ -73,7 +73,7 @@ def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False)
     return changes + _retire(left, set(there), cluster, dry) + foreign
 
 
-def _retire(left: list[Recurring], names: set[str], cluster: Cluster, dry: bool) -> list[Change]:
+def _retire(left: list[Recurring], names: set[str], cluster: Kubeflow, dry: bool) -> list[Change]:
     """Disables recurring runs, and deletes the ones that have no run in flight."""
     changes, failed = [], set()
     for entry in left:
@@ -98,7 +98,7 @@ def _retire(left: list[Recurring], names: set[str], cluster: Cluster, dry: bool)
     return changes
 
 
-def _look(entry: Recurring, cluster: Cluster, dry: bool) -> tuple[str, str]:
+def _look(entry: Recurring, cluster: Kubeflow, dry: bool) -> tuple[str, str]:
     """Why a recurring run must not be deleted now, or "", and which of its runs may never end.
 
     A recurring run with a run in flight is not enabled again: it was replaced, or removed from the file. A run that
@@ -120,7 +120,7 @@ def _in_flight(run: Run) -> str:
     return f"its run {run.name} was terminated; waiting for its end, {LONGEST_SECONDS // 60} minutes at most"
 
 
-def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:
+def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Kubeflow, dry: bool) -> Change:
     if there is None:
         description = _description(schedule)
         return _do(Change("create", name, schedule.cron), lambda: cluster.create(schedule, name, description), dry)

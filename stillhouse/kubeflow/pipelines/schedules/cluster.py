@@ -1,4 +1,4 @@
-"""What schedules need from a cluster, as a protocol small enough for tests to implement, and its Kubeflow version."""
+"""What schedules need from a cluster: recurring runs, runs, and the versions of pipelines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact
@@ -70,40 +70,6 @@ class Version:
     image: str | None = None
 
 
-class Runs(Protocol):
-    """What the watcher needs from a cluster."""
-
-    def runs(self) -> list[Run]: ...
-
-    def version_of(self, pipeline: str, version: str) -> Version:
-        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
-        ...
-
-    def start(
-        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
-    ) -> str: ...
-
-
-class Cluster(Runs, Protocol):
-    """What `stillhouse schedule apply` needs in addition."""
-
-    def recurring_runs(self) -> list[Recurring]: ...
-
-    def known_experiment(self) -> str:
-        """The id of the file's experiment, or "" if the cluster has none of its name."""
-        ...
-
-    def create(self, schedule: Schedule, name: str, description: str) -> str: ...
-
-    def set_enabled(self, recurring: str, enabled: bool) -> None: ...
-
-    def settle(self) -> None:
-        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
-        ...
-
-    def delete(self, recurring: str) -> None: ...
-
-
 class Kubeflow:
     """A Kubeflow Pipelines API server: with the pod's projected token in a cluster, or by its endpoint outside.
 
@@ -125,6 +91,7 @@ class Kubeflow:
         return self._experiment
 
     def known_experiment(self) -> str:
+        """The id of the file's experiment, or "" if the cluster has none of its name."""
         if not self._experiment:
             with _reported(f"the experiment {self._experiment_name!r}"):
                 found = self._client.list_experiments(
@@ -184,6 +151,7 @@ class Kubeflow:
             change(recurring)
 
     def settle(self) -> None:
+        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
         time.sleep(SETTLE_SECONDS)
 
     def delete(self, recurring: str) -> None:
@@ -194,6 +162,7 @@ class Kubeflow:
             delete(recurring, propagation_policy=ORPHAN)
 
     def version_of(self, pipeline: str, version: str) -> Version:
+        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
         found = self._find(pipeline, version)[1]
         return Version(found.display_name, default_image(found))
 

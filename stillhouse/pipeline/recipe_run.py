@@ -60,12 +60,7 @@ def run_recipe(
                 todo = still_to_do(uses, settings, root)
             say(outlook(todo, len(uses), settings, root))
         reports = run_uses(
-            uses,
-            settings,
-            root,
-            say,
-            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
-            whole,
+            uses, settings, root, say, lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name), whole
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -24,13 +24,7 @@ from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Levels, before, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, after_queries, plan
-from stillhouse.releases.refresh.workspace import (
-    PARAMS,
-    bring_champion,
-    open_clone,
-    write_settings,
-    write_stages,
-)
+from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
 
 
 CHOSEN: dict[str, tuple[dict[str, str], str]] = {
-    "image by tag": ({"image": "registry.example/corpus:2"}, "not named by its digest"),
+    "image by tag": ({"image": "registry.example/corpus:2"}, "not named by its digest")
 }
 
 

@@ -106,7 +106,7 @@ OTHER_GRAPHS: dict[str, dict[str, Any]] = {
         "variants": [
             {"name": "long", "overrides": {"lm_head.max_steps": 9}},
             {"name": "late", "retriever": "retriever_2"},
-        ],
+        ]
     },
 }
 """Sweeps whose variants do not all have the same graph. In the last, the head is one variant's own."""

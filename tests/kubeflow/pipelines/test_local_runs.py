@@ -90,18 +90,6 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
 
     assert ran("first") == ["ingest", "bm25", "importance"]
     assert ran("again") == []
-    recipe["importance"] = {"min_count": 2}
-    assert "importance" in ran("other settings")
-
-
-def test_a_corpus_that_does_not_pass_stops_after_its_page(recipe: dict[str, Any], tmp_path: Path) -> None:
-    recipe["validate"] = {"min_passages": 1_000_000}
-    run_pipeline(part_of_a_run(["corpus", "pretraining"], recipe), {}, tmp_path)
-    output = outputs_of(tmp_path)
-    page = output("corpus/page").read_text()
-    assert "the number of passages is 29 and must be at least" in page, "the page is there although the run failed"
-    assert not output("corpus/folder/bm25").exists() and not output("pretraining/page").exists()
-    assert "part: failed" in (output("report-end/summary")).read_text()
 
 
 @pytest.mark.long

@@ -185,10 +185,7 @@ def test_checks_refuse_without_long_retries(name: str) -> None:
     """Another try would be refused again, after another pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
     # Tasks that use the network are tried once more. The `plan` of a refresh does the work of a step.
-    asking = {
-        "zero-shot": {"plan": 1},
-        "refresh": {"check_parameters": 1},
-    }
+    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1}}
     expected = asking.get(spec["pipelineInfo"]["name"], {"check": 0})
     found = {}
     for group in (spec["root"], *spec["components"].values()):

@@ -167,10 +167,7 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     assert secret["optional"] and secret["secretNameParameter"] == {
         "componentInputParameter": "pipelinechannel--data_secret"
     }
-    assert pod["podMetadata"]["labels"] == {
-        "kueue.x-k8s.io/queue-name": "stillhouse",
-        "stillhouse.io/task": "the-work",
-    }
+    assert pod["podMetadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "stillhouse", "stillhouse.io/task": "the-work"}
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
     assert pod["activeDeadlineSeconds"] == str(240 * 3600)

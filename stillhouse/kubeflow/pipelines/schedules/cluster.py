@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS
 
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
-SETTLE_SECONDS = 5.0
-"""How long a disabled recurring run may still start a run, as a watch notifies Kubeflow's controller."""
 ORPHAN = "ORPHAN"
 """Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
 
@@ -39,15 +36,11 @@ class Recurring:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
-
-    `terminated` is when Kubeflow first saw that the run is being terminated, or None.
-    """
+    """A run of the cluster; `terminated` is when Kubeflow first saw that it is being terminated, or None."""
 
     id: str
     name: str
     state: str
-    recurring: str = ""
     terminated: datetime | None = None
 
     @property
@@ -120,7 +113,6 @@ class Kubeflow:
                 entry.run_id,
                 entry.display_name,
                 entry.state or "PENDING",
-                entry.recurring_run_id or "",
                 _terminated(entry),
             )
             for entry in found
@@ -150,12 +142,8 @@ class Kubeflow:
         with _reported(f"to {'enable' if enabled else 'disable'} the recurring run"):
             change(recurring)
 
-    def settle(self) -> None:
-        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
-        time.sleep(SETTLE_SECONDS)
-
     def delete(self, recurring: str) -> None:
-        """Deletes a recurring run; a run that it started unnoticed continues."""
+        """Deletes a recurring run; runs that it started continue."""
         with _reported("to delete the recurring run"):
             # The client's own method in 2.17 cannot set a policy.
             delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run

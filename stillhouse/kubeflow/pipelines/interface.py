@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kfp import dsl, kubernetes
+from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.core.config import field_types
@@ -18,7 +18,6 @@ from stillhouse.kubeflow.pipelines.image import image
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.tasks import Pods
-from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend does not read as text."""
@@ -74,8 +73,6 @@ def make_pipeline(
         given = dict(zip(names, arguments))
         pods = Pods(table, given, table.shards if table else 1, name)
         end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        if table:
-            kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
         with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
             body(given, pods)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kfp import kubernetes
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
@@ -19,7 +18,7 @@ from stillhouse.kubeflow.pipelines.watched import scrape_annotations
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
 from stillhouse.kubeflow.preflight import REQUIREMENTS
-from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE, NodeSettings
+from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.registry import steps
 
 MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
@@ -27,7 +26,6 @@ MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 def ask_for_nodes(task: PipelineTask, nodes: Iterable[NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
     """Gives a task's pod what it needs to start these nodes, apart from their settings."""
-    kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
     if any(settings.accelerator_type for settings in nodes):
         hand_down(task, (TYPE, COUNT), chosen)
     return task

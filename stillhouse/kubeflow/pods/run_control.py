@@ -10,14 +10,13 @@ docs/reference/kubeflow-facts.md describes how this was observed.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import write_whole
-from stillhouse.core.context import say
+from stillhouse.core.context import NAMESPACE, own_namespace, say
 from stillhouse.core.errors import InputError
 from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.settings import label, monitoring_settings
@@ -26,7 +25,6 @@ from stillhouse.core.terminal import show
 from stillhouse.kubeflow.cluster.api import Api, Unseen, connect
 from stillhouse.kubeflow.pods.in_pod import watched_task
 from stillhouse.kubeflow.trainjob.run_end import is_terminated
-from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
 from stillhouse.pipeline.steps.execute import write_metrics
 
 TEXT = "recipe_text"
@@ -93,8 +91,11 @@ def report_end(
 
 def was_terminated(workflow: str) -> bool:
     """Whether a user terminated the run of this workflow; False, after a line in the log, if it cannot be read."""
+    namespace, unknown = own_namespace(), "not known whether the run was terminated: that needs"
     try:
-        found = _own_cluster("not known whether the run was terminated: that needs").workflow(workflow)
+        if not namespace:
+            raise InputError(f"{unknown} {NAMESPACE}, which names the namespace of a pod")
+        found = Api(connect(unknown), namespace).workflow(workflow)
     except (InputError, Unseen) as error:
         show(f"[end] {error}")
         return False
@@ -153,11 +154,3 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
         for stage, of in planned:
             if output := values.get(f"plan_{stage.name}"):  # a pipeline may have only some of them
                 Path(output).write_text(plan_digest(stage, of, values["run_id"]), encoding="utf-8")
-
-
-def _own_cluster(what_for: str) -> Api:
-    """This pod's namespace. Raises `InputError`, which `what_for` begins, outside a cluster."""
-    namespace = os.environ.get(POD_NAMESPACE, "")
-    if not namespace:
-        raise InputError(f"{what_for} ${POD_NAMESPACE}, which names the namespace of this pod")
-    return Api(connect(what_for), namespace)

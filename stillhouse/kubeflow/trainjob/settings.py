@@ -22,8 +22,8 @@ OWN = 1
 """How many shards of a corpus the pod does itself, in addition to its nodes."""
 ALL = "*"
 """The key in that JSON for the most frequent values; always present, possibly empty."""
-POD, POD_NAMESPACE = "KFP_POD_NAME", "STILLHOUSE_POD_NAMESPACE"
-"""Environment variables that say which pod this is; Kubeflow Pipelines itself sets the first in every task's pod."""
+POD = "KFP_POD_NAME"
+"""Environment variable with the name of this pod, which Kubeflow Pipelines sets in every task's pod."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
-from stillhouse.kubeflow.trainjob.settings import NODES, POD_NAMESPACE, nodes_of, read_node_settings
+from stillhouse.kubeflow.trainjob.settings import NODES, nodes_of, read_node_settings
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,6 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     variables = {entry["name"] for entry in container["env"]}
     assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
-    assert fields[POD_NAMESPACE] == "metadata.namespace"
     # Everything that it names exists in its own pod: variables, references to secrets, mounts.
     there = variables | fields.keys() | {PIPELINE, TASK}
     assert set(logged.variables) <= there

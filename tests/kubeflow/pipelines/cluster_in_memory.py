@@ -67,7 +67,7 @@ class Memory:
         """Terminate a run. Kubeflow records the time a little later (`None`: not yet), and Argo may never end it."""
         old = self.started[run]
         moment = None if minutes_ago is None else datetime.now(UTC) - timedelta(minutes=minutes_ago)
-        self.started[run] = Run(old.id, old.name, "CANCELING", moment)
+        self.started[run] = Run(old.id, old.name, "CANCELING", old.recurring, moment)
 
     def finish(self, run: str, state: str = "SUCCEEDED") -> None:
         old = self.started[run]

@@ -13,7 +13,6 @@ from kubeflow_server import IMAGE, Api, serve
 
 from stillhouse import cli
 from stillhouse.core.remote.dvc_source import Found
-from stillhouse.kubeflow.pipelines.schedules import cluster as kubeflow
 from stillhouse.kubeflow.pipelines.schedules import watch as watching
 from stillhouse.kubeflow.pipelines.schedules.apply import MARK
 
@@ -48,8 +47,13 @@ def test_a_retired_schedule_is_deleted_without_the_runs_that_it_started(api: Api
 
 
 @pytest.mark.parametrize(("minutes_ago", "in_flight"), [(9, True), (11, False)])
-def test_a_terminated_run_that_argo_leaves_running_blocks_nothing(
-    minutes_ago: int, in_flight: bool, api: Api, monkeypatch: pytest.MonkeyPatch
+def test_a_terminated_run_that_argo_leaves_running_is_in_flight_no_more(
+    minutes_ago: int,
+    in_flight: bool,
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The API has the state of such a run, and the time of each change in its history."""
     now = datetime.now(UTC)
@@ -57,13 +61,15 @@ def test_a_terminated_run_that_argo_leaves_running_blocks_nothing(
         {"state": "PENDING", "update_time": f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"},
         {"state": "CANCELING", "update_time": f"{now - timedelta(minutes=minutes_ago):%Y-%m-%dT%H:%M:%SZ}"},
     ]
-    run = {"run_id": "a", "display_name": "x", "state": "CANCELING", "state_history": history}
+    run = {"run_id": "a", "display_name": "x", "state": "CANCELING", "recurring_run_id": "r8", "state_history": history}
+    entry = {"recurring_run_id": "r8", "display_name": "old", "description": f"{MARK} old", "status": "ENABLED"}
+    api.kept.append(entry)
     answer = Api.get
     monkeypatch.setattr(
         Api, "get", lambda self, path, query: {"runs": [run]} if path.endswith("/runs") else answer(self, path, query)
     )
-    [found] = kubeflow.Kubeflow("retraining").runs()
-    assert found.in_flight is in_flight
+    assert schedule(tmp_path, "list") == 0
+    assert ("a run in flight" in capsys.readouterr().out) is in_flight
 
 
 IMAGES = {

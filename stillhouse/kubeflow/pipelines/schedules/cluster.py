@@ -36,11 +36,15 @@ class Recurring:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the cluster; `terminated` is when Kubeflow first saw that it is being terminated, or None."""
+    """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
+
+    `terminated` is when Kubeflow first saw that it is being terminated, or None.
+    """
 
     id: str
     name: str
     state: str
+    recurring: str = ""
     terminated: datetime | None = None
 
     @property
@@ -113,6 +117,7 @@ class Kubeflow:
                 entry.run_id,
                 entry.display_name,
                 entry.state or "PENDING",
+                entry.recurring_run_id or "",
                 _terminated(entry),
             )
             for entry in found

@@ -61,10 +61,6 @@ class NodeSettings:
     paths: tuple[str, ...] = ()
     preflight: str = ""
 
-    def __post_init__(self) -> None:
-        if self.nodes < 1 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
-            raise InputError(f"${NODES} has values out of range ({self.nodes} nodes); compile the pipeline again")
-
     @property
     def processes_per_node(self) -> int:
         return self.processes or self.accelerator_count or 1
@@ -103,8 +99,6 @@ def read_node_settings(
         values = content[ALL] | content[key]
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         settings = NodeSettings(task=key.partition("/")[0], **(values | lists))
-    except InputError:
-        raise
     except (ValueError, TypeError, AttributeError, KeyError):
         raise InputError(
             f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse"

@@ -15,12 +15,14 @@ from kfp.dsl import pipeline_task
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
+from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
 from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement, gib
 from stillhouse.kubeflow.pipelines.stage_component import call_of
 from stillhouse.kubeflow.pods import pod_retries
 from stillhouse.kubeflow.pods.pod_retries import PAUSE_FACTOR
 from stillhouse.kubeflow.preflight import REQUIREMENTS, Requirements
 from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
+from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -75,7 +77,9 @@ def place(
     _mount(task, placement, values)
     for name, value in environment(placement).items():
         task.set_env_variable(name, value)
-    for name, value in placement.annotations.items():
+    if {PORT, GATEWAY} & placement.environment.keys():
+        kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
+    for name, value in annotations(placement).items():
         kubernetes.add_pod_annotation(task, name, value)
     kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
@@ -140,6 +144,16 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
         kubernetes.add_pod_label(task, QUEUE, placement.queue)
     if placement.priority:
         kubernetes.add_pod_label(task, PRIORITY, placement.priority)
+
+
+def annotations(placement: Placement) -> dict[str, str]:
+    """The placement's annotations of a pod, and where to scrape it. Raises `InputError` for an invalid port.
+
+    A task cannot declare a container port; the monitor in manifests/ reads these instead.
+    """
+    port = monitoring_settings(placement.environment).port
+    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}
+    return dict(placement.annotations) | scraped
 
 
 def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.several_nodes import ask_for_nodes, node_settings
 from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
-from stillhouse.kubeflow.pipelines.watched import watch
 from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
 from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings, nodes_text
@@ -74,8 +73,7 @@ class Pods:
     ) -> PipelineTask:
         if retries is not None:
             placement = _retried_soon(placement, retries)
-        place(task, placement, step, self.chosen, self.pipeline, label)
-        return watch(task, placement.environment)
+        return place(task, placement, step, self.chosen, self.pipeline, label)
 
     def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
         """Gives a task the pod of `step`, and one such node per shard for the work that it divides into `parts`."""

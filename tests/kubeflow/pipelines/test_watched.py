@@ -1,31 +1,26 @@
 """What a task's pod receives for Prometheus in the compiled pipeline."""
 
-# No `from __future__ import annotations` here: kfp reads the types of a signature as they stand.
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kfp import compiler, dsl
 
-from stillhouse.kubeflow.pipelines.watched import watch
+from stillhouse.kubeflow.pipelines.place import place
+from stillhouse.kubeflow.pipelines.placement import Placement
+from stillhouse.kubeflow.pipelines.stage_component import written
 
 MONITORS = Path(__file__).resolve().parents[3] / "manifests" / "components" / "monitoring"
-
-
-@dsl.component(base_image="stillhouse:0.1.0", install_kfp_package=False)
-def work(text: str) -> str:
-    return text
 
 
 def compiled(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
     """Return the Kubernetes settings of the task's pod."""
 
+    work = written("work", ["text: str"], "stillhouse.kubeflow.pods.stage", "run_stage")
+
     @dsl.pipeline(name="refresh")
     def refresh() -> None:
-        task = work(text="ships")
-        for name, value in environment.items():
-            task.set_env_variable(name, value)
-        watch(task, environment)
+        place(work(text="ships"), Placement(environment=environment), "work", {})
 
     compiler.Compiler().compile(refresh, str(folder / "ir.yaml"))
     _, platform = yaml.safe_load_all((folder / "ir.yaml").read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.filled_markdown import filled
 from stillhouse.core.artifacts import write_whole
-from stillhouse.core.filled_markdown import filled
 
 
 def write_page(page: Path, lines: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ from stillhouse.experiments.comparison.sweeps import (
     with_retriever,
 )
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.parser import Parser, output_file, output_folder, source_text
+from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
 from stillhouse.pipeline.recipes import Recipe, find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, environment
@@ -56,50 +56,36 @@ def compare_parser() -> Parser:
         "compare", "Compares pre-training variants after the same fine-tuning, in one table and one page.", EXAMPLES
     )
     what = parser.add_argument_group("what to compare")
-    what.add_argument("--objectives", metavar="A,B", default="", help="objectives to compare; none = no pre-training")
-    what.add_argument(
-        "--vary",
-        metavar="STAGE.SETTING=V,W",
-        action="append",
-        default=[],
-        help="values to try for a setting; can be repeated, and every combination is a variant",
+    flag(what, "--objectives A,B", "objectives to compare; none = no pre-training", default="")
+    flag(
+        what,
+        "--vary STAGE.SETTING=V,W",
+        "values to try for a setting; can be repeated, and every combination is a variant",
+        many=True,
     )
-    what.add_argument("--sweep", metavar="NAME|FILE", help="a shipped sweep (see --list) or a sweep file")
-    what.add_argument("--list", action="store_true", help="list the shipped sweeps and exit")
-    what.add_argument(
-        "--seeds", metavar="N,M", help="seeds for pre-training and fine-tuning (default: the sweep's, or 42)"
-    )
-    what.add_argument(
-        "--retriever",
-        metavar="NAME",
-        help="the system to measure, any that the recipe evaluates, such as reranked, averaged or best (default: the "
+    flag(what, "--sweep NAME|FILE", "a shipped sweep (see --list) or a sweep file")
+    flag(what, "--list", "list the shipped sweeps and exit")
+    flag(what, "--seeds N,M", "seeds for pre-training and fine-tuning (default: the sweep's, or 42)")
+    flag(
+        what,
+        "--retriever NAME",
+        "the system to measure, any that the recipe evaluates, such as reranked, averaged or best (default: the "
         "sweep's, or retriever_1)",
     )
-    what.add_argument("--only", metavar="A,B", help="run only these variants of the sweep")
-    what.add_argument("--under", metavar="A,B", help="run only these conditions of the sweep")
-    what.add_argument("--baseline", metavar="NAME", help="the variant to test the others against")
-    what.add_argument(
-        "--with",
-        metavar="WORD=VALUE",
-        dest="given",
-        action="append",
-        default=[],
-        help="an argument of the sweep; can be repeated",
-    )
+    flag(what, "--only A,B", "run only these variants of the sweep")
+    flag(what, "--under A,B", "run only these conditions of the sweep")
+    flag(what, "--baseline NAME", "the variant to test the others against")
+    flag(what, "--with WORD=VALUE", "an argument of the sweep; can be repeated", dest="given", many=True)
     base = parser.add_argument_group("recipe and corpus")
-    base.add_argument(
-        "--recipe", metavar="NAME|FILE", help="the recipe to vary (default: the sweep's own, or params.yaml)"
-    )
-    base.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
-    base.add_argument("--small", action="store_true", help="try all stages in a few steps on the built-in sample")
-    base.add_argument(
-        "--folder", metavar="FOLDER", type=output_folder, help="where to write (default: compare/<sweep>)"
-    )
-    parser.add_argument_group("with Kubeflow").add_argument(
-        "--kubeflow",
-        metavar="FILE",
-        type=output_file,
-        help="write the comparison as a Kubeflow pipeline instead of running it",
+    flag(base, "--recipe NAME|FILE", "the recipe to vary (default: the sweep's own, or params.yaml)")
+    flag(base, "--source SOURCE", "a corpus to use instead of the recipe's", source_text)
+    flag(base, "--small", "try all stages in a few steps on the built-in sample")
+    flag(base, "--folder FOLDER", "where to write (default: compare/<sweep>)", output_folder)
+    flag(
+        parser.add_argument_group("with Kubeflow"),
+        "--kubeflow FILE",
+        "write the comparison as a Kubeflow pipeline instead of running it",
+        output_file,
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.config import nearest
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.own_files import own_file
 from stillhouse.core.terminal import show, warn
-from stillhouse.pipeline.parser import Parser, output_file, output_folder
+from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, run_action
 from stillhouse.pipeline.recipe_settings import add_set_flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
@@ -45,12 +44,7 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        show(*HELP.rstrip("\n").split("\n"))
-        return 0
-    if argv[0] not in ACTIONS:
-        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
-    return ACTIONS[argv[0]](argv[1:])
+    return run_action("pipeline", HELP, ACTIONS, argv)
 
 
 def _parser(action: str, description: str) -> Parser:
@@ -63,32 +57,30 @@ def _parser(action: str, description: str) -> Parser:
         default="" if several else "train",
         help=f"the pipeline; `stillhouse pipeline --help` lists them (default: {default})",
     )
-    parser.add_argument(
-        "--recipe",
-        metavar="NAME|FILE",
+    flag(
+        parser,
+        "--recipe NAME|FILE",
+        "a shipped recipe or a recipe file (default: simlm for compare-objectives, labelled for the others)",
         default="",
-        help="a shipped recipe or a recipe file (default: simlm for compare-objectives, labelled for the others)",
     )
-    parser.add_argument(
-        "--sweep", metavar="NAME|FILE", default="all-objectives", help="the sweep for compare-objectives"
-    )
+    flag(parser, "--sweep NAME|FILE", "the sweep for compare-objectives", default="all-objectives")
     add_set_flag(parser)
     return parser
 
 
 def _add_placements(parser: Parser) -> None:
-    parser.add_argument(
-        "--placements",
-        metavar="NAME|FILE",
+    flag(
+        parser,
+        "--placements NAME|FILE",
+        "where tasks run: cpu (default), gpu, or a file like pipelines/placements/gpu.yaml",
         default="cpu",
-        help="where tasks run: cpu (default), gpu, or a file like pipelines/placements/gpu.yaml",
     )
-    parser.add_argument(
-        "--nodes",
-        metavar="N",
-        type=int,
-        default=0,
-        help="pre-train and train retrievers on N nodes each, with Kubeflow Trainer (default: as in --placements)",
+    flag(
+        parser,
+        "--nodes N",
+        "pre-train and train retrievers on N nodes each, with Kubeflow Trainer (default: as in --placements)",
+        int,
+        0,
     )
 
 
@@ -101,22 +93,16 @@ def _placements(arguments: argparse.Namespace) -> PlacementTable:
 
 
 def _add_parameters(parser: Parser) -> None:
-    parser.add_argument(
-        "--parameter",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a parameter of the pipeline; can be repeated",
-    )
+    flag(parser, "--parameter NAME=VALUE", "a parameter of the pipeline; can be repeated", many=True)
 
 
 def _add_cluster(parser: Parser) -> None:
     where = parser.add_argument_group("cluster (default: this pod's, or the kubeconfig's)")
-    where.add_argument("--host", metavar="URL", default="", help="URL of the API, for example a port-forward")
-    where.add_argument("--namespace", metavar="NAME", default="", help="namespace of the run, on multi-user Kubeflow")
-    where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
-    where.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
-    where.add_argument("--ca-file", metavar="FILE", default="", help="CA certificate of the API")
+    flag(where, "--host URL", "URL of the API, for example a port-forward", default="")
+    flag(where, "--namespace NAME", "namespace of the run, on multi-user Kubeflow", default="")
+    flag(where, "--kubeflow NAME", "namespace of Kubeflow Pipelines", default="kubeflow")
+    flag(where, "--context NAME", "context of the kubeconfig", default="")
+    flag(where, "--ca-file FILE", "CA certificate of the API", default="")
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
@@ -134,17 +120,15 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 def compile_action(argv: Sequence[str]) -> int:
     parser = _parser("compile", "Writes one pipeline as a file to upload, or all of them as Kubernetes resources.")
     _add_placements(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", type=output_file, help="where to write one pipeline (default: PIPELINE.yaml)"
+    flag(parser, "--output FILE", "where to write one pipeline (default: PIPELINE.yaml)", output_file)
+    flag(
+        parser,
+        "--folder FOLDER",
+        "where to write all pipelines (default: %(default)s)",
+        output_folder,
+        Path("manifests/pipelines"),
     )
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path("manifests/pipelines"),
-        help="where to write all pipelines (default: %(default)s)",
-    )
-    parser.add_argument("--resources", action="store_true", help="write one pipeline as resources for `kubectl apply`")
+    flag(parser, "--resources", "write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
     _platform()
     from stillhouse.kubeflow.pipelines.catalog import Request
@@ -171,22 +155,18 @@ def submit_action(argv: Sequence[str]) -> int:
     parser = _parser("submit", "Starts a run on a cluster. Invalid parameters are rejected before anything is sent.")
     _add_placements(parser)
     _add_parameters(parser)
-    parser.add_argument("--image", metavar="IMAGE", help="same as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
-    parser.add_argument("--run-name", metavar="NAME", help="name of the run (default: the pipeline and the time)")
-    parser.add_argument(
-        "--experiment", metavar="NAME", default="stillhouse", help="Kubeflow experiment (default: %(default)s)"
-    )
-    parser.add_argument("--service-account", metavar="NAME", default="", help="service account of the run's pods")
+    flag(parser, "--image IMAGE", "same as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
+    flag(parser, "--run-name NAME", "name of the run (default: the pipeline and the time)")
+    flag(parser, "--experiment NAME", "Kubeflow experiment (default: %(default)s)", default="stillhouse")
+    flag(parser, "--service-account NAME", "service account of the run's pods", default="")
     _add_cluster(parser)
-    parser.add_argument(
+    flag(
+        parser,
         "--wait",
-        action="store_true",
-        help="wait for the run; show its tasks and why pods are pending; exit with 1 if it fails, and with 4 if a "
+        "wait for the run; show its tasks and why pods are pending; exit with 1 if it fails, and with 4 if a "
         "refresh refuses its challenger",
     )
-    parser.add_argument(
-        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait polls (default: %(default)g)"
-    )
+    flag(parser, "--every SECONDS", "how often --wait polls (default: %(default)g)", float, 5.0)
     arguments = parser.parse(argv)
     _platform()
     from stillhouse.kubeflow.pipelines.catalog import Request
@@ -248,13 +228,7 @@ def upload_action(argv: Sequence[str]) -> int:
 def run_local_action(argv: Sequence[str]) -> int:
     parser = _parser("run-local", "Runs a pipeline on this machine and keeps its result.")
     _add_parameters(parser)
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path(),
-        help="where to write the result (default: the current folder)",
-    )
+    flag(parser, "--folder FOLDER", "where to write the result (default: the current folder)", output_folder, Path())
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()

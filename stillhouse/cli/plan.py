@@ -13,7 +13,6 @@ from stillhouse.pipeline.parser import Parser
 from stillhouse.pipeline.plan_files import write_plan
 from stillhouse.pipeline.recipes import configs, load_recipe
 from stillhouse.pipeline.run_progress import outlook
-from stillhouse.pipeline.seen_source import seen_lately
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,5 +29,5 @@ def main(argv: Sequence[str]) -> int:
         write_plan(uses, settings, Path())
         left = still_to_do(uses, settings, ARTIFACTS)
         if left and not quiet():
-            say(outlook(left, len(uses), settings, ARTIFACTS, lambda: seen_lately(settings)))
+            say(outlook(left, len(uses), settings, ARTIFACTS))
     return 0

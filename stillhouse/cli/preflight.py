@@ -8,7 +8,7 @@ from pathlib import Path
 from stillhouse.core import context
 from stillhouse.core.terminal import show
 from stillhouse.kubeflow.preflight import Requirements, check, read_requirements, take_readings
-from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.parser import Parser, flag
 
 ABOUT = """\
 Pods of a Kubeflow pipeline run these checks themselves if their placement sets `preflight: true`. With more than one
@@ -23,27 +23,10 @@ examples:
 def main(argv: Sequence[str]) -> int:
     asked = read_requirements() or Requirements()
     parser = Parser("preflight", "Checks shared memory, disk, driver and GPUs before a long step.", ABOUT)
-    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="require at least N GPUs")
-    parser.add_argument(
-        "--shared-memory",
-        type=float,
-        default=asked.shared_memory_gib,
-        metavar="GIB",
-        help="require a /dev/shm of this size",
-    )
-    parser.add_argument(
-        "--free",
-        type=float,
-        default=asked.free_gib,
-        metavar="GIB",
-        help="require this much free disk space in the work folder",
-    )
-    parser.add_argument(
-        "--work",
-        type=Path,
-        metavar="FOLDER",
-        help=f"the work folder (default: ${context.WORK_ROOT} or .stillhouse/work)",
-    )
+    flag(parser, "--gpus N", "require at least N GPUs", int, asked.gpus)
+    flag(parser, "--shared-memory GIB", "require a /dev/shm of this size", float, asked.shared_memory_gib)
+    flag(parser, "--free GIB", "require this much free disk space in the work folder", float, asked.free_gib)
+    flag(parser, "--work FOLDER", f"the work folder (default: ${context.WORK_ROOT} or .stillhouse/work)", Path)
     arguments = parser.parse(argv)
     wanted = Requirements(gpus=arguments.gpus, shared_memory_gib=arguments.shared_memory, free_gib=arguments.free)
     show(check(wanted, take_readings(arguments.work or context.work_root(), together=wanted.gpus)))

@@ -10,7 +10,7 @@ from typing import Any
 from stillhouse.core.artifacts import whole_folder, write_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.parser import Parser, flag
 
 EXAMPLES = """\
 LOG is the folder passed to `stillhouse serve --log-queries`; the service may be running. The command writes three files
@@ -32,19 +32,19 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("action", choices=("export",), help="export: write the current content of the log")
     parser.add_argument("log", metavar="LOG", type=Path, help="the log folder")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
-    parser.add_argument(
-        "--most-share",
-        metavar="SHARE",
-        type=float,
-        default=MOST_SHARE,
-        help=f"the largest share of the votes that one client may have (default: {MOST_SHARE})",
+    flag(
+        parser,
+        "--most-share SHARE",
+        f"the largest share of the votes that one client may have (default: {MOST_SHARE})",
+        float,
+        MOST_SHARE,
     )
-    parser.add_argument(
-        "--least-clients",
-        metavar="N",
-        type=int,
-        default=LEAST_CLIENTS,
-        help=f"how many clients must support a pair (default: {LEAST_CLIENTS})",
+    flag(
+        parser,
+        "--least-clients N",
+        f"how many clients must support a pair (default: {LEAST_CLIENTS})",
+        int,
+        LEAST_CLIENTS,
     )
     arguments = parser.parse(argv)
     facts = export(arguments.log, arguments.folder, arguments.most_share, arguments.least_clients)

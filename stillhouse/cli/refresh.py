@@ -12,7 +12,7 @@ from stillhouse.core.errors import REFUSED_CODE
 from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_file, refuse_foreign_file
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.parser import Parser, output_file, output_folder, source_text
+from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 
 EXAMPLES = """\
@@ -35,16 +35,8 @@ def refresh_parser() -> Parser:
     parser.add_argument(
         "releases", metavar="REPOSITORY", help="the git repository with the releases: a URL or a folder"
     )
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path("refreshed"),
-        help="the folder to work in (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--branch", metavar="NAME", default="", help="the branch to commit to (default: the repository's own)"
-    )
+    flag(parser, "--folder FOLDER", "the folder to work in (default: %(default)s)", output_folder, Path("refreshed"))
+    flag(parser, "--branch NAME", "the branch to commit to (default: the repository's own)", default="")
     group = parser.add_argument_group("where the corpus comes from (default: same as for the release in use)")
     for name, text in (
         ("source", "the source, or its path in --repo"),
@@ -58,9 +50,9 @@ def refresh_parser() -> Parser:
         group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
     group = parser.add_argument_group("how far to go")
     add_setting_flags(group, Thresholds)
-    group.add_argument("--plan-only", action="store_true", help="show what the refresh would do, and exit")
-    group.add_argument("--again", action="store_true", help="retry a corpus whose challenger was refused")
-    parser.add_argument("--report", metavar="FILE", type=output_file, help="write the outcome to FILE as JSON")
+    flag(group, "--plan-only", "show what the refresh would do, and exit")
+    flag(group, "--again", "retry a corpus whose challenger was refused")
+    flag(parser, "--report FILE", "write the outcome to FILE as JSON", output_file)
     add_rule_flags(parser.add_argument_group("when to refuse a challenger"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

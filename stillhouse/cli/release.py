@@ -11,7 +11,7 @@ from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.terminal import show, visible_json, warn
-from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.parser import Parser, flag, output_folder, run_action
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
 HELP = """\
@@ -32,29 +32,18 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        show(*HELP.rstrip("\n").split("\n"))
-        return 0
-    if argv[0] not in ACTIONS:
-        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
-    return ACTIONS[argv[0]](argv[1:])
+    return run_action("release", HELP, ACTIONS, argv)
 
 
 def _parser(action: str, description: str) -> Parser:
     parser = Parser(f"release {action}", description)
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=Path,
-        default=Path(),
-        help="the workspace, in a git work tree (default: the current folder)",
-    )
+    flag(parser, "--folder FOLDER", "the workspace, in a git work tree (default: the current folder)", Path, Path())
     return parser
 
 
 def list_action(argv: Sequence[str]) -> int:
     parser = _parser("list", "Lists every release, newest first; * marks the one in use.")
-    parser.add_argument("--json", action="store_true", help="print JSON with all recorded details")
+    flag(parser, "--json", "print JSON with all recorded details")
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
     from stillhouse.releases.tags import read_history
@@ -79,9 +68,7 @@ def list_action(argv: Sequence[str]) -> int:
 
 def promote_action(argv: Sequence[str]) -> int:
     parser = _parser("promote", "Releases what `dvc repro` made, unless it is worse than the release in use.")
-    parser.add_argument(
-        "--branch", metavar="NAME", default="", help="the branch to commit to (default: the current one)"
-    )
+    flag(parser, "--branch NAME", "the branch to commit to (default: the current one)", default="")
     parser.add_argument(
         "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version to increase"
     )
@@ -108,10 +95,8 @@ def promote_action(argv: Sequence[str]) -> int:
 
 def rollback_action(argv: Sequence[str]) -> int:
     parser = _parser("rollback", "Puts the previous release, or the one given by --to, back into use.")
-    parser.add_argument(
-        "--to", metavar="VERSION", default="", help="the release, such as v1.2.0 (default: the previous one)"
-    )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason to record")
+    flag(parser, "--to VERSION", "the release, such as v1.2.0 (default: the previous one)", default="")
+    flag(parser, "--reason TEXT", "the reason to record", default="")
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
     from stillhouse.releases.model_registry.register import follow
@@ -137,10 +122,8 @@ def fetch_action(argv: Sequence[str]) -> int:
         default="",
         help="the release, such as v1.2.0 (default: the one in use)",
     )
-    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="the folder to copy to")
-    parser.add_argument(
-        "--only", metavar="NAMES", default="", help="copy only these, separated by commas: retriever,index"
-    )
+    flag(parser, "--target FOLDER", "the folder to copy to", output_folder, required=True)
+    flag(parser, "--only NAMES", "copy only these, separated by commas: retriever,index", default="")
     arguments = parser.parse(argv)
     from stillhouse.releases.data import fetch_release
     from stillhouse.releases.git import Git

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
-from stillhouse.pipeline.parser import Parser, output_folder, source_text
+from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.recipe_run import chosen_uses, run_recipe, uses_of_stage
 from stillhouse.pipeline.recipe_settings import add_set_flag, with_settings
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
@@ -26,27 +26,17 @@ examples:
 
 def run_parser() -> Parser:
     parser = Parser(
-        "run",
-        "Runs every stage of a recipe in one process, or only STAGE. Skips steps that are up to date.",
-        EXAMPLES,
+        "run", "Runs every stage of a recipe in one process, or only STAGE. Skips steps that are up to date.", EXAMPLES
     )
     parser.add_argument("stage", metavar="STAGE", nargs="?", help="run only this stage, from what others left")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe or a recipe file")
-    which.add_argument("--params", metavar="FILE", type=Path, help="a recipe file (default: params.yaml)")
-    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
+    flag(which, "--recipe NAME|FILE", "a shipped recipe or a recipe file")
+    flag(which, "--params FILE", "a recipe file (default: params.yaml)", Path)
+    flag(parser, "--source SOURCE", "a corpus to use instead of the recipe's", source_text)
     add_set_flag(parser)
-    parser.add_argument("--until", metavar="STEP", help="run only this step and what it depends on")
-    parser.add_argument(
-        "--small", action="store_true", help="try the recipe's stages in a few steps on the built-in sample"
-    )
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path(),
-        help="where to write artifacts/ (default: the current folder)",
-    )
+    flag(parser, "--until STEP", "run only this step and what it depends on")
+    flag(parser, "--small", "try the recipe's stages in a few steps on the built-in sample")
+    flag(parser, "--folder FOLDER", "where to write artifacts/ (default: the current folder)", output_folder, Path())
     group = parser.add_argument_group("how it runs")
     add_context_flags(group)
     add_engine_flag(group)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.parser import Parser, flag, run_action
 
 HELP = """\
 usage: stillhouse schedule ACTION [--help] ...
@@ -25,28 +24,21 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        show(*HELP.rstrip("\n").split("\n"))
-        return 0
-    if argv[0] not in ACTIONS:
-        raise InputError(f"stillhouse schedule has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
-    return ACTIONS[argv[0]](argv[1:])
+    return run_action("schedule", HELP, ACTIONS, argv)
 
 
 def _parser(action: str, description: str, *, file: bool = True) -> Parser:
     parser = Parser(f"schedule {action}", description)
     if file:
         parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; see docs/releases.md")
-    parser.add_argument(
-        "--endpoint", metavar="URL", default="", help="the Kubeflow API server (default: the one in this cluster)"
-    )
-    parser.add_argument("--namespace", metavar="NAME", default="", help="the namespace of the runs")
+    flag(parser, "--endpoint URL", "the Kubeflow API server (default: the one in this cluster)", default="")
+    flag(parser, "--namespace NAME", "the namespace of the runs", default="")
     return parser
 
 
 def apply_action(argv: Sequence[str]) -> int:
     parser = _parser("apply", "Syncs the cluster's recurring runs with a file.")
-    parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
+    flag(parser, "--dry-run", "show the changes without making them")
     arguments = parser.parse(argv)
     from stillhouse.kubeflow.pipelines.schedules.apply import apply
     from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
@@ -86,7 +78,7 @@ def list_action(argv: Sequence[str]) -> int:
 
 def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Checks every watched corpus once and starts a refresh of those that changed.")
-    parser.add_argument("--again", action="store_true", help="retry a refresh that failed or was refused")
+    flag(parser, "--again", "retry a refresh that failed or was refused")
     arguments = parser.parse(argv)
     from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
     from stillhouse.kubeflow.pipelines.schedules.file import read_schedules

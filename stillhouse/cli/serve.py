@@ -112,10 +112,7 @@ def serve_parser() -> Parser:
         help="a release, or a git repository of releases (default: %(default)s)",
     )
     parser.add_argument(
-        "--fetch-into",
-        metavar="FOLDER",
-        type=Path,
-        help="where to put fetched releases (default: in the work folder)",
+        "--fetch-into", metavar="FOLDER", type=Path, help="where to put fetched releases (default: in the work folder)"
     )
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
     group.add_argument(

@@ -14,7 +14,7 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.terminal import show
 from stillhouse.experiments.comparison.plan import merged
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.parser import Parser, flag, output_folder
 from stillhouse.pipeline.recipes import find_file, load_recipe
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
@@ -38,30 +38,12 @@ examples:
 
 def tune_parser() -> Parser:
     parser = Parser("tune", "Tunes the most important settings on the dev questions.", EXAMPLES)
-    parser.add_argument(
-        "--space", metavar="NAME|FILE", default="labelled", help="the settings and their ranges (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--show-space", action="store_true", help="print that file as a template for your own, and exit"
-    )
-    parser.add_argument(
-        "--params",
-        metavar="FILE",
-        type=Path,
-        default=Path("params.yaml"),
-        help="the recipe file (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--trials", metavar="N", type=int, default=20, help="trials besides the recipe's own settings (default: 20)"
-    )
-    parser.add_argument("--minutes", metavar="X", type=float, default=1e6, help="begin no trial after X minutes")
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path("tune"),
-        help="the folder of the search (default: %(default)s)",
-    )
+    flag(parser, "--space NAME|FILE", "the settings and their ranges (default: %(default)s)", default="labelled")
+    flag(parser, "--show-space", "print that file as a template for your own, and exit")
+    flag(parser, "--params FILE", "the recipe file (default: %(default)s)", Path, Path("params.yaml"))
+    flag(parser, "--trials N", "trials besides the recipe's own settings (default: 20)", int, 20)
+    flag(parser, "--minutes X", "begin no trial after X minutes", float, 1e6)
+    flag(parser, "--folder FOLDER", "the folder of the search (default: %(default)s)", output_folder, Path("tune"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 

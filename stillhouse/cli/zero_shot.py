@@ -10,13 +10,7 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.zero_shot.arguments import zero_shot_arguments
-from stillhouse.experiments.zero_shot.plan import (
-    checked_plan,
-    refuse_foreign_results,
-    results,
-    run_plan,
-    write_results,
-)
+from stillhouse.experiments.zero_shot.plan import checked_plan, refuse_foreign_results, results, run_plan, write_results
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.step_command import environment
 

@@ -17,6 +17,8 @@ from stillhouse.core.monitoring.monitor import SILENT, Monitor
 T = TypeVar("T")
 
 WORK_ROOT = "STILLHOUSE_WORK"
+NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where Kubernetes names a pod's namespace."""
 DEVICE = "STILLHOUSE_DEVICE"
 ENGINE = "STILLHOUSE_ENGINE"
 QUIET = "STILLHOUSE_QUIET"
@@ -146,3 +148,8 @@ def say(line: str) -> None:
     """Writes a log line for code that has no context."""
     if not quiet():
         write_line(line)
+
+
+def own_namespace() -> str:
+    """The namespace of this pod; "" outside a cluster."""
+    return NAMESPACE.read_text(encoding="utf-8").strip() if NAMESPACE.is_file() else ""

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import shown
-from stillhouse.evaluation.runs import places
 
 MEASURED_AT_ONCE = 500  # queries
 ANSWER = re.compile(r"Answer@([1-9]\d*)")
@@ -127,13 +126,24 @@ def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_meas
     """
     names = [str(measure) for measure in measures]
     judged = pd.Index(qrels["query_id"].unique(), name="query_id")
-    found = _Found.of(qrels, run, judged)
-    cutoffs = list(map(cutoff, measures))
+    run = run[run["query_id"].isin(judged)]
+    repeated_L = run.duplicated(["query_id", "passage_id"]).to_numpy()
+    if repeated_L.any():
+        query, passage = run[["query_id", "passage_id"]].iloc[int(np.argmax(repeated_L))]
+        raise InputError(f"the run lists passage {passage!r} twice for query {query!r}")
+    cutoffs, deepest = list(map(cutoff, measures)), None
     if all(cutoffs) and not any(measure.params.get("judged_only") for measure in measures):
-        found.length_Q = np.minimum(found.length_Q, max(cutoffs))  # no measure looks below its cutoff
+        deepest = max(cutoffs)  # no measure looks below its cutoff
+    found = _by_query(run.sort_values("rank", kind="stable"), "passage_id")
+    golds, grades = _by_query(qrels, "passage_id"), _by_query(qrels, "relevance")
     records: list[tuple[str, str, float]] = []
-    for start in range(0, len(judged), MEASURED_AT_ONCE):
-        relevant, ranked = found.nested(start, start + MEASURED_AT_ONCE)
+    for first in range(0, len(judged), MEASURED_AT_ONCE):
+        relevant: dict[str, dict[str, int]] = {}
+        ranked: dict[str, dict[str, float]] = {}
+        for query in judged[first : first + MEASURED_AT_ONCE]:
+            if query in found:
+                relevant[query] = dict(zip(map(str, golds[query]), map(int, grades[query])))
+                ranked[query] = {str(id): -float(rank) for rank, id in enumerate(found[query][:deepest], start=1)}
         if ranked:
             values = ir_measures.iter_calc(measures, relevant, ranked)
             records += [(metric.query_id, str(metric.measure), float(metric.value)) for metric in values]
@@ -144,85 +154,8 @@ def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_meas
     return table.reindex(index=judged, columns=names, fill_value=0.0).fillna(0.0).rename_axis(columns=None)
 
 
-@dataclass
-class _Found:
-    """The ranks of judged passages in a run. Shapes: Q judged queries, J judgements, query by query, L lines.
-
-    A measure depends only on the ranks and grades of the judged passages and on the length of the ranking. Evaluators
-    take a run as {query: {passage: score}}, which costs more to build from ids than to measure. So a judged passage is
-    named by its number within its query, and all rankings share the names of unjudged passages.
-    """
-
-    judged: pd.Index
-    length_Q: np.ndarray
-    offsets_Q: np.ndarray
-    relevance_J: np.ndarray
-    rank_J: np.ndarray  # from 1; 0 if the passage was not found
-
-    @classmethod
-    def of(cls, qrels: pd.DataFrame, run: pd.DataFrame, judged: pd.Index) -> _Found:
-        number_L, query_names = _encoded(run["query_id"])
-        query_L = judged.get_indexer(query_names)[number_L]
-        passage_L, passage_names = _encoded(run["passage_id"])
-        rank_L = run["rank"].to_numpy()
-        kept_L = query_L >= 0
-        if not kept_L.all():
-            query_L, passage_L, rank_L = query_L[kept_L], passage_L[kept_L], rank_L[kept_L]
-        if not _ascending(query_L, rank_L):
-            order_L = np.lexsort((rank_L, query_L))
-            query_L, passage_L = query_L[order_L], passage_L[order_L]
-        key_L = query_L * max(1, len(passage_names)) + passage_L
-        repeated_L = pd.Series(key_L).duplicated().to_numpy()
-        if repeated_L.any():
-            line = int(np.argmax(repeated_L))
-            passage, query = passage_names[passage_L[line]], judged[query_L[line]]
-            raise InputError(f"the run lists passage {passage!r} twice for query {query!r}")
-
-        query_J = judged.get_indexer(pd.Index(qrels["query_id"]))
-        order_J = np.argsort(query_J, kind="stable")
-        query_J, passage_J = query_J[order_J], passage_names.get_indexer(pd.Index(qrels["passage_id"]))[order_J]
-        known_J = np.flatnonzero(passage_J >= 0)
-        key_J = pd.Index(query_J[known_J] * max(1, len(passage_names)) + passage_J[known_J])
-        judgement_L = key_J.get_indexer(key_L)
-        hit_L = judgement_L >= 0
-        rank_J = np.zeros(len(query_J), dtype=np.int64)
-        rank_J[known_J[judgement_L[hit_L]]] = places(query_L)[hit_L]
-        offsets_Q = np.searchsorted(query_J, np.arange(len(judged) + 1))
-        length_Q = np.bincount(query_L, minlength=len(judged))
-        return cls(judged, length_Q, offsets_Q, qrels["relevance"].to_numpy()[order_J], rank_J)
-
-    def nested(self, start: int, stop: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
-        """The judgements and the rankings of queries `start` to `stop`, without queries that have no results."""
-        relevant: dict[str, dict[str, int]] = {}
-        ranked: dict[str, dict[str, float]] = {}
-        longest = int(self.length_Q[start:stop].max(initial=0))
-        others, scores = [f"unjudged {i}" for i in range(longest)], [-float(i + 1) for i in range(longest)]
-        widest = int(np.diff(self.offsets_Q[start : stop + 1]).max(initial=0))
-        names = [f"judged {i}" for i in range(widest)]
-        for query in range(start, min(stop, len(self.judged))):
-            length = int(self.length_Q[query])
-            if not length:
-                continue
-            judgements = slice(self.offsets_Q[query], self.offsets_Q[query + 1])
-            ranking = others[:length]
-            for name, rank in zip(names, self.rank_J[judgements].tolist()):
-                if 0 < rank <= length:
-                    ranking[rank - 1] = name
-            query_id = self.judged[query]
-            ranked[query_id] = dict(zip(ranking, scores))
-            relevant[query_id] = dict(zip(names, self.relevance_J[judgements].tolist()))
-        return relevant, ranked
-
-
-def _encoded(ids: pd.Series) -> tuple[np.ndarray, pd.Index]:
-    """Each id as an int64 number, and the distinct ids that the numbers stand for."""
-    if isinstance(ids.dtype, pd.CategoricalDtype):
-        return ids.cat.codes.to_numpy().astype(np.int64), ids.cat.categories
-    numbers, names = pd.factorize(ids)
-    return numbers.astype(np.int64), pd.Index(names)
-
-
-def _ascending(query_L: np.ndarray, rank_L: np.ndarray) -> bool:
-    """Whether lines are sorted by query and then by rank."""
-    step_L = np.diff(query_L)
-    return bool((step_L >= 0).all() and (np.diff(rank_L)[step_L == 0] >= 0).all())
+def _by_query(lines: pd.DataFrame, column: str) -> dict[str, list[Any]]:
+    """{query_id: the values of a column in their order}."""
+    return {
+        str(query): values.tolist() for query, values in lines.groupby("query_id", sort=False, observed=True)[column]
+    }

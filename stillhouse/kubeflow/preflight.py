@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
@@ -59,19 +59,7 @@ class Readings:
 def read_requirements(environment: Mapping[str, str] = os.environ) -> Requirements | None:
     """The requirements in the environment, or None if there are none."""
     text = environment.get(REQUIREMENTS)
-    if not text:
-        return None
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or not values.keys() <= {field.name for field in fields(Requirements)}:
-            raise ValueError
-        asked = Requirements(**values)
-        return Requirements(
-            gpus=int(asked.gpus), shared_memory_gib=float(asked.shared_memory_gib), free_gib=float(asked.free_gib)
-        )
-    except (ValueError, TypeError):
-        known = json.dumps(asdict(Requirements()))
-        raise InputError(f"${REQUIREMENTS} is {text!r}; write it like {known}") from None
+    return Requirements(**json.loads(text)) if text else None
 
 
 def with_gpus(text: str, count: int) -> str:

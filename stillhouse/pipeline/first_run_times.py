@@ -66,10 +66,6 @@ class Scale:
     weights: int
 
 
-Seen = tuple[Scale, bool]
-"""The scale of a run by a first look at its source, and whether that saw the whole source."""
-
-
 def scale_of(corpus: Path, encoder: Path) -> Scale | None:
     """The scale of a run, from its corpus and its base model; None before both exist.
 

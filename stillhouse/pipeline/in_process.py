@@ -15,7 +15,6 @@ from stillhouse.core.artifacts import Manifest, read_manifest, refuse_foreign
 from stillhouse.core.config import recorded
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.pipeline.first_run_times import Seen
 from stillhouse.pipeline.graph import Use
 from stillhouse.pipeline.run_progress import position
 from stillhouse.pipeline.run_times import note_seconds
@@ -38,7 +37,6 @@ def run_uses(
     configs: Mapping[str, Any],
     root: Path,
     log: Callable[[str], None] = lambda line: None,
-    first_look: Callable[[], Seen | str] = lambda: "",
     around: Callable[[Use], AbstractContextManager[None]] = lambda use: nullcontext(),
     whole: Sequence[Use] = (),
     run: Run = execute_use,
@@ -46,8 +44,7 @@ def run_uses(
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
     `log` gets a line before each use with its position in the run, which has the uses `whole` if given, and the
-    estimated time left, which `first_look` helps to estimate before corpus and base model exist. Each use is executed
-    within the context that `around` gives, by `run`.
+    estimated time left. Each use is executed within the context that `around` gives, by `run`.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same version
     of the step, the same settings, the same inputs and the same content of what it reads outside the run.
@@ -65,7 +62,7 @@ def run_uses(
         if len(whole) > 1:
             number = whole.index(use) + 1
             left = [use, *(other for other in still_to_do(whole, configs, root) if other not in whole[:number])]
-            log(position(number, len(whole), left, configs, root, first_look))
+            log(position(number, len(whole), left, configs, root))
         with around(use):
             reports[use.name] = run(use, config, root)
     return reports

@@ -6,12 +6,13 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
+from stillhouse.core.terminal import show
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,6 +43,39 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {re.sub('^argument ', '', message)}; see `{self.prog} --help`")
+
+
+def flag(
+    group: argparse._ActionsContainer,
+    words: str,
+    help: str,
+    type: Callable[[str], Any] | None = None,
+    default: Any = None,
+    *,
+    many: bool = False,
+    **more: Any,
+) -> None:
+    """Adds a flag to a parser or group: `--name VALUE`, or `--name` alone for a switch. `many`: it may be repeated."""
+    name, _, metavar = words.partition(" ")
+    if not metavar:
+        how: dict[str, Any] = {"action": "store_true"}
+    elif many:
+        how = {"metavar": metavar, "type": type, "action": "append", "default": []}
+    else:
+        how = {"metavar": metavar, "type": type, "default": default}
+    group.add_argument(name, help=help, **how, **more)
+
+
+def run_action(
+    command: str, help: str, actions: Mapping[str, Callable[[Sequence[str]], int]], argv: Sequence[str]
+) -> int:
+    """Runs one of the actions of a command, or shows its help; returns the exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        show(*help.rstrip("\n").split("\n"))
+        return 0
+    if argv[0] not in actions:
+        raise InputError(f"stillhouse {command} has no action {argv[0]!r}; {nearest(argv[0], actions)}")
+    return actions[argv[0]](argv[1:])
 
 
 def output_folder(text: str) -> Path:

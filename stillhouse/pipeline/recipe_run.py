@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from stillhouse.core.monitoring.duration import in_words
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses, still_to_do
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.run_progress import outlook
-from stillhouse.pipeline.seen_source import seen_lately
 from stillhouse.pipeline.uses import Use, needed, stages_of
 
 
@@ -57,19 +55,12 @@ def run_recipe(
     refuse_foreign_outputs(uses, root)
     with only_process(root), watched("run", quiet()):
         started = time.monotonic()
-        first_look = cache(lambda: "" if quiet() else seen_lately(settings))
         if not whole:
             with doing("looking for what is done already"):
                 todo = still_to_do(uses, settings, root)
-            say(outlook(todo, len(uses), settings, root, first_look))
+            say(outlook(todo, len(uses), settings, root))
         reports = run_uses(
-            uses,
-            settings,
-            root,
-            say,
-            first_look,
-            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
-            whole,
+            uses, settings, root, say, lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name), whole
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -15,6 +15,7 @@ from stillhouse.core.config import field_types, nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import from_text, plain
 from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.parser import flag
 from stillhouse.pipeline.recipes import Recipe, configs, copied
 
 EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as in params.yaml'
@@ -22,13 +23,12 @@ EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as i
 
 def add_set_flag(parser: ArgumentParser) -> None:
     """Adds `--set`, whose values `with_settings` takes as `arguments.settings`."""
-    parser.add_argument(
-        "--set",
-        metavar="STAGE.SETTING=VALUE",
+    flag(
+        parser,
+        "--set STAGE.SETTING=VALUE",
+        "override a recipe setting, such as retriever_1.batch_size=64; can be repeated",
         dest="settings",
-        action="append",
-        default=[],
-        help="override a recipe setting, such as retriever_1.batch_size=64; can be repeated",
+        many=True,
     )
 
 

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.pipeline.first_run_times import Seen
 from stillhouse.pipeline.run_times import estimate
 from stillhouse.pipeline.uses import Use
 
 
-def outlook(
-    left: Sequence[Use],
-    total: int,
-    settings: Mapping[str, Any],
-    root: Path,
-    first_look: Callable[[], Seen | str] = lambda: "",
-) -> str:
+def outlook(left: Sequence[Use], total: int, settings: Mapping[str, Any], root: Path) -> str:
     """The lines before a run: how many of its uses are `left`, and how long they take, in all and one by one."""
-    found = estimate(left, settings, root, first_look)
+    found = estimate(left, settings, root)
     said, stages = f"{len(left)} of {total} steps to do: {found.total()}", found.stages()
     return "\n".join([f"{said}:", *stages] if stages else [said])
 
 
-def position(
-    number: int,
-    total: int,
-    left: Sequence[Use],
-    settings: Mapping[str, Any],
-    root: Path,
-    first_look: Callable[[], Seen | str] = lambda: "",
-) -> str:
+def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
     """The line about the first of the uses that are `left`: its own time, and that of all of them."""
-    found = estimate(left, settings, root, first_look)
+    found = estimate(left, settings, root)
     own, time = found.of(left[0].name), found.total()
     if len(left) > 1:
         time = (f"{own}; " if own else "") + found.total(" left in all")

@@ -1,7 +1,7 @@
 """How long uses of steps took on this machine, and the time left of a run estimated from that.
 
 For uses that never ran here, the time is computed from their arithmetic (`first_run_times`), with the scale of corpus
-and base model once these exist, and until then with that of a first look at the source.
+and base model once these exist.
 
 Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings to
 [seconds, passages of the corpus]. They are a convenience: a file that is damaged, foreign or not writable affects only
@@ -11,7 +11,7 @@ the estimates.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.monitoring.duration import by_stage, in_words
 from stillhouse.core.own_files import own_file
-from stillhouse.pipeline.first_run_times import ON_GPU, Seen, on_processor, predicted_seconds, scale_of
+from stillhouse.pipeline.first_run_times import ON_GPU, on_processor, predicted_seconds, scale_of
 from stillhouse.pipeline.graph import CORPUS, START, Use
 
 Times = dict[str, dict[str, list[float]]]
@@ -60,13 +60,11 @@ def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
 class Estimate:
     """The seconds of uses, by name; None for those that are not known.
 
-    `more` if the seconds are lower limits. `by` is what they were computed from, and `why` is a reason why some are not
-    known; both may be empty.
+    `computed` if some were, and `why` is a reason why some are not known, if there is one.
     """
 
     seconds: Mapping[str, float | None]
-    more: bool = False
-    by: str = ""
+    computed: bool = False
     why: str = ""
 
     @property
@@ -75,13 +73,14 @@ class Estimate:
 
     def of(self, name: str) -> str:
         """The time of one use, as "about 2 min"; empty if it is not known."""
-        return self._about(self.known[name]) if name in self.known else ""
+        return f"about {in_words(self.known[name])}" if name in self.known else ""
 
     def total(self, left: str = "") -> str:
         """The time of all uses, as "about 12 min" and the words `left`, or a note that it is not known."""
         known = self.known
         if len(known) == len(self.seconds):
-            return self._about(sum(known.values())) + left + (f", estimated from {self.by}" if self.by else "")
+            by = ", estimated from the speed of this machine" if self.computed else ""
+            return f"about {in_words(sum(known.values()))}{left}{by}"
         if not known:
             return "no estimate yet, because nothing like it has run here" + (f" and {self.why}" if self.why else "")
         new = f"{len(self.seconds) - len(known)} of {len(self.seconds)}"
@@ -91,35 +90,23 @@ class Estimate:
         """Lines with the times of single uses; none if some are not known."""
         return by_stage(self.known) if len(self.known) == len(self.seconds) > 1 else []
 
-    def _about(self, seconds: float) -> str:
-        return f"{'more than' if self.more else 'about'} {in_words(seconds)}"
-
 
 @doing("estimating the time")
-def estimate(
-    uses: Iterable[Use], configs: Mapping[str, Any], root: Path, first_look: Callable[[], Seen | str] = lambda: ""
-) -> Estimate:
-    """The times of uses, from earlier runs here or computed.
-
-    `first_look` is called if a use never ran here and corpus or base model do not exist yet. It returns what was
-    seen of the source, or a reason why nothing was.
-    """
+def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path) -> Estimate:
+    """The times of uses, from earlier runs here or computed."""
     uses = list(uses)
     expected = {use.name: expected_seconds(use, configs[use.name], root) for use in uses}
     if None not in expected.values():
         return Estimate(expected)
     if not on_processor():
         return Estimate(expected, why=ON_GPU)
-    scale, more, by = scale_of(root / CORPUS["corpus"], root / START), False, "the speed of this machine"
+    scale = scale_of(root / CORPUS["corpus"], root / START)
     if scale is None:
-        seen = first_look()
-        if isinstance(seen, str):
-            return Estimate(expected, why=seen)
-        scale, more, by = seen[0], not seen[1], f"a first look at the source and {by}"
+        return Estimate(expected, why="there is no corpus yet")
     for use in uses:
         if expected[use.name] is None:
             expected[use.name] = predicted_seconds(use.step_name, configs[use.name], scale)
-    return Estimate(expected, more, by)
+    return Estimate(expected, computed=True)
 
 
 def _digest(config: Any) -> str:

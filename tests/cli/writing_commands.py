@@ -284,9 +284,7 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
     ),
     "run": Case((("run", "folder"),), lambda there, inputs: ["run", *RUN, "--folder", there / "f"], stand_ins),
     "compare": Case(
-        (("compare", "folder"),),
-        lambda there, inputs: ["compare", *COMPARED, "--folder", there / "f"],
-        compare_quickly,
+        (("compare", "folder"),), lambda there, inputs: ["compare", *COMPARED, "--folder", there / "f"], compare_quickly
     ),
     "compare --kubeflow": Case(
         (("compare", "kubeflow"),),

@@ -18,7 +18,7 @@ from stillhouse.core.config import field_types
 from stillhouse.core.setting_kinds import kind_of
 from stillhouse.kubeflow.pipelines.components import FOLDER_OF_ALL, rendered, stages_of_graphs
 from stillhouse.kubeflow.pipelines.train import build_pipeline
-from stillhouse.kubeflow.pods.run_parameters import SETTINGS, TRAIN, value_of
+from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import USES, Use
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
@@ -34,7 +34,6 @@ WHOLE = "simlm"
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 STAGES = [pytest.param(stage, id=stage.name) for stage in stages_of(USES)]
-IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
 
 
 @cache
@@ -178,8 +177,8 @@ def test_pipeline_parameters_default_to_the_recipe() -> None:
     declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
     expected = {
         # A form field is empty if the setting is null.
-        name: (IR_TYPES[one.kind], "" if (value := value_of(settings, one.fills[0])) is None else value)
-        for name, one in TRAIN.items()
+        name: ("STRING", "" if (value := getattr(settings[use], name)) is None else value)
+        for name, (use, _) in FORM.items()
     }
     found = {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()}
     assert found == expected | {SETTINGS: ("STRING", "")}

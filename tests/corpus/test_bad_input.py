@@ -99,11 +99,7 @@ CASES = {
         ['{"_id": "p3", "text": " \\n"}'],
         [("passage", "p3", "empty passage", "corpus.jsonl:3")],
     ),
-    "same id, same text": (
-        "corpus",
-        [CORPUS[0]],
-        [("passage", "p1", "duplicate id, same text", "corpus.jsonl:3")],
-    ),
+    "same id, same text": ("corpus", [CORPUS[0]], [("passage", "p1", "duplicate id, same text", "corpus.jsonl:3")]),
     "same id, other text": (
         "corpus",
         ['{"_id": "p1", "text": "else"}'],

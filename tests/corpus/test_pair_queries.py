@@ -12,11 +12,7 @@ import pytest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.article_layout import lay_out
 from stillhouse.corpus.pair_drawing import TASKS
-from stillhouse.corpus.pair_queries import (
-    PairChoices,
-    PairQueries,
-    make_pair_queries,
-)
+from stillhouse.corpus.pair_queries import PairChoices, PairQueries, make_pair_queries
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Passage
@@ -70,10 +66,7 @@ def allowed(articles: Articles, links: list[tuple[str, str]]) -> dict[str, set[t
     """Return {task: {(text, the passage it was taken from, a relevant passage)}}, for any split."""
     found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for article, passages in articles.items():
-        opening = next(
-            (p for p, (section, _) in enumerate(passages) if section != passages[0][0]),
-            len(passages),
-        )
+        opening = next((p for p, (section, _) in enumerate(passages) if section != passages[0][0]), len(passages))
         for p, (section, sentences) in enumerate(passages):
             beside = [n for n in (p + 1, p - 1) if 0 <= n < len(passages)]
             beside.sort(key=lambda n: passages[n][0] != section)

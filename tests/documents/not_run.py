@@ -35,7 +35,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl delete trainjob ": (CLUSTER, NAMES),
     "kubectl describe nodes": (CLUSTER, "nothing: it is Kubernetes' own"),
     "kubectl label namespace ": (CLUSTER, NAMES),
-    "kubectl create clusterrolebinding ": (CLUSTER, "tests/manifests/test_installations.py: the names"),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
     "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),

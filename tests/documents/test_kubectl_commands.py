@@ -87,11 +87,10 @@ def keys_that_pods_read() -> dict[str, set[str]]:
 def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl) -> None:
     for heading in ("3. Install", "A search service"):
         terminal.type_all(section("docs/deploy.md", heading))
-    assert len(kubectl.rendered) == 5
+    assert len(kubectl.rendered) == 4
     installed, removed = kubectl.rendered[1:3]
-    assert kubectl.rendered[3] == ["ClusterRole"]
     assert installed == removed and {"Pipeline", "ClusterQueue", "CronJob"} <= set(installed)
-    assert {"Deployment", "HorizontalPodAutoscaler"} <= set(kubectl.rendered[4])
+    assert {"Deployment", "HorizontalPodAutoscaler"} <= set(kubectl.rendered[3])
 
 
 def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubectl) -> None:

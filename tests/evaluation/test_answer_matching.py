@@ -35,8 +35,7 @@ WORDS = [
     "नमस्ते",
 ]
 characters = st.one_of(
-    st.sampled_from("abAB01 .,-_'\t\n\x1c\u0301\u00e9\u00a0\u200b\u3000²"),
-    st.characters(exclude_categories=["Cs"]),
+    st.sampled_from("abAB01 .,-_'\t\n\x1c\u0301\u00e9\u00a0\u200b\u3000²"), st.characters(exclude_categories=["Cs"])
 )
 texts = st.one_of(
     st.text(characters, max_size=12),

@@ -15,15 +15,7 @@ from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT
 from stillhouse.corpus.store import write_tables
 from stillhouse.pipeline.steps.evaluate import STEP, Config
 from stillhouse.pipeline.steps.execute import execute
-from stillhouse.training.teacher import (
-    BM25,
-    CHOICE,
-    RETRIEVER,
-    Pairs,
-    choose_teacher,
-    pass_on_choice,
-    write_choice,
-)
+from stillhouse.training.teacher import BM25, CHOICE, RETRIEVER, Pairs, choose_teacher, pass_on_choice, write_choice
 
 RETRIEVER_SCORES = [[0.5, 0.6, 0.0], [0.5, 0.0, 0.4], [0.1, 0.5, 0.0]]
 BM25_SCORES = [[0.5, 0.0, 0.4], [0.5, 0.6, 0.0], [0.1, 0.5, 0.0]]

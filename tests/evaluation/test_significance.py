@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillhouse.evaluation.significance import (
-    bootstrap_intervals,
-    compared_pairs,
-    holm,
-    sign_flip_p,
-    t_test_p,
-)
+from stillhouse.evaluation.significance import bootstrap_intervals, compared_pairs, holm, sign_flip_p, t_test_p
 
 PAPERS = ["bm25", "zero_shot", "retriever_1_unpretrained", "retriever_1", "retriever_2", "reranked", "distilled"]
 

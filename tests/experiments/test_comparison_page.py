@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from shown_page import Page
 
-from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
 from stillhouse.experiments.comparison.page import render
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
@@ -109,29 +108,6 @@ def test_labelled_queries_come_before_synthetic_ones(tmp_path: Path) -> None:
     assert all("source" in query for query in both.test.index) and len(both.test) == 6
     made = read_outcome("a", 1, written(tmp_path / "made", 0.5, origins=("ict", "bfs")), None, None)
     assert len(made.test) == 12
-
-
-BAD_CURVES = {
-    "curves.csv": (None, "does not exist"),
-    "signals.csv": ("step,value\n1,2\n", "must have the columns step, signal, value"),
-    "coverage.csv": ("k,share\n1,2\n", "must have the columns k, coverage"),
-    "coverage_examples.json": ('[{"passage": "x"}]', "has no field 'tokens'; run the pre-training"),
-    "coverage_examples.json of text": (
-        '[{"passage": "x", "tokens": [{"token": "x", "rank": 1, "in_passage": "false"}]}]',
-        "in_passage is 'false', not true or false",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD_CURVES)
-def test_damaged_curves_are_named(case: str, tmp_path: Path) -> None:
-    text, message = BAD_CURVES[case]
-    name = case.split()[0]
-    evaluation, folder = written(tmp_path / "evaluation", 0.5), curves(tmp_path / "curves", 0.0)
-    (folder / name).unlink() if text is None else (folder / name).write_text(text)
-    with pytest.raises(InputError, match=message) as refusal:
-        read_outcome("a", 1, evaluation, folder, None)
-    assert name in str(refusal.value)
 
 
 def test_curves_are_means_and_ranges_over_seeds(found: list[Outcome]) -> None:

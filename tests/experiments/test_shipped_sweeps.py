@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
 
-from stillhouse.experiments.comparison.plan import Adjust, plans, unchanged
+from stillhouse.experiments.comparison.plan import Adjust, Plan, plans, unchanged
 from stillhouse.experiments.comparison.sweep import filled, read_sweep
 from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
@@ -35,12 +37,17 @@ def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adj
                     assert counted.inputs["tokens"] == use.inputs["tokens"]
 
 
-def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
-    """Return {use: (inputs, settings)} for one variant of a shipped sweep, with the recipe of the sweep."""
+@cache
+def planned(sweep: str) -> Mapping[str, Plan]:
+    """Return the plans of a shipped sweep by condition, with the recipe of the sweep."""
     made = read_sweep(shipped_sweeps()[sweep])
     recipe = load_recipe(find_recipe(made.recipe))
-    planned = plans(filled(made, dict.fromkeys(made.arguments, "somewhere")), recipe, sweep)[condition]
-    [job] = [job for job in planned.jobs if job.variant == variant]
+    return plans(filled(made, dict.fromkeys(made.arguments, "somewhere")), recipe, sweep)
+
+
+def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
+    """Return {use: (inputs, settings)} for one variant of a shipped sweep."""
+    [job] = [job for job in planned(sweep)[condition].jobs if job.variant == variant]
     return {use.name: (use.inputs, job.configs[use.name]) for use in job.uses}
 
 

@@ -8,13 +8,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
-from stillhouse.experiments.comparison.sweeps import (
-    only,
-    seeds_of,
-    shipped_sweeps,
-    sweep_of_flags,
-    with_baseline,
-)
+from stillhouse.experiments.comparison.sweeps import only, seeds_of, shipped_sweeps, sweep_of_flags, with_baseline
 
 TWO = [{"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}, {"name": "none", "pretraining": False}]
 
@@ -48,10 +42,7 @@ BAD = {
     ),
     "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "inputs must map text"),
     "a retriever that is no text": ({"variants": [{"name": "a", "retriever": 2}]}, "retriever must be text"),
-    "a condition without a name": (
-        {"conditions": [{"retriever": "retriever_2"}]},
-        "conditions[0] lacks name",
-    ),
+    "a condition without a name": ({"conditions": [{"retriever": "retriever_2"}]}, "conditions[0] lacks name"),
     "a condition that is a variant": ({"conditions": [{"name": "MLM"}]}, "a condition and a variant are called 'MLM'"),
     "two conditions": ({"conditions": [{"name": "a"}, {"name": "a"}]}, "two conditions are called 'a'"),
     "a condition's setting": ({"conditions": [{"name": "a", "overrides": {"x": 1}}]}, "write STAGE.SETTING"),

@@ -178,11 +178,7 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
     ],
 )
 def test_bad_input_is_refused_before_any_work(
-    words: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("one", "a/one"):

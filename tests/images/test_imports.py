@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -65,20 +66,32 @@ def foreign(modules: Iterator[str]) -> set[str]:
 
 
 def locked(package: str, locks: tuple[str, ...]) -> bool:
-    held = {name for one in locks for name in lock(one)}
+    held = {name for one in locks for name in packages_of(one)}
     known = ONE_OF.get(package, {}).get(locks[0])
     return bool(held & {canonicalize_name(name) for name in ([known] if known else distributions()[package])})
 
 
+@cache
+def packages_of(name: str) -> set[str]:
+    return set(lock(name))
+
+
+@cache
 def distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
-@pytest.mark.parametrize("variant", ["cpu", pytest.param("gpu", marks=pytest.mark.long)])
-def test_the_steps_find_what_they_import(variant: str) -> None:
+@cache
+def imported_by_steps() -> set[str]:
+    """Return the packages that anything but compiling and submitting imports."""
     submitting = (ROOT / PIPELINES, ROOT / "stillhouse" / "cli" / "pipeline.py")
     files = [path for path in (ROOT / "stillhouse").rglob("*.py") if not {path, *path.parents} & set(submitting)]
-    wanted = {name for path in files for name in foreign(imported(path, lazy=True))} - set(LEFT_OUT)
+    return {name for path in files for name in foreign(imported(path, lazy=True))} - set(LEFT_OUT)
+
+
+@pytest.mark.parametrize("variant", ["cpu", pytest.param("gpu", marks=pytest.mark.long)])
+def test_the_steps_find_what_they_import(variant: str) -> None:
+    wanted = imported_by_steps()
     assert len(wanted) > 15
     assert not [name for name in sorted(wanted) if not locked(name, (variant, "kfp"))]
 

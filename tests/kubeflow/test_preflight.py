@@ -14,13 +14,7 @@ from stillhouse import cli
 from stillhouse.cli import preflight as preflight_command
 from stillhouse.kubeflow.pods import pod_preflight
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
-from stillhouse.kubeflow.preflight import (
-    REQUIREMENTS,
-    Readings,
-    Requirements,
-    check,
-    problems,
-)
+from stillhouse.kubeflow.preflight import REQUIREMENTS, Readings, Requirements, check, problems
 
 WANTED = Requirements(gpus=2, shared_memory_gib=16.0, free_gib=20.0)
 

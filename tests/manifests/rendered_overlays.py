@@ -88,13 +88,7 @@ def rule_groups() -> dict[str, Any]:
     return {"groups": yaml.safe_load(text)["spec"]["groups"]}
 
 
-POD_FIELDS = {
-    "automountServiceAccountToken",
-    "containers",
-    "enableServiceLinks",
-    "serviceAccountName",
-    "volumes",
-}
+POD_FIELDS = {"automountServiceAccountToken", "containers", "enableServiceLinks", "serviceAccountName", "volumes"}
 """Fields of a pod in an InferenceService's predictor, limited to those that Knative accepts by default."""
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from rendered_overlays import EVERY_OVERLAY, MANIFESTS, Resource, render, rendered, with_component
+from rendered_overlays import EVERY_OVERLAY, MANIFESTS, Resource, rendered, with_component
 from test_security import OWN_NAMESPACE
 
 CLUSTER_WIDE = {"ClusterQueue", "ClusterRole", "ClusterRoleBinding", "Namespace", "ResourceFlavor"}
@@ -55,15 +54,3 @@ def test_a_second_namespace_takes_nothing_from_the_first(overlay: str, tmp_path:
     first = {identity(one): without_namespace(one) for one in made[0]}
     for resource in made[1]:
         assert without_namespace(resource) == first.get(identity(resource), resource), identity(resource)
-
-
-def test_what_goes_beyond_the_namespace_is_bound_for_each_namespace_by_a_command() -> None:
-    [role] = render(MANIFESTS / "cluster")
-    text = (DOCS / "deploy.md").read_text(encoding="utf-8")
-    assert "kubectl apply -k manifests/cluster" in text
-    [words] = re.findall(r"create clusterrolebinding (\S+) \\\n *--clusterrole (\S+) --serviceaccount (\S+)", text)
-    binding, bound, account = words
-    namespace, name = account.split(":")
-    assert bound == role["metadata"]["name"] and binding == f"{bound}-{namespace}"
-    for overlay in OWN_NAMESPACE:
-        assert ("ServiceAccount", namespace, name) in {identity(one) for one in rendered(overlay)}

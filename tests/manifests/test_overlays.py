@@ -9,16 +9,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from rendered_overlays import (
-    EVERY_OVERLAY,
-    MANIFESTS,
-    OVERLAYS,
-    SERVING,
-    Go,
-    Resource,
-    pod_specs,
-    rendered,
-)
+from rendered_overlays import EVERY_OVERLAY, MANIFESTS, OVERLAYS, SERVING, Go, Resource, pod_specs, rendered
 
 CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
 KUBERNETES = ("1.30", "1.37")

@@ -138,6 +138,7 @@ def test_nodes_have_what_the_run_chose() -> None:
 
 
 def test_the_runtimes_are_those_of_the_manifests() -> None:
-    assert CASES["cpu"].runtime == RUNTIME_CPU and CASES["gpu"].runtime == RUNTIME_GPU
+    of = [job(CASES[table])["spec"]["runtimeRef"]["name"] for table in ("cpu", "gpu")]
+    assert of == [RUNTIME_CPU, RUNTIME_GPU]
     there = {name for name in pod_specs(rendered("gpu")) if name.startswith("TrainingRuntime/")}
     assert there == {f"TrainingRuntime/{name}/node" for name in (RUNTIME_CPU, RUNTIME_GPU)}

@@ -157,10 +157,7 @@ BAG: dict[str, tuple[Damage, str]] = {
     "words cut short": (cut_short(WORDS, 0.5), WORDS),
     "no words": (remove(WORDS), WORDS),
     "words of NaN": (one_number(float("nan"), "embedding", WORDS), WORDS),
-    "words of another shape": (
-        tensors(lambda found: found.update({"embedding.weight": torch.ones(4)}), WORDS),
-        WORDS,
-    ),
+    "words of another shape": (tensors(lambda found: found.update({"embedding.weight": torch.ones(4)}), WORDS), WORDS),
     "words of another tokenizer": (
         tensors(lambda found: found.update({"embedding.weight": torch.ones(5, 16)}), WORDS),
         "tokenizer",

@@ -71,10 +71,7 @@ def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
 
 
 def test_a_first_run_is_estimated_once_corpus_and_model_exist(
-    tiny_model: Path,
-    run_step: Callable[..., dict[str, Path]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_model: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)
     corpus = run_step("ingest", {}, source="sample", max_articles=5)["corpus"]

@@ -17,16 +17,17 @@ RECIPE = {"retriever_1": {"learning_rate": "2e-5", "epochs": 3, "warmup_steps": 
 
 
 def of_run(settings: str, **values: Any) -> dict[str, Any]:
-    """The settings of every step in a run with these parameters. The form sets the learning rate of all retrievers."""
-    return configs(recipe_of_run("train", RECIPE, "recipe", {"settings": settings, **values}), "recipe")
+    """The settings of every step in a run with these parameters."""
+    return configs(recipe_of_run(RECIPE, "recipe", {"settings": settings, **values}), "recipe")
 
 
 def test_the_settings_field_overrides_recipe_and_form() -> None:
-    found = of_run('{"retriever_1": {"learning_rate": 1e-3, "temperature": 1}}', learning_rate=5e-5)
-    first, second = found["retriever_1"], found["retriever_2"]
+    sections = '{"retriever_1": {"learning_rate": 1e-3, "temperature": 1}, "ingest": {"source": "theirs"}}'
+    found = of_run(sections, source="mine", queries="auto", test_queries="")
+    first, ingest = found["retriever_1"], found["ingest"]
     assert (first.learning_rate, first.temperature, first.epochs) == (1e-3, 1.0, 3)
-    assert second.learning_rate == 5e-5
-    assert second.temperature == type(second)().temperature
+    assert (ingest.source, ingest.queries, ingest.test_queries) == ("theirs", "auto", None)
+    assert found["retriever_2"].temperature == type(first)().temperature
 
 
 BAD = {
@@ -50,7 +51,7 @@ def test_unknown_settings_are_refused_before_and_by_the_first_task(
         Request("train", "simlm").check({"settings": settings})
     assert message in str(refusal.value)
     with pytest.raises(SystemExit) as end:
-        check_run("train", {"wanted": "", "recipe_text": json.dumps(RECIPE), "settings": settings, "seed": 1})
+        check_run("train", {"recipe_text": json.dumps(RECIPE), "settings": settings, "model": "mine"})
     assert end.value.code == InputError.exit_code and message in capsys.readouterr().err
 
 
@@ -58,6 +59,6 @@ def test_settings_of_a_stage_that_the_recipe_has_not_are_refused() -> None:
     """They would change nothing, as with `--set`. A refresh reads sections that no run does."""
     other = {"graph": "labelled"}
     with pytest.raises(InputError, match="settings: recipe has no section 'pretraining'"):
-        recipe_of_run("train", other, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
-    recipe_of_run("train", {}, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
-    recipe_of_run("train", other, "recipe", {"settings": '{"query_tower": {"max_steps": 2}}'})
+        recipe_of_run(other, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
+    recipe_of_run({}, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
+    recipe_of_run(other, "recipe", {"settings": '{"query_tower": {"max_steps": 2}}'})

@@ -11,7 +11,6 @@ import yaml
 from documented_stages import documented_re_ranker, documented_stages
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pods.run_parameters import TRAIN, train_parameters
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import GRAPHS, USES, Use, graph_of, known_uses
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, sections
@@ -162,15 +161,6 @@ def test_two_stages_never_wait_for_each_other() -> None:
     ]
     found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(with_stages(uses))}
     assert found == {"first": ["ingest"], "one": ["a"], "two": ["b"], "c": ["c"]}
-
-
-def test_run_parameters_apply_to_the_stages_present() -> None:
-    assert {name: parameter.fills for name, parameter in train_parameters(USES).items()} == {
-        name: parameter.fills for name, parameter in TRAIN.items()
-    }
-    found = train_parameters(tuple(graph(distilled_2=NEW).values()))
-    assert set(found) == set(TRAIN)
-    assert found["learning_rate"].uses[0] == "retriever_1" and "distilled_2" in found["learning_rate"].uses
 
 
 def write(folder: Path, content: dict[str, Any]) -> Path:

@@ -39,13 +39,7 @@ from stillhouse.pretraining.heldout import measured
     ],
 )
 def test_measurements_fit_into_a_tenth(
-    settings: dict[str, Any],
-    heldout: int,
-    examples: int,
-    steps: int,
-    every: int | None,
-    passages: int,
-    tmp_path: Path,
+    settings: dict[str, Any], heldout: int, examples: int, steps: int, every: int | None, passages: int, tmp_path: Path
 ) -> None:
     rows = 3 * np.arange(heldout)
     chosen, eval_steps = measured(build(Config, settings, "x"), rows, examples, steps, Context(tmp_path, quiet=True))

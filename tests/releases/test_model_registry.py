@@ -23,10 +23,7 @@ from stillhouse.releases import data
 from stillhouse.releases.git import Git
 from stillhouse.releases.model_registry.entry import _figures, storage_uri
 from stillhouse.releases.model_registry.server import ARCHIVED, LIVE
-from stillhouse.releases.model_registry.settings import (
-    ADDRESS,
-    TOKEN_PATH,
-)
+from stillhouse.releases.model_registry.settings import ADDRESS, TOKEN_PATH
 from stillhouse.releases.refresh.whole_run import released_figures
 from stillhouse.releases.tags import read_history
 

@@ -138,10 +138,7 @@ def test_of_two_racing_promotions_one_is_released(place: Path, monkeypatch: pyte
     assert judged == ["v1.0.0", "v1.1.0"]
 
 
-CUTS = {
-    "while data are pushed": ("data", "push"),
-    "after data, before git": ("promotion", "publish"),
-}
+CUTS = {"while data are pushed": ("data", "push"), "after data, before git": ("promotion", "publish")}
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -16,11 +16,7 @@ from serving_releases import Running, running
 from stillhouse.serving.settings import Limits
 
 LIMITS = Limits(texts=8, characters=200, top=50, body=20_000)
-EXAMPLES = settings(
-    max_examples=60,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = settings(max_examples=60, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

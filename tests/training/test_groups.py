@@ -133,8 +133,7 @@ def no_passage(rows: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
-    [(right_answer, "'p5' answers train query 'q5'"), (no_passage, "passages that the corpus lacks")],
+    ("spoil", "said"), [(right_answer, "'p5' answers train query 'q5'"), (no_passage, "passages that the corpus lacks")]
 )
 def test_wrong_negatives_are_refused(small_corpus: Path, spoil: Callable[[np.ndarray], None], said: str) -> None:
     negatives = make(small_corpus)

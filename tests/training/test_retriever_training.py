@@ -46,11 +46,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "plain": {"contrastive": "plain"},
     "teacher": {"teacher": True},
     "teacher, dot product": {"teacher": True, "similarity": "dot", "temperature": 2.0},
-    "teacher, the authors' form, separate towers": {
-        "teacher": True,
-        "contrastive": "simlm_code",
-        "towers": "separate",
-    },
+    "teacher, the authors' form, separate towers": {"teacher": True, "contrastive": "simlm_code", "towers": "separate"},
     "widths": {"matryoshka_dims": [4, 16]},
     "widths, teacher, separate towers": {"matryoshka_dims": [4, 16], "teacher": True, "towers": "separate"},
     "widths, dot product": {"matryoshka_dims": [8], "similarity": "dot", "temperature": 2.0},

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SOURCE
@@ -95,13 +93,7 @@ def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
 
     The values are for the labelled queries of a split or, if it has none, for the synthetic ones made from the corpus.
     """
-    path = evaluation / "per_query.parquet"
-    try:
-        table = pq.read_table(path).to_pandas()
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist; run the comparison again") from None
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); run the comparison again") from None
+    table = pd.read_parquet(evaluation / "per_query.parquet")
     found: dict[str, dict[str, pd.DataFrame]] = {}
     for (system, split), part in table.groupby(["system", "split"], sort=False):
         labelled = part["origin"] == SOURCE
@@ -143,37 +135,9 @@ def read_coverage(curves: Path) -> pd.DataFrame:
 def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
     """The passages of coverage_examples.json with the tokens that their vectors rank first; empty without the file."""
     path = curves / "coverage_examples.json"
-    if not path.is_file():
-        return ()
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return tuple(
-            {
-                "passage": str(item["passage"]),
-                "tokens": [_ranked_token(token) for token in item["tokens"]],
-            }
-            for item in content
-        )
-    except KeyError as error:  # written by an earlier version or edited by hand
-        raise InputError(f"{path} has no field {error}; run the pre-training that writes {curves} again") from None
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path} is damaged ({error}); run the pre-training that writes {curves} again") from None
-
-
-def _ranked_token(token: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(token["in_passage"], bool):
-        raise ValueError(f"in_passage is {token['in_passage']!r}, not true or false")
-    return {"token": str(token["token"]), "rank": int(token["rank"]), "in_passage": token["in_passage"]}
+    return tuple(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
 
 
 def _csv(path: Path, columns: list[str]) -> pd.DataFrame | None:
-    """A CSV file with at least these columns, or None if the file does not exist."""
-    if not path.is_file():
-        return None
-    try:
-        table = pd.read_csv(path)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a CSV file: {error}") from None
-    if not set(columns) <= set(table.columns):
-        raise InputError(f"{path} must have the columns {', '.join(columns)}")
-    return table[columns]
+    """These columns of a CSV file, or None if the file does not exist."""
+    return pd.read_csv(path, usecols=columns)[columns] if path.is_file() else None

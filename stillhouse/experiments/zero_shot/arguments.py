@@ -10,7 +10,7 @@ from pathlib import Path
 from stillhouse.core.config import setting
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
-from stillhouse.pipeline.parser import Parser, output_folder
+from stillhouse.pipeline.parser import Parser, flag, output_folder
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, with_settings
 
 EXAMPLES = """\
@@ -35,10 +35,7 @@ class Settings:
     depth: int = setting(100, "passages per query in a run", minimum=1)
     max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
     max_rejected: float = setting(
-        0.01,
-        "leave out a corpus if a larger share of its passages or qrels is rejected",
-        minimum=0,
-        maximum=1,
+        0.01, "leave out a corpus if a larger share of its passages or qrels is rejected", minimum=0, maximum=1
     )
     query_length: int = setting(64, "tokens per query, for models that are not yet retrievers", minimum=3)
     passage_length: int = setting(256, "tokens per passage, for models that are not yet retrievers", minimum=3)
@@ -60,43 +57,32 @@ def zero_shot_parser() -> Parser:
         help="a corpus with judged test queries; `sample` is the built-in one",
     )
     what = parser.add_argument_group("what to measure")
-    what.add_argument(
-        "--retriever",
-        metavar="[NAME=]MODEL",
-        action="append",
-        default=[],
-        help="a retriever folder, or a model as for `fetch-model`; can be repeated",
+    flag(
+        what,
+        "--retriever [NAME=]MODEL",
+        "a retriever folder, or a model as for `fetch-model`; can be repeated",
+        many=True,
     )
-    what.add_argument(
-        "--hybrid",
-        metavar="NAME=FOLDER",
-        action="append",
-        default=[],
-        help="also measure the retriever NAME with BM25, as the system NAME_hybrid, by the weights in this folder of "
+    flag(
+        what,
+        "--hybrid NAME=FOLDER",
+        "also measure the retriever NAME with BM25, as the system NAME_hybrid, by the weights in this folder of "
         "`hybrid` or `select-best`; can be repeated",
+        many=True,
     )
-    what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
-    what.add_argument(
-        "--baseline", metavar="NAME", help="the system to test the others against (default: bm25, or the first)"
-    )
+    flag(what, "--no-bm25", "leave BM25 out")
+    flag(what, "--baseline NAME", "the system to test the others against (default: bm25, or the first)")
     add_setting_flags(what, Settings, ("measures", "depth"))
-    what.add_argument(
-        "--together",
-        metavar="NAME=CORPUS,...",
-        action="append",
-        default=[],
-        help="corpora that count as one in averages, like CQADupStack's forums; can be repeated",
+    flag(
+        what,
+        "--together NAME=CORPUS,...",
+        "corpora that count as one in averages, like CQADupStack's forums; can be repeated",
+        many=True,
     )
     add_setting_flags(what, Settings, ("max_queries", "max_rejected"))
     lengths = parser.add_argument_group("models that are not yet retriever folders")
     add_setting_flags(lengths, Settings, ("query_length", "passage_length"))
-    parser.add_argument(
-        "--folder",
-        metavar="FOLDER",
-        type=output_folder,
-        default=Path("zero-shot"),
-        help="where to write (default: %(default)s)",
-    )
+    flag(parser, "--folder FOLDER", "where to write (default: %(default)s)", output_folder, Path("zero-shot"))
     add_setting_flags(parser, Settings, ("bootstrap_samples", "randomisation_samples", "seed", "title"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

@@ -66,7 +66,7 @@ def connect(what_for: str, context: str = "") -> Any:
 
 
 class Api:
-    """One namespace and the nodes, over a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
+    """One namespace, over a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
 
     timeout = REQUEST_TIMEOUT
 
@@ -75,18 +75,14 @@ class Api:
         self._here = f"/api/v1/namespaces/{namespace}"
         self._argo = f"/apis/argoproj.io/v1alpha1/namespaces/{namespace}/workflows"
 
-    def nodes(self) -> list[Plain]:
-        return self._list("/api/v1/nodes")
-
-    def claim(self, name: str) -> Plain | None:
-        return self._get(f"{self._here}/persistentvolumeclaims/{name}")
-
-    def local_queue(self, name: str) -> Plain | None:
-        return self._of_kueue(lambda folder: self._get(f"{folder}/localqueues/{name}"))
-
     def workloads(self) -> list[Plain]:
         """The workloads that Kueue holds back or has admitted."""
-        return self._of_kueue(lambda folder: self._list(f"{folder}/workloads"))
+        for version in KUEUE_VERSIONS:
+            try:
+                return self._list(f"/apis/kueue.x-k8s.io/{version}/namespaces/{self.namespace}/workloads")
+            except NoSuchKind as error:
+                last = error
+        raise last
 
     def pods(self, label: str) -> list[Plain]:
         return self._list(f"{self._here}/pods", labelSelector=label)
@@ -112,14 +108,6 @@ class Api:
             if error.status in (400, 404):  # 400: "container main is waiting to start"
                 return []
             raise
-
-    def _of_kueue(self, ask: Any) -> Any:
-        for version in KUEUE_VERSIONS:
-            try:
-                return ask(f"/apis/kueue.x-k8s.io/{version}/namespaces/{self.namespace}")
-            except NoSuchKind as error:
-                last = error
-        raise last
 
     def _get(self, path: str) -> Plain | None:
         """The object at this path, or None."""

@@ -114,11 +114,7 @@ IMAGE_ROWS: tuple[tuple[str, str, str], ...] = (
         "the node has no such image",
         "load it onto every node, or name one in a registry by its digest (`image`)",
     ),
-    (
-        r"(?i)invalid reference format|couldn't parse image",
-        "that is not an image name",
-        "write REGISTRY/NAME@sha256:…",
-    ),
+    (r"(?i)invalid reference format|couldn't parse image", "that is not an image name", "write REGISTRY/NAME@sha256:…"),
     (
         r"^ImagePullBackOff: Back-off pulling image \S+$",
         "it could not be pulled",

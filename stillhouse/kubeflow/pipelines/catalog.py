@@ -17,18 +17,12 @@ from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.sweeps import find_sweep
 from stillhouse.kubeflow.pipelines import compare, refresh, train, zero_shot
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
-from stillhouse.kubeflow.pods.run_parameters import (
-    SETTINGS,
-    TABLES,
-    RunParameter,
-    recipe_of_run,
-    train_parameters,
-)
+from stillhouse.kubeflow.pods.run_parameters import SETTINGS, hint_of, parameters_of, recipe_of_run
 from stillhouse.kubeflow.pods.zero_shot import Config as ZeroShotConfig
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipe_settings import with_settings
-from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.uses import Use, used
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.parameters import Parameters
 
@@ -99,7 +93,7 @@ class Request:
         if self.pipeline in CONFIGS:
             from_forms(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
-        recipe_of_run(self.pipeline, *self._recipe(), values)
+        recipe_of_run(*self._recipe(), values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The parameters in `given`, converted from command-line text to their types."""
@@ -113,27 +107,12 @@ class Request:
         """The types of the parameters, without the parameters from placements."""
         if self.pipeline in CONFIGS:
             return {name: form_type(hint) for name, hint in field_types(CONFIGS[self.pipeline]).items()}
-        fields = {name: parameter.kind for name, parameter in self._parameters().items()}
+        fields = {name: form_type(hint_of(use, name)) for name, use in parameters_of(*self._recipe()).items()}
         return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
-
-    def _parameters(self) -> Mapping[str, RunParameter]:
-        """The parameters that fill settings of steps; for a whole run they depend on the recipe's stages."""
-        if self.pipeline != train.NAME:
-            return TABLES[self.pipeline]
-        return train_parameters(graph_of(*self._recipe()))
-
-    def uses(self) -> tuple[Use, ...]:
-        """The uses of a whole run, in order; none for the other pipelines, whose tasks depend on more than a recipe."""
-        return tuple(graph_of(*self._recipe())) if self.pipeline == train.NAME else ()
-
-    def configs_with(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of every use of a whole run with these parameters, which it checks."""
-        recipe, where = self._recipe()
-        return configs(recipe_of_run(self.pipeline, recipe, where, values), where)
 
     def kept(self) -> tuple[str, ...]:
         """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
-        made = {use.name for use in self.uses()}
+        made = {use.name for use in graph_of(*self._recipe())} if self.pipeline == train.NAME else set()
         return SEARCHED if made >= {used(source) for source in SEARCHED} else ()
 
     def exit_code(self, result: Path) -> int:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.own_files import own_file
 from stillhouse.experiments.comparison.plan import Plan
-from stillhouse.kubeflow.pipelines.control import check_run
+from stillhouse.kubeflow.pipelines.control import CHECK, check_run
 from stillhouse.kubeflow.pipelines.interface import make_pipeline
 from stillhouse.kubeflow.pipelines.ir import compile_small
 from stillhouse.kubeflow.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
@@ -24,7 +23,6 @@ from stillhouse.kubeflow.pipelines.stage_component import OUTPUTS, kind_of, writ
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.kubeflow.pipelines.train import pipeline_inputs
 from stillhouse.kubeflow.pods.compare import shared_stages, shared_uses
-from stillhouse.kubeflow.pods.run_parameters import COMMON
 from stillhouse.kubeflow.pods.stage import FOLDER, RECIPE
 from stillhouse.pipeline.uses import Stage, Use
 
@@ -46,21 +44,19 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     shared = shared_stages(plan)
     stages = [stage for stage, _ in shared]
     settings = {name: config for _, of in shared for name, config in of.items()}
-    inputs = pipeline_inputs(COMMON, settings)
-
-    def check(given: dict[str, Any]) -> PipelineTask:
-        kinds = {entry.name: entry.kind for entry in inputs}
-        return check_run(NAME, as_json(plan.recipe), kinds, given, stages, sweep=content)
+    inputs = pipeline_inputs(plan.recipe, RECIPE, settings)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        assert pods.look
-        made = add_stages(stages, pods.look, pods, MODULE, "run_shared")
+        kinds = {entry.name: entry.kind for entry in inputs}
+        check = check_run(NAME, as_json(plan.recipe), kinds, given, stages, sweep=content)
+        pods = pods.with_nodes_of(pods.place_bare(check, CHECK, "check", retries=0))
+        made = add_stages(stages, check, pods, MODULE, "run_shared")
         folders = {stage.name: made[stage.name].outputs[FOLDER] for stage in stages}
-        there = variants_component(stages)(recipe=pods.look.outputs[RECIPE], **folders)
+        there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)
         pods.place_variants(there, varied_uses(plan), LABEL, LABEL)
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return make_pipeline(NAME, description, inputs, table, body, check)
+    return make_pipeline(NAME, description, inputs, table, body)
 
 
 def varied_uses(plan: Plan) -> list[Use]:

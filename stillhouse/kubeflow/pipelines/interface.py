@@ -5,22 +5,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from kfp import dsl, kubernetes
+from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.config import field_types
 from stillhouse.core.setting_kinds import SCALARS, as_form, form_type
-from stillhouse.kubeflow.pipelines.admission import END, LOOK, ask_for_look
-from stillhouse.kubeflow.pipelines.control import check_cluster, report_end
+from stillhouse.kubeflow.pipelines.control import END, report_end
 from stillhouse.kubeflow.pipelines.image import image
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.tasks import Pods
-from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend does not read as text."""
@@ -60,14 +57,11 @@ def make_pipeline(
     inputs: Sequence[PipelineInput],
     table: PlacementTable | None,
     body: Callable[[dict[str, Any], Pods], None],
-    check: Callable[[dict[str, Any]], PipelineTask] | None = None,
 ) -> BaseComponent:
     """A pipeline whose tasks `body` makes from the parameters by name and the pods that run them.
 
-    A last task always reports how the run ended. With a table of placements, a first task checks that the cluster has
-    what they ask for, and the image and the placements' open choices become parameters. `check`
-    makes a first task that also checks the parameters, from a component with the argument `wanted`; it runs without a
-    table too.
+    A last task always reports how the run ended. With a table of placements, the image and the placements' open choices
+    become parameters.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     # A signature has required parameters first.
@@ -79,17 +73,8 @@ def make_pipeline(
         given = dict(zip(names, arguments))
         pods = Pods(table, given, table.shards if table else 1, name)
         end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        if table:
-            kubernetes.use_field_path_as_env(end, POD_NAMESPACE, "metadata.namespace")
         with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
-            if table is None and check is None:
-                body(given, pods)
-                return
-            first, label = (check(given), "check") if check else (check_cluster()(wanted=""), "check_cluster")
-            look = pods.place_bare(first, LOOK, label, retries=0)
-            body(given, replace(pods, look=look))
-            if table:
-                ask_for_look(look, pods.asked, table.default, given)
+            body(given, pods)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     # kfp reads a pipeline's interface from its signature, and the descriptions from its docstring.

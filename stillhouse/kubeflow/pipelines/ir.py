@@ -3,7 +3,8 @@
 Kubernetes stores a pipeline in one object of at most about 1.5 MB, and Argo stores a run in one of 1 MiB
 (`pipelines/workflow_size.py`). kfp repeats a component and its container for each of its tasks. This module merges
 equal ones, which works because tasks refer to components by name, and drops what nothing reads there: the descriptions
-of a component's parameters, and requests and limits in their former format.
+of a component's parameters, requests and limits in their former format, and a second input for each parameter in a
+pod's description.
 """
 
 from __future__ import annotations
@@ -81,16 +82,16 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
         spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
     compiled = Compiled(spec, others[0] if others else {})
     leave_out_former_fields(compiled)
+    leave_out_second_inputs(compiled)
     merge_equal(compiled)
     refuse_large(compiled.name, compiled.size)
     return compiled
 
 
 def leave_out_former_fields(compiled: Compiled) -> None:
-    """Drops what kfp writes a second time for old backends: requests and limits as numbers, and names of secrets.
+    """Drops what kfp writes again for old backends: numbers of requests and limits, names of secrets and claims.
 
-    KFP 2.17 reads a number only if the text (`resourceCpuLimit`, for example) is missing, and `secretName` only if
-    `secretNameParameter` is.
+    KFP 2.17 reads these only if the newer field is missing, such as `resourceCpuLimit` or `pvcNameParameter`.
     """
     for executor in compiled.spec["deploymentSpec"]["executors"].values():
         resources = executor.get("container", {}).get("resources", {})
@@ -101,6 +102,24 @@ def leave_out_former_fields(compiled: Compiled) -> None:
         for secret in (*pod.get("secretAsEnv", ()), *pod.get("secretAsVolume", ())):
             if "secretNameParameter" in secret:
                 secret.pop("secretName", None)
+        for claim in pod.get("pvcMount", ()):
+            if "pvcNameParameter" in claim:
+                for former in ("constant", "componentInputParameter", "taskOutputParameter"):
+                    claim.pop(former, None)
+
+
+def leave_out_second_inputs(compiled: Compiled) -> None:
+    """Drops the inputs in which kfp gives a task its image and accelerator once more.
+
+    The description of the pod names the pipeline's parameters, which are inputs too, and KFP fills it from those.
+    """
+    for component in (compiled.spec["root"], *compiled.spec["components"].values()):
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            known = compiled.spec["components"][task["componentRef"]["name"]].get("inputDefinitions", {})
+            given = task.get("inputs", {}).get("parameters", {})
+            for name in given.keys() - known.get("parameters", {}).keys():
+                if "runtimeValue" in given[name]:
+                    del given[name]
 
 
 def merge_equal(compiled: Compiled) -> None:

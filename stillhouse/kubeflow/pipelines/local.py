@@ -22,17 +22,14 @@ from stillhouse.core.artifacts import (
     whole_folders,
     write_manifest,
 )
-from stillhouse.core.context import WORK_ROOT, answers_root, quiet, say
+from stillhouse.core.context import WORK_ROOT, answers_root
 from stillhouse.core.environment_variables import environment_variables
 from stillhouse.core.errors import InputError, ValidationFailed
 from stillhouse.core.lock import only_process
-from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.own_files import link_or_copy, make_folder
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request, Result
 from stillhouse.kubeflow.pods.stage import FOLDER
 from stillhouse.pipeline.graph import GATE
-from stillhouse.pipeline.run_progress import outlook
-from stillhouse.pipeline.seen_source import seen_lately
 from stillhouse.pipeline.steps.execute import VERDICT
 from stillhouse.pipeline.uses import ARTIFACTS
 
@@ -66,7 +63,6 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
         raise InputError(f"{workspace} exists: another local run is in progress or was killed; remove it to continue")
     make_folder(workspace)
     try:
-        _say_outlook(request, values, workspace)
         # Checkpoints are outside the workspace, so that a killed run continues from them.
         # `stillhouse run` may not write to the same artifacts meanwhile.
         with only_process(folder / ARTIFACTS) if kept else nullcontext(), _work_root(folder / WORK):
@@ -86,16 +82,6 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     return folder / result.output
-
-
-def _say_outlook(request: Request, values: Mapping[str, Any], root: Path) -> None:
-    """Says how long a whole run takes on this machine, by a look at its source; `root` holds none of its outputs."""
-    uses = request.uses()
-    if quiet() or not uses:
-        return
-    with watched("run-local"):
-        settings = request.configs_with(values)
-        say(outlook(uses, len(uses), settings, root, lambda: seen_lately(settings)))
 
 
 def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,23 +12,21 @@ from typing import Any
 
 from kfp import kubernetes
 from kfp.dsl import pipeline_task
-from kfp.dsl.component_factory import EXECUTOR_MODULE
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
+from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
 from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement, gib
+from stillhouse.kubeflow.pipelines.stage_component import call_of
 from stillhouse.kubeflow.pods import pod_retries
-from stillhouse.kubeflow.pods.pod_retries import PAUSE, PAUSE_FACTOR, RETRIES
+from stillhouse.kubeflow.pods.pod_retries import PAUSE_FACTOR
 from stillhouse.kubeflow.preflight import REQUIREMENTS, Requirements
+from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
+from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
-TASK_LABEL = "stillhouse.io/task"
 IMAGE = "image"
-EXECUTOR = f"python3 -m {EXECUTOR_MODULE} "
-SUPERVISED = f"python3 -m {pod_retries.__name__} {EXECUTOR_MODULE} "
-EXECUTED = '"$program_path/ephemeral_component.py"'
-"""Marks the word of a component's command that starts kfp's executor; the component's source does not contain it."""
 WAITING_SECONDS = 30 * 24 * 3600
 """How long all pods of a task may wait for a node or in a queue: Argo counts this time, a pod's timeout does not."""
 
@@ -58,11 +55,13 @@ def short_stacks() -> Iterator[None]:
 
 
 @short_stacks()
-def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -> PipelineTask:
+def place(
+    task: PipelineTask, placement: Placement, step: str, chosen: Chosen, pipeline: str = "", label: str = ""
+) -> PipelineTask:
     """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
 
     `chosen` holds the parameters that `placement.parameters` names, and the image; missing ones are fixed to their
-    defaults. `step` labels pods and metrics.
+    defaults. `step` labels the pod, `pipeline` and `label` its metrics.
     """
     values = placement.parameters | dict(chosen)
     if IMAGE in chosen:
@@ -78,7 +77,9 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     _mount(task, placement, values)
     for name, value in environment(placement).items():
         task.set_env_variable(name, value)
-    for name, value in placement.annotations.items():
+    if {PORT, GATEWAY} & placement.environment.keys():
+        kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
+    for name, value in annotations(placement).items():
         kubernetes.add_pod_annotation(task, name, value)
     kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
@@ -88,21 +89,20 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     if placement.retries:
         pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
         task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
-        _retry_in_the_pod(task, placement)
+    _call_in_the_pod(task, placement, pipeline, label)
     return task
 
 
-def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
-    """Makes the pod restart a failed process; kfp's own retries are for pods that vanish."""
+def _call_in_the_pod(task: PipelineTask, placement: Placement, pipeline: str, label: str) -> None:
+    """Makes the pod call the component's function in the image, and again after a failure that another try may fix.
+
+    kfp's own retries are for pods that vanish, and its command has the component's source in it.
+    """
     spec = task.container_spec
-    spec.command = [
-        # Otherwise the object of the run would hold kfp's indentation about ten times.
-        re.sub(" {2,}", " ", word.replace(EXECUTOR, SUPERVISED)) if EXECUTED in word else word
-        for word in spec.command
-    ]
-    assert any(SUPERVISED in word for word in spec.command), f"kfp no longer starts {task.name} by `{EXECUTOR}`"
-    task.set_env_variable(RETRIES, str(placement.retries))
-    task.set_env_variable(PAUSE, str(placement.retry_after_seconds))
+    assert spec.command and spec.args
+    tries = [pod_retries.__name__, str(placement.retries), str(placement.retry_after_seconds)]
+    spec.command = ["python3", "-m", *tries, pipeline, label, *call_of(str(spec.command[-1]))]
+    spec.args = spec.args[:2]
 
 
 def seconds_of_all_tries(placement: Placement) -> int:
@@ -146,6 +146,16 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
         kubernetes.add_pod_label(task, PRIORITY, placement.priority)
 
 
+def annotations(placement: Placement) -> dict[str, str]:
+    """The placement's annotations of a pod, and where to scrape it. Raises `InputError` for an invalid port.
+
+    A task cannot declare a container port; the monitor in manifests/ reads these instead.
+    """
+    port = monitoring_settings(placement.environment).port
+    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}
+    return dict(placement.annotations) | scraped
+
+
 def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
     if placement.shared_memory:
         kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
@@ -165,7 +175,6 @@ def environment(placement: Placement) -> dict[str, str]:
     The preflight asks for the default number of accelerators; the task's process replaces it with the run's.
     """
     found = dict(placement.environment)
-    found |= {claim.variable: claim.path for claim in placement.claims if claim.variable}
     if placement.preflight:
         requirements = Requirements(
             gpus=placement.accelerator.count if placement.accelerator else 0,

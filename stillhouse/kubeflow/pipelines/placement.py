@@ -92,12 +92,11 @@ class Toleration:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """An existing volume claim, named by the pipeline's `parameter`; `variable` gives its path to the step."""
+    """An existing volume claim, named by the pipeline's `parameter`."""
 
     parameter: str
     name: str
     path: str
-    variable: str = ""
 
     def __post_init__(self) -> None:
         _check(bool(NAME.fullmatch(self.name)), f"a claim is called {self.name!r}", "give the name of a volume claim")
@@ -168,8 +167,6 @@ class Placement:
     user: int = 10001
     group: int = 10001
     preflight: bool = False
-    scales_from_zero: bool = False
-    """The cluster adds nodes on demand, so a lack on its current nodes does not refuse a run."""
     free_gib: int = 0
     """The free space that the preflight requires on the work folder's disk."""
 

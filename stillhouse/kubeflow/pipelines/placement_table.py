@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.config import nearest, read_as
-from stillhouse.core.context import WORK_ROOT
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml, shown
 from stillhouse.kubeflow.pipelines.placement import Placement
@@ -144,8 +143,8 @@ def read_table(path: Path) -> PlacementTable:
             if kind not in kinds:
                 raise InputError(f"{path}: {part}: {name} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
     shards = content.get("shards", 1)
-    if type(shards) is not int or not 1 <= shards <= 200:
-        raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shown(shards)}")
+    if type(shards) is not int or not 1 <= shards <= 99:
+        raise InputError(f"{path}: shards must be a whole number from 1 to 99, not {shown(shards)}")
     made = {}
     for kind, row in kinds.items():
         if row is not None and not isinstance(row, dict):
@@ -185,10 +184,9 @@ def refuse_nodes(step: str, placement: Placement, where: str) -> None:
             f"{where}: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a "
             "kind with nodes: 1"
         )
-    if not any(claim.variable == WORK_ROOT for claim in placement.claims):
+    if not placement.claims:
         raise InputError(
-            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim "
-            f"with variable: {WORK_ROOT}"
+            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim"
         )
 
 

@@ -18,7 +18,7 @@ from stillhouse.kubeflow.pipelines.stage_component import kind_of, written
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stage
 from stillhouse.kubeflow.pods.refresh import PLANNED, REFRESHED, RELEASED, SUMMARY
 from stillhouse.kubeflow.pods.run_control import TEXT
-from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, RECIPE
+from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, NODES, RECIPE
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.uses import Stage, stages_of
@@ -45,8 +45,8 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
     def body(given: dict[str, Any], pods: Pods) -> None:
         asked = {name: given[name] for name in kinds}
         # Retried once, since it asks repositories, which may not answer at the moment.
-        check = check_component(kinds)(**{TEXT: carried_recipe(recipe)}, **asked)
-        check = pods.place_first(check, "check-refresh", "check_parameters", retries=1)
+        check = check_component(kinds)(**{TEXT: carried_recipe(recipe), NODES: ""}, **asked)
+        pods = pods.with_nodes_of(pods.place(check, "check-refresh", "check_parameters", retries=1))
         made: dict[str, PipelineTask] = {}
         for stage in first:
             task = add_stage(stage, first, made, check, (MODULE, "run_first_stage"))
@@ -71,7 +71,7 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
 
 def check_component(kinds: dict[str, Any]) -> BaseComponent:
     """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read."""
-    declared = [f"{TEXT}: str", *(f"{name}: {kind.__name__}" for name, kind in kinds.items())]
+    declared = [f"{TEXT}: str", f"{NODES}: str", *(f"{name}: {kind.__name__}" for name, kind in kinds.items())]
     return written("check_refresh", [*declared, f"{RECIPE}: Output[Dataset]"], MODULE, "run_check")
 
 

@@ -6,32 +6,26 @@ CPUs, memory, accelerators and node selection only apply to the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kfp import kubernetes
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
-from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment, hand_down
+from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations, environment, hand_down
 from stillhouse.kubeflow.pipelines.placement import Placement, Toleration
-from stillhouse.kubeflow.pipelines.watched import scrape_annotations
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
 from stillhouse.kubeflow.preflight import REQUIREMENTS
-from stillhouse.kubeflow.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
-from stillhouse.kubeflow.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
+from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.registry import steps
 
 MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 
-def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
-    """Gives a task's pod the settings of the nodes to start for its steps."""
-    task.set_env_variable(NODES, nodes_text(nodes))
-    kubernetes.use_field_path_as_env(task, POD, "metadata.name")
-    kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
-    if any(settings.accelerator_type for settings in nodes.values()):
+def ask_for_nodes(task: PipelineTask, nodes: Iterable[NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
+    """Gives a task's pod what it needs to start these nodes, apart from their settings."""
+    if any(settings.accelerator_type for settings in nodes):
         hand_down(task, (TYPE, COUNT), chosen)
     return task
 
@@ -44,7 +38,6 @@ def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
     return NodeSettings(
         nodes=placement.nodes,
         task=label,
-        runtime=RUNTIME_GPU if accelerator else RUNTIME_CPU,
         cpu=placement.cpu,
         cpu_limit=placement.cpu_limit or placement.cpu,
         memory=placement.memory,
@@ -58,8 +51,7 @@ def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
         node_selector=dict(placement.node_selector),
         tolerations=tuple(_toleration(one) for one in placement.tolerations),
         labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},
-        pod_labels={TASK_LABEL: step},
-        annotations=dict(placement.annotations) | scrape_annotations(placement.environment),
+        annotations=annotations(placement),
         user=placement.user,
         group=placement.group,
         timeout_seconds=round(placement.timeout_hours * 3600),

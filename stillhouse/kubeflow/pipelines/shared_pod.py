@@ -43,7 +43,6 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
         retries=max(one.retries for one in placements),
         timeout_hours=sum(one.timeout_hours for one in placements),
         preflight=any(one.preflight for one in placements),
-        scales_from_zero=any(one.scales_from_zero for one in placements),
         free_gib=max(one.free_gib for one in placements),
     )
 
@@ -62,6 +61,21 @@ def launcher_of(placement: Placement) -> Placement:
         node_selector={},
         tolerations=(),
         preflight=False,
+    )
+
+
+def bare(placement: Placement) -> Placement:
+    """The placement without volumes, secrets, queue and accelerator: its pod waits for nothing that may be missing."""
+    return dataclasses.replace(
+        placement,
+        nodes=1,
+        claims=(),
+        secrets=(),
+        queue="",
+        priority="",
+        accelerator=None,
+        preflight=False,
+        shared_memory="",
     )
 
 

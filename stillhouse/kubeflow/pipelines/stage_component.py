@@ -7,6 +7,7 @@ arguments, which Kubeflow's cache compares: inputs themselves it identifies by t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -18,8 +19,10 @@ from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.kubeflow.pipelines.image import image
 from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE, digest_argument
+from stillhouse.kubeflow.pods.task import PACKAGE
 from stillhouse.pipeline.uses import Stage
 
+CALL = re.compile(r'from (\S+) import (\S+)\n +return \w+\((?:"(\w[\w-]*)", )?locals\(\)\)')
 OUTPUTS = (f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[HTML]")
 
 
@@ -43,14 +46,23 @@ def stage_component(
         *OUTPUTS,
         *after,
     )
-    return written(stage.name, declared, module, call, f'"{stage.name}", locals()', "str")
+    return written(stage.name, declared, module, call, stage.name, "str")
 
 
 def written(
-    name: str, declared: Sequence[str], module: str, function: str, given: str = "locals()", returns: str = ""
+    name: str, declared: Sequence[str], module: str, function: str, known: str = "", returns: str = ""
 ) -> BaseComponent:
-    """The component `name` with these arguments, whose body calls `function` of `module`."""
+    """The component `name` with these arguments, whose body calls `function` of `module` with them, after `known`."""
+    given = f'"{known}", locals()' if known else "locals()"
     return _written(name, tuple(declared), module, function, given, returns, image())
+
+
+def call_of(source: str) -> list[str]:
+    """The module, the function and what it is given besides the arguments, in the source of such a component."""
+    found = CALL.search(source)
+    assert found, source
+    module, function, known = found.groups()
+    return [module.removeprefix(f"{PACKAGE}."), function, *([known] if known else [])]
 
 
 @cache

@@ -9,16 +9,16 @@ from typing import Any
 
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.kubeflow.pipelines.admission import bare
 from stillhouse.kubeflow.pipelines.place import place
 from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.several_nodes import ask_for_nodes, node_settings
-from stillhouse.kubeflow.pipelines.shared_pod import launcher_of
+from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
-from stillhouse.kubeflow.pipelines.watched import watch
-from stillhouse.kubeflow.pods.stage import FOLDER, PLAN, RECIPE, digest_argument
-from stillhouse.kubeflow.trainjob.settings import OWN
+from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
+from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
+from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings, nodes_text
+from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.uses import Stage, Use
 
@@ -38,10 +38,14 @@ class Pods:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     shards: int = 1
     pipeline: str = ""
-    look: PipelineTask | None = None
-    """The task that checks the run before all others; it waits for nothing that may be missing."""
-    asked: dict[str, Placement] = field(default_factory=dict)
-    """The placements of tasks and of the nodes that they start, which that task checks."""
+    first: PipelineTask | None = None
+    """The task that writes which nodes the others start; without one, each gets its own in its environment."""
+    nodes: list[tuple[str, NodeSettings]] = field(default_factory=list)
+    """The nodes of the tasks so far, each with its step."""
+
+    def with_nodes_of(self, first: PipelineTask) -> Pods:
+        """The pods of the tasks after `first`, which writes which nodes they start."""
+        return replace(self, first=first)
 
     def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
@@ -55,7 +59,7 @@ class Pods:
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label, retries)
+        return self._put(task, self.table.of(step), step, label, retries)
 
     def place_bare(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
         """The same for a task that must start even if something is missing: without volumes, secrets and queue."""
@@ -69,13 +73,7 @@ class Pods:
     ) -> PipelineTask:
         if retries is not None:
             placement = _retried_soon(placement, retries)
-        place(task, placement, step, self.chosen)
-        return watch(task, placement.environment, self.pipeline, label)
-
-    def place_first(self, task: PipelineTask, step: str, label: str, *, retries: int) -> PipelineTask:
-        """The same for the next task, which starts once the first has found nothing missing."""
-        placed = self.place(task, step, label, retries=retries)
-        return placed.after(self.look) if self.look else placed
+        return place(task, placement, step, self.chosen, self.pipeline, label)
 
     def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
         """Gives a task the pod of `step`, and one such node per shard for the work that it divides into `parts`."""
@@ -133,12 +131,16 @@ class Pods:
     def _put_with_nodes(
         self, made: PipelineTask, placement: Placement, label: str, several: Mapping[str, Placement]
     ) -> PipelineTask:
-        self.asked[label] = placement
-        self.asked.update({f"{label}: {step}": of for step, of in several.items()})
         made.set_display_name(label).set_caching_options(False)
         self._put(made, placement, label, label, None)
-        if several:
-            ask_for_nodes(made, {step: node_settings(of, step, label) for step, of in several.items()}, self.chosen)
+        nodes = [(step, node_settings(of, step, label)) for step, of in several.items()]
+        if nodes:
+            ask_for_nodes(made, (settings for _, settings in nodes), self.chosen)
+            if self.first:
+                self.nodes.extend(nodes)
+                self.first.inputs[NODES] = nodes_text(self.nodes)
+            else:
+                made.set_env_variable(VARIABLE, nodes_text(nodes))
         return made
 
     def place_task(self, made: PipelineTask, task: Stage) -> PipelineTask:
@@ -159,9 +161,10 @@ def _retried_soon(placement: Placement, retries: int) -> Placement:
     )
 
 
-def as_json(value: Any) -> str:
-    """Compact JSON text for a Kubeflow parameter."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def as_json(recipe: Recipe) -> str:
+    """A recipe as compact JSON; sections without settings are left out."""
+    content = {name: section for name, section in recipe.items() if section}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def plan_output(stage: str) -> str:

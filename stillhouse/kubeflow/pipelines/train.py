@@ -10,20 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.core.setting_kinds import as_form
-from stillhouse.kubeflow.pipelines.control import check_run
+from stillhouse.core.setting_kinds import as_form, form_type
+from stillhouse.kubeflow.pipelines.control import CHECK, check_run
 from stillhouse.kubeflow.pipelines.interface import PipelineInput, make_pipeline
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
-from stillhouse.kubeflow.pods.run_parameters import (
-    SETTINGS,
-    SETTINGS_HELP,
-    RunParameter,
-    train_parameters,
-    value_of,
-)
+from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS, SETTINGS_HELP, hint_of, parameters_of
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.uses import stages_of
@@ -38,25 +31,21 @@ def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable 
     `table` places its tasks; without one they run on this machine. `shards` is the number of parts in which a corpus
     is encoded; it overrides the table.
     """
-    settings, uses = configs(recipe, where), graph_of(recipe, where)
-    stages, parameters = stages_of(uses), train_parameters(uses)
-    inputs = [*pipeline_inputs(parameters, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
-
-    def check(given: dict[str, Any]) -> PipelineTask:
-        return check_run(NAME, as_json(recipe), {entry.name: entry.kind for entry in inputs}, given, stages)
+    settings, stages = configs(recipe, where), stages_of(graph_of(recipe, where))
+    inputs = [*pipeline_inputs(recipe, where, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        assert pods.look
-        add_stages(stages, pods.look, pods, "stillhouse.kubeflow.pods.stage")
+        check = check_run(NAME, as_json(recipe), {entry.name: entry.kind for entry in inputs}, given, stages)
+        pods = pods.with_nodes_of(pods.place_bare(check, CHECK, "check", retries=0))
+        add_stages(stages, check, pods, "stillhouse.kubeflow.pods.stage")
 
-    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, check)
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body)
 
 
-def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:
-    """The parameters of a pipeline, with defaults from a recipe."""
+def pipeline_inputs(recipe: Recipe, where: str, settings: Mapping[str, Any]) -> list[PipelineInput]:
+    """The parameters of a recipe's pipeline, with defaults from its settings by use."""
+    hints = {name: (use, hint_of(use, name)) for name, use in parameters_of(recipe, where).items()}
     return [
-        PipelineInput(
-            name, parameter.kind, as_form(value_of(settings, parameter.fills[0]), parameter.hint), parameter.help
-        )
-        for name, parameter in parameters.items()
+        PipelineInput(name, form_type(hint), as_form(getattr(settings[use.name], name), hint), FORM[name][1])
+        for name, (use, hint) in hints.items()
     ]

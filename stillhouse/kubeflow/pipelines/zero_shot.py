@@ -30,7 +30,7 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         values = {name: given[name] for name in kinds}
-        plan = pods.place_first(check(**values), "check", "plan", retries=1)
+        plan = pods.place(check(**values), "check", "plan", retries=1)
         measured = measure(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **values)
         pods.place_divided(measured.after(plan), "index", "zero_shot", "zero-shot")
 

@@ -34,6 +34,7 @@ from stillhouse.kubeflow.pods.stage import (
     RECIPE,
     StageInPod,
     given_folders,
+    nodes_of_task,
     refuse_failed_corpus,
     stage_digest,
     step_in_pod,
@@ -111,7 +112,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
         digests = {name: stage_digest(folder) for name, folder in given.items()}
         of = [plan.sweep.plain(), plan.recipe, digests, software()]
         root = (work_root() / f"{NAME}-{digest_json(of)[:20]}").absolute()
-        with only_process(root, wait=say):
+        with only_process(root, wait=say), nodes_of_task(values, NAME):
             put_shared(given.values(), root)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)
             nodes = read_node_settings(os.environ, NAME, sys.argv)

@@ -1,6 +1,6 @@
 """Restarts a task's process in its pod after a failure that another try may fix.
 
-    python3 -m stillhouse.kubeflow.pods.pod_retries kfp.dsl.executor_main --executor_input …
+    python3 -m stillhouse.kubeflow.pods.pod_retries RETRIES PAUSE PIPELINE TASK MODULE FUNCTION …
 
 Argo, as Kubeflow Pipelines installs it, replaces a pod that vanished but not one whose process failed, and a pipeline
 cannot ask for that. So this is the pod's first process, and it imports little. A new try finds what a new pod would
@@ -15,35 +15,30 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 from stillhouse.core.errors import CRASH
+from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.core.terminal import warn
 
-RETRIES = "STILLHOUSE_RETRIES"
-"""Environment variable: how often to restart a failed process; never if absent."""
-PAUSE = "STILLHOUSE_RETRY_AFTER_SECONDS"
-"""Environment variable: seconds before the first retry."""
 PAUSE_FACTOR = 2.0
 """Each pause before a retry is longer than the previous one by this factor."""
-IN_A_POD = "KUBERNETES_SERVICE_HOST"
-"""Environment variable that Kubernetes sets in every container."""
 STOPS = (signal.SIGINT, signal.SIGTERM)
 PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 
 
-def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the module `words[0]` with the arguments after it, and returns the exit code of the last try.
+def main(words: Sequence[str]) -> int:
+    """Calls a task's function (`pods/task.py`), and returns the exit code of the last try.
 
-    Outside a pod the module replaces this process, so that a run on this machine shows a failure at once.
+    `words` are how often to restart a failed process, the seconds before the first retry, the labels of its metrics,
+    and the arguments of `pods/task.py`.
     """
-    command = [sys.executable, "-m", *words]
-    if not environment.get(IN_A_POD):
-        os.execv(sys.executable, command)
-    return Tries(command, int(environment.get(RETRIES) or 0), float(environment.get(PAUSE) or 0)).run()
+    retries, pause, pipeline, task, *call = words
+    os.environ.update({PIPELINE: pipeline, TASK: task})
+    return Tries([sys.executable, "-m", "stillhouse.kubeflow.pods.task", *call], int(retries), float(pause)).run()
 
 
 def can_be_mended(code: int) -> bool:
@@ -133,4 +128,4 @@ def _children() -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, 
 from stillhouse.kubeflow.pods.pod_preflight import check_pod
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
+    NODES,
     PARAMS,
     RECIPE,
     StageInPod,
@@ -30,8 +31,8 @@ from stillhouse.kubeflow.pods.stage import (
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import configs, load_recipe
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.uses import Use, needed, stages_of
-from stillhouse.releases.refresh.graph import CHAMPION, QUERY_TOWER, Levels, before, with_words
+from stillhouse.pipeline.uses import stages_of
+from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, with_words
 from stillhouse.releases.refresh.parameters import Parameters, read_parameters
 from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
 from stillhouse.releases.refresh.plan import Level, Plan
@@ -58,10 +59,10 @@ def run_check(values: Mapping[str, Any]) -> None:
     with watched_task("check"):
         parameters = read_parameters(values)
         show(f"[refresh] {look(parameters)} is in use")
-        folder = Path(values[RECIPE].path)
         recipe = parse_yaml(values[TEXT], "the recipe of the run")
         corpus = {name: value for name, value in parameters.corpus.items() if value or name != "source"}
-        write_recipe({**recipe, "ingest": {**recipe.get("ingest", {}), **corpus}}, folder)
+        folder = Path(values[RECIPE].path)
+        write_recipe({**recipe, "ingest": {**recipe.get("ingest", {}), **corpus}}, folder, values.get(NODES, ""))
         write_whole_json(folder / ASKED, asdict(parameters))
 
 
@@ -106,13 +107,9 @@ def run_plan(values: Mapping[str, Any]) -> str:
 
 
 def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
-    """Runs the level that the plan decided on, and returns the digest of what it hands on.
-
-    On the level `query_only` it trains the query tower against the champion's index. If dev shows that to be enough,
-    only the choice of the system is left to do; otherwise it goes on with the steps of `fine_tune`.
-    """
+    """Runs the level that the plan decided on, and returns the digest of what it hands on."""
     from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-    from stillhouse.releases.refresh.run import tried
+    from stillhouse.releases.refresh.run import climb
 
     with one_line_errors():
         planned = read_planned(Path(values[PLANNED].path))
@@ -122,19 +119,12 @@ def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
         found = levels.stage_of(planned.level)
         settings = {use.name: of_sections[use.section] for use in found.uses}
 
-        def climb(stage: StageInPod) -> None:
-            decided = planned
-            trial: list[Use] = []
-            if planned.level == Level.QUERY_ONLY:
-                trial = needed(levels.uses_of(Level.QUERY_ONLY), [QUERY_TOWER])
-                stage.run_steps(trial)
-                plan = tried(Plan(planned.level, planned.reason), stage.root, parameters.thresholds)
-                say(f"[{name}] {plan.level}: {plan.reason}")
-                decided = Planned(plan.level, planned.champion, plan.reason)
-            stage.run_steps([use for use in levels.uses_of(decided.level) if use not in trial])
-            write_summary(Path(values[REFRESHED].path), decided)
+        def work(stage: StageInPod) -> None:
+            first = Plan(planned.level, planned.reason)
+            plan = climb(levels, first, parameters.thresholds, stage.root, stage.run_steps, say)
+            write_summary(Path(values[REFRESHED].path), Planned(plan.level, planned.champion, plan.reason))
 
-        return StageInPod(found, settings, values).run(climb)
+        return StageInPod(found, settings, values).run(work)
 
 
 def run_release(values: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The small tasks of a Kubeflow run: the checks of its parameters and of the cluster, and the report at its end.
+"""The small tasks of a Kubeflow run: the check of its parameters, and the report at its end.
 
 How a run ended follows from the state that its last task receives for all tasks before it, and from the run's workflow
 where that state leaves it open, as after a termination. Two enumerations are in use.
@@ -10,28 +10,21 @@ docs/reference/kubeflow-facts.md describes how this was observed.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import write_whole
-from stillhouse.core.context import say
+from stillhouse.core.context import NAMESPACE, own_namespace, say
 from stillhouse.core.errors import InputError
 from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.address import redact
 from stillhouse.core.terminal import show
-from stillhouse.kubeflow.cluster.admission import check
 from stillhouse.kubeflow.cluster.api import Api, Unseen, connect
-from stillhouse.kubeflow.cluster.readings import take_readings
-from stillhouse.kubeflow.cluster.wanted import read_wanted
 from stillhouse.kubeflow.pods.in_pod import watched_task
-from stillhouse.kubeflow.pods.pipeline_parameters import pipeline_parameters
 from stillhouse.kubeflow.trainjob.run_end import is_terminated
-from stillhouse.kubeflow.trainjob.settings import POD_NAMESPACE
 from stillhouse.pipeline.steps.execute import write_metrics
 
 TEXT = "recipe_text"
@@ -98,8 +91,11 @@ def report_end(
 
 def was_terminated(workflow: str) -> bool:
     """Whether a user terminated the run of this workflow; False, after a line in the log, if it cannot be read."""
+    namespace, unknown = own_namespace(), "not known whether the run was terminated: that needs"
     try:
-        found = _own_cluster("not known whether the run was terminated: that needs").workflow(workflow)
+        if not namespace:
+            raise InputError(f"{unknown} {NAMESPACE}, which names the namespace of a pod")
+        found = Api(connect(unknown), namespace).workflow(workflow)
     except (InputError, Unseen) as error:
         show(f"[end] {error}")
         return False
@@ -133,22 +129,21 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
 def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
     """Checks a run of `train` or `compare-objectives` before anything long, and writes what its tasks read.
 
-    `values` has the task's arguments: the parameters, the recipe as JSON, and under `wanted` the requests of the run's
-    pods, empty for a run on this machine. Ends the process with the exit code of bad input for a parameter out of
-    range, or as in `refuse_missing`.
+    `values` has the task's arguments: the parameters, the recipe and the run's nodes as JSON, empty for a run on this
+    machine. Ends the process with the exit code of bad input for a parameter out of range.
     """
     from stillhouse.kubeflow.pods.compare import shared_stages, write_comparison_plan
-    from stillhouse.kubeflow.pods.run_parameters import SETTINGS, TABLES, recipe_of_run
-    from stillhouse.kubeflow.pods.stage import RECIPE, plan_digest, write_recipe
+    from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS, recipe_of_run
+    from stillhouse.kubeflow.pods.stage import NODES, RECIPE, plan_digest, write_recipe
     from stillhouse.pipeline.graph import graph_of
     from stillhouse.pipeline.recipes import configs
     from stillhouse.pipeline.uses import Stage, stages_of
 
     with watched_task("check"):
-        known = {name: value for name, value in values.items() if name in (*TABLES[pipeline], SETTINGS)}
-        recipe = recipe_of_run(pipeline, json.loads(values[TEXT]), "the recipe", known)
+        known = {name: value for name, value in values.items() if name in (*FORM, SETTINGS)}
+        recipe = recipe_of_run(json.loads(values[TEXT]), "the recipe", known)
         folder = Path(values[RECIPE].path)
-        write_recipe(recipe, folder)
+        write_recipe(recipe, folder, values.get(NODES, ""))
         if pipeline == "train":
             settings = configs(recipe, "the recipe")
             planned: list[tuple[Stage, Mapping[str, Any]]] = [
@@ -159,30 +154,3 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
         for stage, of in planned:
             if output := values.get(f"plan_{stage.name}"):  # a pipeline may have only some of them
                 Path(output).write_text(plan_digest(stage, of, values["run_id"]), encoding="utf-8")
-    if values["wanted"]:
-        refuse_missing(values["wanted"])
-
-
-def refuse_missing(text: str) -> None:
-    """Ends the process with the exit code of bad input if the cluster lacks what the run's pods ask for.
-
-    `text` has their requests as compiled into the pipeline; the choices for this run are among the task's inputs.
-    """
-    with watched_task("check-cluster"):
-        wanted = read_wanted(text).with_chosen(pipeline_parameters(sys.argv))
-        api = None
-        try:
-            api = _own_cluster("not checked: that needs")
-        except InputError as nowhere:
-            show(f"[cluster] {nowhere}")
-        for notice in check(wanted, take_readings(wanted, api)):
-            show(f"[cluster] {notice}")
-        show("[cluster] found nothing missing")
-
-
-def _own_cluster(what_for: str) -> Api:
-    """This pod's namespace. Raises `InputError`, which `what_for` begins, outside a cluster."""
-    namespace = os.environ.get(POD_NAMESPACE, "")
-    if not namespace:
-        raise InputError(f"{what_for} ${POD_NAMESPACE}, which names the namespace of this pod")
-    return Api(connect(what_for), namespace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 from stillhouse.core.artifacts import MANIFEST, digest_json, read_manifest, whole_folder, write_whole
 from stillhouse.core.context import quiet, say, work_root
 from stillhouse.core.environment import software
+from stillhouse.core.environment_variables import environment_variables
 from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
@@ -29,6 +30,8 @@ from stillhouse.core.terminal import warn
 from stillhouse.kubeflow.pods.around_step import free_memory, labelled
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, run_step
 from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
+from stillhouse.kubeflow.trainjob.settings import nodes_of
 from stillhouse.pipeline.graph import GATE, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.key_names import keys_in_errors
@@ -44,6 +47,8 @@ FOLDER, METRICS, PAGE = "folder", "metrics", "page"
 """The outputs of every task: the folders of its steps, its figures, and the page that Kubeflow shows."""
 RECIPE, PLAN = "recipe", "plan"
 """What every task gets besides the stages that it reads: the run's recipe, and the digest of what it computes."""
+NODES = "nodes"
+"""The argument of a run's first task with the nodes that the others start, as JSON."""
 
 
 def digest_argument(stage: str) -> str:
@@ -51,8 +56,8 @@ def digest_argument(stage: str) -> str:
     return f"{stage}_digest"
 
 
-PARAMS = "params.yaml"
-"""The file in the artifact `recipe`."""
+PARAMS, NODES_FILE = "params.yaml", "nodes.json"
+"""The files in the artifact `recipe`."""
 CORPUS_STAGE = "corpus"
 VERDICT = GATE["validation"]
 OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
@@ -111,7 +116,8 @@ class StageInPod:
         """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
         refuse_failed_corpus(self.given.values())
         check_pod(any(use.step.parallel for use in self.stage.uses))
-        with activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
+        nodes = nodes_of_task(self.values, self.stage.name)
+        with nodes, activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
@@ -159,9 +165,17 @@ def given_folders(values: Mapping[str, Any]) -> dict[str, Path]:
     return {name: Path(value.path) for name, value in values.items() if hasattr(value, "path") and name not in OWN}
 
 
-def write_recipe(recipe: Recipe, folder: Path) -> None:
-    """Writes the recipe that the tasks of a run read."""
+def write_recipe(recipe: Recipe, folder: Path, nodes: str = "") -> None:
+    """Writes the recipe that the tasks of a run read, and which nodes they start."""
     write_whole(folder / PARAMS, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
+    write_whole(folder / NODES_FILE, nodes)
+
+
+def nodes_of_task(values: Mapping[str, Any], task: str) -> AbstractContextManager[None]:
+    """Tells the steps of a task, inside the context, which nodes they start."""
+    path = Path(values[RECIPE].path) / NODES_FILE
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return environment_variables({VARIABLE: nodes_of(text, task)})
 
 
 def plan_digest(stage: Stage, settings: Mapping[str, Any], run: str) -> str:

@@ -37,11 +37,7 @@ class Cluster(Api):
     timeout = (10, 60)
 
     def __init__(
-        self,
-        client: Any,
-        namespace: str,
-        log: Callable[[str], None],
-        sleep: Callable[[float], None] = time.sleep,
+        self, client: Any, namespace: str, log: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
     ) -> None:
         super().__init__(client, namespace)
         self.log, self.sleep = log, sleep

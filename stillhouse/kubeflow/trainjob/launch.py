@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stillhouse.core.context import say
+from stillhouse.core.context import NAMESPACE, own_namespace, say
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import ELSEWHERE, doing
 from stillhouse.kubeflow.cluster.api import connect
@@ -20,7 +20,7 @@ from stillhouse.kubeflow.trainjob.manifest import job_name, train_job
 from stillhouse.kubeflow.trainjob.own_pod import describe
 from stillhouse.kubeflow.trainjob.parts import Parts
 from stillhouse.kubeflow.trainjob.run_end import left_for_the_retry
-from stillhouse.kubeflow.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
+from stillhouse.kubeflow.trainjob.settings import POD, NodeSettings
 from stillhouse.pipeline.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
 from stillhouse.pipeline.steps.spec import Report, Step
 
@@ -78,9 +78,9 @@ def run_job(
     when a job may have to be started, and returns what each node runs. The job is followed inside the context
     `beside`. Raises the errors of `execute_on_nodes`.
     """
-    own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
+    own, namespace = os.environ.get(POD, ""), own_namespace()
     if not own or not namespace:
-        raise InputError(f"${POD} and ${POD_NAMESPACE} do not say which pod this is; compile the pipeline again")
+        raise InputError(f"only a pod of Kubeflow can start nodes: ${POD} and {NAMESPACE} do not say which pod this is")
     cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
     log = cluster.log
     pod = describe(cluster.pod(own))

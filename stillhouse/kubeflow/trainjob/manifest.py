@@ -17,6 +17,7 @@ RUNTIME_GPU, RUNTIME_CPU = "stillhouse-torch", "stillhouse-torch-cpu"
 NODE = "node"
 """The name of a runtime's job and container, which Trainer looks for."""
 MANAGER = "stillhouse.io/steps"
+TASK_LABEL = "stillhouse.io/task"
 WORK_VOLUME = "work"
 RENDEZVOUS = "PET_RDZV_CONF"
 """torchrun's environment variable for how long nodes wait for each other."""
@@ -47,12 +48,13 @@ def train_job(
         requests, limits = requests | accelerators, limits | accelerators
     metadata = {
         "name": name,
-        "labels": {"app.kubernetes.io/part-of": "stillhouse", "stillhouse.io/task": step, RUN_LABEL: pod.run}
+        "labels": {"app.kubernetes.io/part-of": "stillhouse", TASK_LABEL: step, RUN_LABEL: pod.run}
         | dict(settings.labels),
         "ownerReferences": [pod.owner],
     }
+    runtime = RUNTIME_GPU if settings.accelerator_type else RUNTIME_CPU
     spec = {
-        "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": settings.runtime},
+        "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": runtime},
         "trainer": {
             "image": pod.image,
             "command": list(command),
@@ -61,7 +63,7 @@ def train_job(
             "resourcesPerNode": {"requests": requests, "limits": limits},
             "env": _environment(settings, pod, values),
         },
-        "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": _patch(settings, pod, values)}],
+        "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": _patch(step, settings, pod, values)}],
         "activeDeadlineSeconds": settings.timeout_seconds,
     }
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainJob", "metadata": metadata, "spec": spec}
@@ -74,7 +76,7 @@ def _environment(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str])
     return own + pod.variables(settings.variables, values)
 
 
-def _patch(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Plain:
+def _patch(step: str, settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Plain:
     """The part of the runtime's pod that depends on the placement or the run."""
     volumes, mounts = _volumes(settings, pod, values)
     spec: Plain = {
@@ -88,10 +90,8 @@ def _patch(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Pl
         spec["tolerations"] = [dict(one) for one in settings.tolerations]
     if pod.pull_secrets:
         spec["imagePullSecrets"] = [dict(one) for one in pod.pull_secrets]
-    template: Plain = {"spec": spec}
-    metadata = {"labels": dict(settings.pod_labels), "annotations": dict(settings.annotations)}
-    if any(metadata.values()):
-        template["metadata"] = {key: value for key, value in metadata.items() if value}
+    metadata = {"labels": {TASK_LABEL: step}, "annotations": dict(settings.annotations)}
+    template: Plain = {"spec": spec, "metadata": metadata}
     jobs = [{"name": NODE, "template": {"spec": {"template": template}}}]
     return {"template": {"spec": {"replicatedJobs": jobs}}}
 

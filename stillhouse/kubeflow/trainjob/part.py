@@ -13,33 +13,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.core.errors import CRASH
-from stillhouse.core.terminal import warn
-from stillhouse.kubeflow.pods.in_pod import one_line_errors
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
-from stillhouse.kubeflow.trainjob.last_words import ENDED
+from stillhouse.kubeflow.trainjob.node import end_of_node
 from stillhouse.kubeflow.trainjob.parts import NODE, NODES, PROCESSES, Parts, do_parts
 
 
 def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Does this node's parts and returns the exit code of the first that failed, or 0.
-
-    A failed node names its exit code in its last line, as in `stillhouse.kubeflow.trainjob.node`.
-    """
+    """Does this node's parts and returns the exit code of the first that failed, or 0."""
     folder, *own = argv
     parts = Parts(Path(folder), int(own[0]) if own else 0)
     node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
     processes = int(environment.get(PROCESSES, "1"))
-    code = 0
-    try:
-        with one_line_errors():
-            check_pod()
-        code = do_parts(parts, parts.of_nodes[node::nodes], processes, environment)
-    except SystemExit as end:  # its message was printed
-        code = end.code if isinstance(end.code, int) else CRASH
-    if code:
-        warn(f"{ENDED}{code}")
-    return code
+    return end_of_node(lambda: do_parts(parts, parts.of_nodes[node::nodes], processes, environment))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""The settings of the nodes that a step's pod starts: one JSON text, from `pipelines/several_nodes.py`.
+"""The settings of the nodes that pods start for their steps: one JSON text, from `pipelines/several_nodes.py`.
 
+The run's first task writes it beside the recipe, where every task finds its own part: Argo stores what a task's pod is
+given some seven times, but an artifact's content never.
 The accelerator's type and count are parameters of the pipeline; the step's process reads them from its command line.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -15,13 +17,13 @@ from stillhouse.kubeflow.pods.pipeline_parameters import TYPE, accelerator_count
 from stillhouse.kubeflow.preflight import with_gpus
 
 NODES = "STILLHOUSE_NODES"
-"""Environment variable that asks for several nodes: `NodeSettings` by step name, as JSON."""
+"""Environment variable that asks for several nodes: `NodeSettings` by task and step, as JSON."""
 OWN = 1
 """How many shards of a corpus the pod does itself, in addition to its nodes."""
 ALL = "*"
-"""The key in that JSON for settings that all steps share; always present, possibly empty."""
-POD = "STILLHOUSE_POD"
-POD_NAMESPACE = "STILLHOUSE_POD_NAMESPACE"
+"""The key in that JSON for the most frequent values; always present, possibly empty."""
+POD = "KFP_POD_NAME"
+"""Environment variable with the name of this pod, which Kubeflow Pipelines sets in every task's pod."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,6 @@ class NodeSettings:
 
     nodes: int
     task: str
-    runtime: str
     cpu: str
     cpu_limit: str
     memory: str
@@ -51,7 +52,6 @@ class NodeSettings:
     tolerations: tuple[Mapping[str, str], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """The job's labels: its queue and priority."""
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of each node's pod."""
     user: int = 10001
@@ -61,26 +61,27 @@ class NodeSettings:
     paths: tuple[str, ...] = ()
     preflight: str = ""
 
-    def __post_init__(self) -> None:
-        if self.nodes < 1 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
-            raise InputError(f"${NODES} has values out of range ({self.nodes} nodes); compile the pipeline again")
-
     @property
     def processes_per_node(self) -> int:
         return self.processes or self.accelerator_count or 1
 
 
-def nodes_text(settings: Mapping[str, NodeSettings]) -> str:
-    """The node settings of a pod's steps by name, as JSON. Shared values appear once, under `ALL`; defaults do not."""
-    defaults = {known.name: known.default for known in fields(NodeSettings)}
-    content = {
-        step: {name: value for name, value in asdict(of).items() if value not in (defaults[name], {}, ())}
-        for step, of in settings.items()
-    }
-    first = next(iter(content.values()), {})
-    common = {name: value for name, value in first.items() if all(of.get(name) == value for of in content.values())}
-    parts = {step: {name: value for name, value in of.items() if name not in common} for step, of in content.items()}
-    return json.dumps({ALL: common} | parts, sort_keys=True, separators=(",", ":"))
+def nodes_text(settings: Iterable[tuple[str, NodeSettings]]) -> str:
+    """The node settings of steps, each given with its step, as JSON. Only what differs from most is in a step's own."""
+    plain = {f"{of.task}/{step}": asdict(of) for step, of in settings}
+    known = {one.name: one.default for one in fields(NodeSettings) if one.name != "task"}
+    columns = {name: [of[name] for of in plain.values()] for name in known}
+    common = {name: max(values, key=values.count) for name, values in columns.items()}
+    parts = {key: {name: of[name] for name in known if of[name] != common[name]} for key, of in plain.items()}
+    shared = {name: value for name, value in common.items() if value not in (known[name], {}, ())}
+    return json.dumps({ALL: shared} | parts, sort_keys=True, separators=(",", ":"))
+
+
+def nodes_of(text: str, task: str) -> str:
+    """The part of such a text that is of one task; empty if its steps have no nodes."""
+    content = json.loads(text or "{}")
+    own = {key: of for key, of in content.items() if key.startswith(f"{task}/")}
+    return json.dumps({ALL: content[ALL]} | own) if own else ""
 
 
 def read_node_settings(
@@ -92,19 +93,16 @@ def read_node_settings(
         return None
     try:
         content = json.loads(text)
-        common = content[ALL]  # missing if an older version wrote the settings of one step
-        if step not in content:
+        key = next((key for key in content if key.endswith(f"/{step}")), "")
+        if not key:
             return None
-        values = common | content[step]
-        unknown = sorted(values.keys() - {known.name for known in fields(NodeSettings)})
+        values = content[ALL] | content[key]
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        settings = NodeSettings(**(values | lists)) if not unknown else None
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        if isinstance(error, InputError):
-            raise
-        settings = None
-    if settings is None:
-        raise InputError(f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse")
+        settings = NodeSettings(task=key.partition("/")[0], **(values | lists))
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise InputError(
+            f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse"
+        ) from None
     return with_chosen(settings, pipeline_parameters(command_line))
 
 

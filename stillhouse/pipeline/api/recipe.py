@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.environment_variables import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.models.acceleration.threads import prepare_threads
 from stillhouse.pipeline.api.results import Evaluation, Folder, StepResult
@@ -113,6 +112,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     from stillhouse.pipeline.recipe_run import chosen_uses, run_recipe
     from stillhouse.pipeline.recipe_settings import read_settings, with_sections
     from stillhouse.pipeline.recipes import configs, load_recipe
+    from stillhouse.pipeline.step_command import environment
 
     prepare_threads()
     folder = Path(folder)
@@ -122,18 +122,6 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     recipe = load_recipe(path)
     recipe = with_sections(recipe, read_settings(json.dumps(settings or {}), recipe, str(path)))
     uses = graph_of(recipe, str(path))
-    with _work_in(folder):
+    with environment(Namespace(work=None, device=None, quiet=False), folder):
         run_recipe(chosen_uses(uses, until), configs(recipe, str(path)), folder / ARTIFACTS, path)
     return Run(folder, recipe)
-
-
-@contextmanager
-def _work_in(folder: Path) -> Iterator[None]:
-    """Keep unfinished work in the folder itself, unless the environment names a place."""
-    from stillhouse.core.context import WORK_ROOT
-
-    if os.environ.get(WORK_ROOT):
-        yield
-        return
-    with environment_variables({WORK_ROOT: str(folder / ".stillhouse" / "work")}):
-        yield

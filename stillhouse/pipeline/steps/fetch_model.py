@@ -31,9 +31,7 @@ class Config:
     weights_seed: int = setting(42, "seed of the parameters, for weights random", minimum=0, maximum=2**63 - 1)
     layers: int | None = setting(None, "keep only this many of the first Transformer layers; null = all", minimum=1)
     pooling: str | None = setting(
-        None,
-        "how token states become a vector; null = the model's own, else [CLS]",
-        choices=("cls", "mean"),
+        None, "how token states become a vector; null = the model's own, else [CLS]", choices=("cls", "mean")
     )
     query_length: int = setting(QUERY_LENGTH, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
     passage_length: int = setting(
@@ -45,8 +43,7 @@ class Config:
         "nothing",
     )
     passage_prompt: str | None = setting(
-        None,
-        "text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing",
+        None, "text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing"
     )
 
     def __post_init__(self) -> None:

@@ -106,11 +106,7 @@ STEP = Step(
         Port("tokens", "the token arrays"),
         Port("tokenizer", "the model whose tokenizer split the passages; its words label the plot", "model", True),
         Port(
-            "counts",
-            "n-gram counts of other passages, to add to these",
-            kind="model",
-            optional=True,
-            holds="Dataset",
+            "counts", "n-gram counts of other passages, to add to these", kind="model", optional=True, holds="Dataset"
         ),
     ),
     outputs=(Port("importance", "n-gram counts and one AMI value per token"),),

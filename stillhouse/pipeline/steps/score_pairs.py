@@ -30,14 +30,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.training.negatives import Negatives
     from stillhouse.training.scored_pairs import ScoredPairs
-    from stillhouse.training.teacher import (
-        CROSS_ENCODER,
-        Pairs,
-        Teacher,
-        choose_teacher,
-        unmeasured,
-        write_choice,
-    )
+    from stillhouse.training.teacher import CROSS_ENCODER, Pairs, Teacher, choose_teacher, unmeasured, write_choice
 
     _refuse_inputs(config, inputs)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
@@ -86,12 +79,7 @@ def _refuse_inputs(config: Config, inputs: Paths) -> None:
 
 
 def _scores(
-    config: Config,
-    inputs: Paths,
-    corpus: Corpus,
-    pairs: ScoredPairs,
-    asked_P: NDArray[np.bool_],
-    context: Context,
+    config: Config, inputs: Paths, corpus: Corpus, pairs: ScoredPairs, asked_P: NDArray[np.bool_], context: Context
 ) -> dict[str, NDArray[np.float32]] | None:
     """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None in every process of
     torchrun but the first.

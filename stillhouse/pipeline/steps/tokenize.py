@@ -56,13 +56,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
             bar = context.progress(blocks_of(corpus), "tokenizing", unit="block", total=total)
             counts = write_tokens(
-                outputs["tokens"],
-                bar,
-                tokenizer,
-                max_length,
-                config.language,
-                corpus.titles,
-                corpus.not_prose.keys(),
+                outputs["tokens"], bar, tokenizer, max_length, config.language, corpus.titles, corpus.not_prose.keys()
             )
     structure = write_structure(outputs["tokens"], corpus)
     facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}

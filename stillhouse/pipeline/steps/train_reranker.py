@@ -75,9 +75,6 @@ STEP = Step(
             optional=True,
         ),
     ),
-    outputs=(
-        Port("reranker", "the cross-encoder", kind="model"),
-        Port("curves", "training and held-out loss"),
-    ),
+    outputs=(Port("reranker", "the cross-encoder", kind="model"), Port("curves", "training and held-out loss")),
     run=run,
 )

@@ -112,10 +112,7 @@ STEP = Step(
             agrees_on=("corpus",),
         ),
     ),
-    outputs=(
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("curves", "training and held-out loss"),
-    ),
+    outputs=(Port("retriever", "the bi-encoder", kind="model"), Port("curves", "training and held-out loss")),
     run=run,
     parallel=True,
 )

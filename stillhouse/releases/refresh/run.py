@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import refuse_secret
 from stillhouse.core.terminal import warn
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, graph_of, needed
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
@@ -24,13 +24,7 @@ from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Levels, before, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, after_queries, plan
-from stillhouse.releases.refresh.workspace import (
-    PARAMS,
-    bring_champion,
-    open_clone,
-    write_settings,
-    write_stages,
-)
+from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
 
 if TYPE_CHECKING:
@@ -119,24 +113,39 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
         return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
     if planned.level == Level.NOTHING or request.plan_only:
         return Refreshed(planned)
-    levels = Levels(graph_of(recipe), champion.paths)
-    if planned.level == Level.QUERY_ONLY:
-        trial = needed(levels.uses_of(planned.level), [QUERY_TOWER])
-        run_uses(trial, {use.name: settings[use.section] for use in trial}, root, log)
-        planned = tried(planned, root, request.thresholds)
-        log(f"[refresh] {planned.level}: {planned.reason}")
-        decision = replace(decision, plan=planned)
-    uses = levels.uses_of(planned.level)
-    run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+
+    def run(uses: Sequence[Use]) -> None:
+        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+
+    planned = climb(Levels(graph_of(recipe), champion.paths), planned, request.thresholds, root, run, log)
+    decision = replace(decision, plan=planned)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, rules, branch))
 
 
-def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
-    """The plan after the level `query_only`, by the result of its training on dev."""
-    facts = read_manifest(root / QUERY_TOWER / "retriever").facts
-    gain = float(facts["gain"]["difference"])
-    return after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
+def climb(
+    levels: Levels,
+    planned: Plan,
+    thresholds: Thresholds,
+    root: Path,
+    run: Callable[[Sequence[Use]], None],
+    log: Callable[[str], None],
+) -> Plan:
+    """Runs the uses of a level and returns the plan.
+
+    The level `query_only` trains the query tower first. If dev shows that to be enough, only the choice of the system
+    is left to do; otherwise the plan is `fine_tune`, and its uses follow.
+    """
+    trial: list[Use] = []
+    if planned.level == Level.QUERY_ONLY:
+        trial = needed(levels.uses_of(planned.level), [QUERY_TOWER])
+        run(trial)
+        facts = read_manifest(root / QUERY_TOWER / "retriever").facts
+        gain = float(facts["gain"]["difference"])
+        planned = after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
+        log(f"[refresh] {planned.level}: {planned.reason}")
+    run([use for use in levels.uses_of(planned.level) if use not in trial])
+    return planned
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from stillhouse.core.monitoring.activity import ELSEWHERE, doing, watched, write
 from stillhouse.core.monitoring.bar import LogBar
 from stillhouse.core.monitoring.monitor import SILENT
 from stillhouse.corpus import first_look, ingestion
-from stillhouse.pipeline import first_run_times, in_process, recipe_run, workspace
+from stillhouse.pipeline import first_run_times, in_process, recipe_run, run_times, workspace
 from stillhouse.pipeline.graph import known_uses
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.steps.execute import execute
@@ -152,7 +152,7 @@ def test_a_run_is_not_silent_between_its_steps(
     """Neither while it verifies large inputs, nor while it looks for what is done and estimates its time."""
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     settings = configs(load_recipe(find_recipe("micro")), "micro")
-    for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (recipe_run, "seen_lately")):
+    for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (run_times, "scale_of")):
         slow(module, name, monkeypatch)
     slow(ingestion, "ingest_source", monkeypatch)
     recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")

@@ -8,14 +8,7 @@ import pytest
 
 from stillhouse.core.errors import InputError, ValidationFailed
 from stillhouse.core.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
-from stillhouse.core.monitoring.table import (
-    LIVE,
-    REASONS,
-    RESULTS,
-    RUNS,
-    SCHEDULES,
-    SERVICES,
-)
+from stillhouse.core.monitoring.table import LIVE, REASONS, RESULTS, RUNS, SCHEDULES, SERVICES
 from stillhouse.core.monitoring.watch import reason, watch_step
 
 

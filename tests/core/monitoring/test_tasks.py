@@ -31,15 +31,15 @@ from stillhouse.releases.tags import Overtaken
 ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion_released"
 
 
-def check(folder: Path, learning_rate: Any) -> None:
+def check(folder: Path, queries: str) -> None:
     """The first task of a run of `train`."""
     values: dict[str, Any] = {f"plan_{stage.name}": str(folder / stage.name) for stage in stages_of(USES)}
-    values |= {TEXT: "{}", RECIPE: SimpleNamespace(path=str(folder / "recipe")), "run_id": "run-1", "wanted": ""}
-    run_control.check_run("train", values | {"learning_rate": learning_rate})
+    values |= {TEXT: "{}", RECIPE: SimpleNamespace(path=str(folder / "recipe")), "run_id": "run-1"}
+    run_control.check_run("train", values | {"queries": queries})
 
 
 FAILING: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "check": (lambda folder: check(folder, "fast"), "bad_input"),
+    "check": (lambda folder: check(folder, "none at all"), "bad_input"),
     "check-refresh": (lambda folder: run_check(vars(Parameters(releases=str(folder / "none.git")))), "bad_input"),
 }
 
@@ -63,7 +63,7 @@ def test_a_small_task_that_fails_pushes_its_reason(
 
 
 def test_a_small_task_that_succeeds_clears_its_failure(gateway: Gateway, tmp_path: Path) -> None:
-    check(tmp_path, 1e-5)
+    check(tmp_path, "auto")
     [(_, path, samples)] = gateway.pushes
     assert path.endswith("/step/check")
     assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []

@@ -222,10 +222,7 @@ def test_one_process_imports_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "said"),
-    [
-        ("ray", "needs Ray: pip install 'stillhouse[ray]'"),
-        ("spark", "engine is 'spark'; give local, ray, ray:N"),
-    ],
+    [("ray", "needs Ray: pip install 'stillhouse[ray]'"), ("spark", "engine is 'spark'; give local, ray, ray:N")],
 )
 def test_an_unavailable_engine_is_reported_in_a_sentence(engine: str, said: str, tmp_path: Path) -> None:
     done = ingest_alone(tmp_path, True, "--engine", engine)

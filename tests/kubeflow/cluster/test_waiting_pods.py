@@ -59,10 +59,10 @@ CONTAINERS = {
         "ErrImagePull",
         f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": {IMAGE}: not found',
     ): (f"image {IMAGE} is unavailable: the registry has no such image", "by its digest"),
-    (
-        "ErrImagePull",
-        "failed to authorize: failed to fetch anonymous token: unexpected status: 403 Forbidden",
-    ): ("the registry refuses the image", "imagePullSecrets"),
+    ("ErrImagePull", "failed to authorize: failed to fetch anonymous token: unexpected status: 403 Forbidden"): (
+        "the registry refuses the image",
+        "imagePullSecrets",
+    ),
     (
         "ErrImagePull",
         'failed to do request: Head "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host',
@@ -88,10 +88,7 @@ MOUNTS = {
 }
 QUEUES = {
     "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor "
-    "a10, 1 more needed": (
-        "no quota left now",
-        "`nominalQuota`",
-    ),
+    "a10, 1 more needed": ("no quota left now", "`nominalQuota`"),
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor stillhouse, previously "
     "considered podsets requests (0) + current podset request (16) > maximum capacity (8)": (
         "more nvidia.com/gpu than its queue can ever give (8)",

@@ -14,19 +14,16 @@ from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
 
 
 class Memory:
-    """A cluster that keeps Kubeflow's rules: names are not unique, deleting a recurring run ends its runs."""
+    """A cluster that keeps Kubeflow's rules: names are not unique, and a recurring run cannot be changed."""
 
     def __init__(self) -> None:
         self.recurring: dict[str, tuple[Recurring, Schedule | None]] = {}
         self.started: dict[str, Run] = {}
         self.parameters: dict[str, Mapping[str, Parameter]] = {}
         self.accounts: dict[str, str] = {}
-        self.ended: list[str] = []
         self.newest = "v1"
         self.image: str | None = None
         self.refused: set[str] = set()
-        self.starting: list[str] = []
-        """Recurring runs whose next run Kubeflow's controller is already starting, even if they are disabled now."""
         self._ids = map(str, itertools.count(1))
 
     def known_experiment(self) -> str:
@@ -54,13 +51,8 @@ class Memory:
         entry, schedule = self.recurring[recurring]
         self.recurring[recurring] = (replace(entry, enabled=enabled), schedule)
 
-    def settle(self) -> None:
-        while self.starting:
-            self.fire(self.starting.pop())
-
     def delete(self, recurring: str) -> None:
         del self.recurring[recurring]
-        self.ended += [run.id for run in self.runs() if run.recurring == recurring and run.in_flight]
 
     def start(
         self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
@@ -71,11 +63,6 @@ class Memory:
         self.accounts[number] = service_account
         return number
 
-    def fire(self, recurring: str, state: str = "RUNNING") -> str:
-        number = next(self._ids)
-        self.started[number] = Run(number, f"run {number}", state, recurring)
-        return number
-
     def terminate(self, run: str, minutes_ago: float | None = 0.0) -> None:
         """Terminate a run. Kubeflow records the time a little later (`None`: not yet), and Argo may never end it."""
         old = self.started[run]
@@ -84,7 +71,7 @@ class Memory:
 
     def finish(self, run: str, state: str = "SUCCEEDED") -> None:
         old = self.started[run]
-        self.started[run] = Run(old.id, old.name, state, old.recurring)
+        self.started[run] = Run(old.id, old.name, state)
 
     @property
     def enabled(self) -> list[str]:

@@ -129,29 +129,3 @@ def write_kubeconfig(path: Path, host: str) -> Path:
     }
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path
-
-
-def node(name: str, taints: tuple[Plain, ...] = (), labels: Plain | None = None, **allocatable: str) -> Plain:
-    """Return a node. `gpu` stands for nvidia.com/gpu."""
-    amounts = {"cpu": "31850m", "memory": "129010544Ki", "pods": "110", "ephemeral-storage": "95491281146"}
-    amounts |= {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in allocatable.items()}
-    return {
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
-        "spec": {"taints": list(taints)} if taints else {},
-        "status": {"allocatable": amounts, "capacity": amounts, "images": []},
-    }
-
-
-def claim(name: str, phase: str = "Bound") -> Plain:
-    return {"kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {}, "status": {"phase": phase}}
-
-
-def local_queue(name: str, active: str = "True", words: str = "Can submit new workloads to localQueue") -> Plain:
-    condition = {"type": "Active", "status": active, "reason": "Ready", "message": words}
-    return {
-        "kind": "LocalQueue",
-        "metadata": {"name": name},
-        "spec": {"clusterQueue": "stillhouse"},
-        "status": {"conditions": [condition]},
-    }

@@ -57,7 +57,7 @@ def test_shared_stages_run_once_before_the_variants(compiled: dict[str, Any]) ->
 
 def same_plan(made: Plan, tmp_path: Path) -> None:
     """The plan that the pods read has the runs of a comparison on one machine, and shares what they share."""
-    recipe = recipe_of_run("compare-objectives", made.recipe, "recipe", {})
+    recipe = recipe_of_run(made.recipe, "recipe", {})
     write_recipe(recipe, tmp_path)
     found = write_comparison_plan(json.dumps({"name": made.sweep.name} | made.sweep.plain()), recipe, tmp_path)
     for one, other in zip((made.reference, *made.jobs), (found.reference, *found.jobs), strict=True):
@@ -106,7 +106,7 @@ OTHER_GRAPHS: dict[str, dict[str, Any]] = {
         "variants": [
             {"name": "long", "overrides": {"lm_head.max_steps": 9}},
             {"name": "late", "retriever": "retriever_2"},
-        ],
+        ]
     },
 }
 """Sweeps whose variants do not all have the same graph. In the last, the head is one variant's own."""

@@ -59,7 +59,8 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kube
         config = write_kubeconfig(tmp_path / "config", known.host)
         monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        monkeypatch.setenv("STILLHOUSE_POD_NAMESPACE", NAMESPACE)
+        (tmp_path / "namespace").write_text(NAMESPACE)
+        monkeypatch.setattr("stillhouse.core.context.NAMESPACE", tmp_path / "namespace")
         metadata = {"name": "train-xyz", "labels": {}}
         known.objects[WORKFLOWS] = [{"metadata": metadata, "spec": {}, "status": {"phase": "Running"}}]
         yield known
@@ -89,8 +90,9 @@ def test_a_workflow_that_cannot_be_read_leaves_the_end_unknown(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("STILLHOUSE_POD_NAMESPACE", namespace)
+    if not namespace:
+        monkeypatch.setattr("stillhouse.core.context.NAMESPACE", tmp_path / "none")
     kubernetes.refused = {"workflows"}
     assert ended(tmp_path, state="RUNNING")["title"] == "## train: unknown"
     said = capsys.readouterr().out
-    assert ("workflows is forbidden" if namespace else "$STILLHOUSE_POD_NAMESPACE") in said
+    assert ("workflows is forbidden" if namespace else "which names the namespace of a pod") in said

@@ -75,7 +75,7 @@ def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server
 @pytest.mark.parametrize("build", [build_pipeline, build_refresh])
 def test_a_pipeline_makes_the_questions_with_the_corpus(build: Any, recipe: dict[str, Any]) -> None:
     compiler.Compiler().compile(build(recipe), "pipeline.yaml")
-    found = configs(recipe_of_run("train", recipe, "recipe", {"source": "new.jsonl", "queries": "auto"}), "recipe")
+    found = configs(recipe_of_run(recipe, "recipe", {"source": "new.jsonl", "queries": "auto"}), "recipe")
     assert [found[name].source for name in ("passages", "ingest")] == ["new.jsonl"] * 2
 
 

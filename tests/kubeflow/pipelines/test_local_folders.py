@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any
 import pytest
 
 from stillhouse.core.artifacts import write_manifest
-from stillhouse.core.context import QUIET
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import Reply
 from stillhouse.corpus.query_generation import KeptAnswers
 from stillhouse.kubeflow.pipelines import local
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
-from stillhouse.pipeline import first_run_times
 
 
 @pytest.fixture
@@ -81,26 +78,6 @@ def test_the_winner_appears_with_its_evaluation_or_not_at_all(
     with pytest.raises(PipelineFailed, match="best/hybrid"):
         run_local(Request("train"), {}, tmp_path)
     assert not (tmp_path / "evaluation").exists() and not (tmp_path / "artifacts").exists()
-
-
-def test_a_whole_run_is_forecast_with_its_parameters(
-    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
-    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e9)
-    run_local(Request("train", "micro"), {}, tmp_path)
-    assert capsys.readouterr().err == ""
-    monkeypatch.delenv(QUIET)
-    totals = []
-    for settings in ("", '{"retriever_1": {"max_steps": null, "epochs": 100000}}'):
-        run_local(Request("train", "micro"), {"settings": settings}, tmp_path)
-        number = len(Request("train", "micro").uses())
-        said = re.match(rf"{number} of {number} steps to do: (more than|about) (.*?),", capsys.readouterr().err)
-        assert said
-        totals.append(said[2])
-    assert totals[0].endswith((" s", " min")) and totals[1].endswith(" h")
-    run_local(Request("zero-shot"), {}, tmp_path)
-    assert "steps to do" not in capsys.readouterr().err
 
 
 def test_a_failed_validation_replaces_no_folder_of_others(ran: list[str], tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.admission import END, LOOK
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.interface import YAML_BOOLEANS
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small, leave_out_former_fields
@@ -21,7 +20,7 @@ from stillhouse.kubeflow.pipelines.placement_table import find_table
 from stillhouse.kubeflow.pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.pipeline.recipes import configs
 
-BARE = (LOOK, END, "check")
+BARE = ("report-end", "check")
 """The components whose pods mount no claim, so they cannot wait for one."""
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "manifests" / "pipelines"
@@ -65,7 +64,7 @@ def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.M
 
 
 def test_only_fields_that_kfp_writes_twice_are_removed(tmp_path: Path) -> None:
-    """Without the duplicates, each pod has the same requests, limits, accelerators and secrets."""
+    """Without the duplicates, each pod has the same requests, limits, accelerators, secrets and claims."""
     pipeline = Request("refresh", "micro").build(find_table("gpu"))
     kfp.compiler.Compiler().compile(pipeline, str(tmp_path / "whole.yaml"))
     whole = Compiled(*yaml.load_all((tmp_path / "whole.yaml").read_text(encoding="utf-8"), Loader=LOADER))
@@ -80,20 +79,20 @@ def test_only_fields_that_kfp_writes_twice_are_removed(tmp_path: Path) -> None:
                 name: of for name, of in before["accelerator"].items() if name.startswith("resource")
             }
         assert after == kept
-    of_whole, of_small = _secrets(whole), _secrets(small)
-    assert len(of_whole) == len(of_small) > 5
+    of_whole, of_small = _names(whole), _names(small)
+    assert len(of_whole) == len(of_small) > 10
     for before, after in zip(of_whole, of_small, strict=True):
-        assert after == {name: of for name, of in before.items() if name != "secretName"}
-        assert after["secretNameParameter"]
+        assert after == {name: of for name, of in before.items() if name not in ("secretName", "constant")}
+        assert after.keys() & {"secretNameParameter", "pvcNameParameter"}
 
 
 def _resources(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [of["container"].get("resources", {}) for of in spec["deploymentSpec"]["executors"].values()]
 
 
-def _secrets(compiled: Compiled) -> list[dict[str, Any]]:
+def _names(compiled: Compiled) -> list[dict[str, Any]]:
     pods = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
-    return [one for pod in pods for kind in ("secretAsEnv", "secretAsVolume") for one in pod.get(kind, ())]
+    return [one for pod in pods for kind in ("secretAsEnv", "secretAsVolume", "pvcMount") for one in pod.get(kind, ())]
 
 
 def _commands(spec: dict[str, Any]) -> Iterator[str]:
@@ -155,9 +154,7 @@ def test_every_pod_has_a_placement(name: str) -> None:
         assert pod["securityContext"]["runAsNonRoot"] is True and int(pod["securityContext"]["runAsUser"]) > 0, label
         assert int(pod["activeDeadlineSeconds"]) > 0, label
         assert pod.get("pvcMount") or label.removeprefix("exec-") in BARE, label
-        assert executors[label]["container"]["image"] == "{{$.inputs.parameters['pipelinechannel--image']}}" or (
-            label == "exec-report-end"
-        )
+        assert executors[label]["container"]["image"] == "{{$.inputs.parameters['pipelinechannel--image']}}"
         assert executors[label]["container"]["resources"]["resourceMemoryLimit"], label
 
 
@@ -188,10 +185,7 @@ def test_checks_refuse_without_long_retries(name: str) -> None:
     """Another try would be refused again, after another pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
     # Tasks that use the network are tried once more. The `plan` of a refresh does the work of a step.
-    asking = {
-        "zero-shot": {"plan": 1, "check_cluster": 0},
-        "refresh": {"check_parameters": 1, "check_cluster": 0},
-    }
+    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1}}
     expected = asking.get(spec["pipelineInfo"]["name"], {"check": 0})
     found = {}
     for group in (spec["root"], *spec["components"].values()):
@@ -204,14 +198,13 @@ def test_checks_refuse_without_long_retries(name: str) -> None:
 
 
 BAD = {
-    "unknown": ("train", {"sed": "3"}, "did you mean 'seed'"),
-    "type": ("train", {"seed": "three"}, "--parameter seed must be a whole number"),
-    "range": ("train", {"seed": "-1"}, "pipeline train: seed must be at least 0"),
+    "unknown": ("train", {"sorce": "mine"}, "did you mean 'source'"),
+    "type": ("zero-shot", {"depth": "ten"}, "--parameter depth must be a whole number"),
     "choice": ("train", {"queries": "pair"}, "did you mean 'pairs'"),
     "no JSON": ("zero-shot", {"corpora": '["/volume/a"'}, r"corpora is not valid JSON"),
     "empty": ("zero-shot", {"corpora": "[]"}, "name at least one folder"),
     "depth": ("zero-shot", {"depth": "0"}, "depth must be at least 1"),
-    "of another": ("compare-objectives", {"seed": "3"}, "has no parameter 'seed'"),
+    "of another": ("compare-objectives", {"settings": "{}"}, "has no parameter 'settings'"),
 }
 
 

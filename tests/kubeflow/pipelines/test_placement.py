@@ -14,6 +14,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.place import place, seconds_of_all_tries
 from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, refuse_image
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
+from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.pipeline.steps.registry import steps
 
 DIGEST = "sha256:" + "0" * 64
@@ -78,7 +79,7 @@ BAD_TABLES = {
     "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
     "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
     "range": ("kinds: {default: {retries: 99}}", "kind default: 99 retries"),
-    "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 200"),
+    "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 99"),
     "two defaults": (
         "kinds: {default: {claims: [&a {parameter: work_claim, name: a, path: /a}]}, b: {claims: [{<<: *a, name: b}]}}",
         "'a' in one kind and 'b' in another",
@@ -105,9 +106,7 @@ def test_every_step_has_a_placement(name: str) -> None:
 def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the container and the Kubernetes part of a task with this placement, inside a loop and an exit handler."""
 
-    @dsl.component(base_image="x", install_kfp_package=False)
-    def work(text: str):
-        pass
+    work = written("work", ["text: str"], "stillhouse.kubeflow.pods.stage", "run_stage")
 
     @dsl.component(base_image="x", install_kfp_package=False)
     def end(status: dsl.PipelineTaskFinalStatus):
@@ -157,7 +156,6 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     }
     assert container["resources"]["resourceMemoryLimit"] == "96Gi"
     asked = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert asked["STILLHOUSE_WORK"] == "/volume"
     assert json.loads(asked["STILLHOUSE_PREFLIGHT"]) == {"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}
     mounts = {mount["mountPath"]: mount for mount in pod["emptyDirMounts"]}
     assert mounts["/dev/shm"]["medium"] == "Memory" and mounts["/dev/shm"]["sizeLimit"] == "16Gi"
@@ -169,10 +167,7 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     assert secret["optional"] and secret["secretNameParameter"] == {
         "componentInputParameter": "pipelinechannel--data_secret"
     }
-    assert pod["podMetadata"]["labels"] == {
-        "kueue.x-k8s.io/queue-name": "stillhouse",
-        "stillhouse.io/task": "the-work",
-    }
+    assert pod["podMetadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "stillhouse", "stillhouse.io/task": "the-work"}
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
     assert pod["activeDeadlineSeconds"] == str(240 * 3600)

@@ -1,5 +1,6 @@
-# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """The first process of a task's pod restarts the task's own process after a crash, which kfp's retries cannot do."""
+
+from __future__ import annotations
 
 import json
 import os
@@ -7,21 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import yaml
-from kfp import compiler, dsl
 
-from stillhouse.kubeflow.pipelines.place import place
+from stillhouse.kubeflow.pipelines.place import _call_in_the_pod
 from stillhouse.kubeflow.pipelines.placement import Placement
+from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.kubeflow.pods import pod_retries
 
-POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
-
-def start(folder: Path, program: str, retries: int, pause: float = 0.01, **more: str) -> "subprocess.Popen[str]":
+def start(folder: Path, program: str, retries: int, pause: float = 0.01, **more: str) -> subprocess.Popen[str]:
     """Start `program` as the module `work` with the argument `given`. In it, `number` is the number of the try."""
     count = (
         "import os, signal, subprocess, sys, time\n"
@@ -30,9 +29,12 @@ def start(folder: Path, program: str, retries: int, pause: float = 0.01, **more:
     )
     (folder / "work.py").write_text(count + program)
     path = os.pathsep.join([str(folder), str(Path(pod_retries.__file__).parents[3])])
-    asked = {"STILLHOUSE_RETRIES": str(retries), "STILLHOUSE_RETRY_AFTER_SECONDS": str(pause), "PYTHONPATH": path}
-    words = [sys.executable, "-m", pod_retries.__name__, "work", "given"]
-    environment = os.environ | POD | asked | more
+    program = (
+        f"import sys; from {pod_retries.__name__} import Tries; "
+        f"sys.exit(Tries([sys.executable, '-m', 'work', 'given'], {retries}, {pause}).run())"
+    )
+    words = [sys.executable, "-c", program]
+    environment = os.environ | {"PYTHONPATH": path} | more
     return subprocess.Popen(words, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -41,7 +43,7 @@ def tries(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def end(process: "subprocess.Popen[str]") -> tuple[int, list[str]]:
+def end(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """Wait for the process, and return its exit code and its lines about retries."""
     _, said = process.communicate(timeout=60)
     return process.returncode, [line for line in said.splitlines() if line.startswith("[retries]")]
@@ -137,54 +139,81 @@ def test_a_killed_training_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     assert "try 1 of 2 ended with SIGKILL" in said and len(tries(tmp_path)) == 2
 
 
-@dsl.component(base_image="x", install_kfp_package=False)
-def work(text: str) -> str:
-    import os
-    from pathlib import Path
+WORK = """
+import os
+from pathlib import Path
 
-    from stillhouse.kubeflow.pods.in_pod import one_line_errors
+from stillhouse.kubeflow.pods.in_pod import one_line_errors
 
+def work(name, values):
+    number = 1 + len(list(Path(values["folder"].path).parent.glob("tried*")))
+    Path(values["folder"].path).with_name(f"tried-{number}").touch()
     with one_line_errors():
-        with Path("tries").open("a+") as tries:
-            tries.write(f"{text}\n")
-            tries.seek(0)
-            number = len(tries.readlines())
         if number == 1:
             os.kill(os.getpid(), 9)
         if number == 2:
             raise RuntimeError("no luck")
-    return f"{text} after {number} tries"
+        labels = f"{os.environ['STILLHOUSE_PIPELINE']}/{os.environ['STILLHOUSE_TASK']}"
+        values["folder"].metadata["seed"] = values["seed"]
+        Path(values["folder"].path).write_text(Path(values["corpus"].path).read_text() + name + labels)
+        Path(values["plan"]).write_text(str(type(values["corpus"]).__name__))
+        return values["text"] + f" {values['status'].state}"
+"""
 
 
-@pytest.fixture
-def container(tmp_path: Path) -> Iterator[dict]:
-    @dsl.pipeline(name="p")
-    def pipeline():
-        place(work(text="python3 -m kfp.dsl.executor_main "), Placement(retries=2, retry_after_seconds=0), "work", {})
+def test_a_compiled_task_s_pod_tries_again_and_hands_on_what_kfp_s_executor_would(tmp_path: Path) -> None:
+    """Runs the commands of Kubeflow's launcher for one component: that of kfp, and that which a placed task gets."""
+    declared = ["text: str", "seed: int", "corpus: Input[Model]", "folder: Output[Dataset]", "plan: OutputPath(str)"]
+    declared.append("status: PipelineTaskFinalStatus")
+    component = written("work", declared, "stillhouse.kubeflow.pods.work", "work", "a-name", "str")
+    plain = list(component.pipeline_spec.deployment_spec["executors"]["exec-work"]["container"]["command"])
+    task = SimpleNamespace(container_spec=SimpleNamespace(command=plain, args=["--executor_input", "{{$}}", "more"]))
+    _call_in_the_pod(task, Placement(retries=2, retry_after_seconds=0), "train", "corpus")
+    placed = [*task.container_spec.command, *task.container_spec.args]
+    kfp = [*plain, "--executor_input", "{{$}}", "--function_to_execute", "work"]
 
-    compiler.Compiler().compile(pipeline, str(tmp_path / "ir.yaml"))
-    spec = next(yaml.safe_load_all((tmp_path / "ir.yaml").read_text()))
-    yield spec["deploymentSpec"]["executors"]["exec-work"]["container"]
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, types\n"
+        "module = sys.modules['stillhouse.kubeflow.pods.work'] = types.ModuleType('work')\n"
+        f"exec(open({str(tmp_path / 'work.py')!r}).read(), module.__dict__)\n"
+    )
+    (tmp_path / "corpus").write_text("ships ")
+    found = []
+    for name, words, tries in (("kfp", kfp, 3), ("placed", placed, 1)):
+        own = tmp_path / name
+        own.mkdir()
+        given = json.dumps(executor_input(tmp_path / "corpus", own))
+        asked = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+        asked |= {"STILLHOUSE_PIPELINE": "train", "STILLHOUSE_TASK": "corpus"} if name == "kfp" else {}
+        asked["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(Path(pod_retries.__file__).parents[3])])
+        for number in range(tries):
+            done = subprocess.run(
+                [word.replace("{{$}}", given) for word in words],
+                env=os.environ | asked,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert (done.returncode == 0) == (number == tries - 1), done.stderr
+        written_files = [(own / part).read_text() for part in ("folder", "plan", "executor_output.json")]
+        found.append([text.replace(str(own), "") for text in written_files])
+    assert found[0] == found[1]
+    assert found[0][:2] == ["ships a-nametrain/corpus", "Model"] and '"text COMPLETE"' in found[0][2]
 
 
-@pytest.mark.parametrize("in_a_pod", [True, False])
-def test_a_compiled_task_s_pod_tries_again_and_hands_on_its_result(
-    in_a_pod: bool, container: dict, tmp_path: Path
-) -> None:
-    """Run the command line of Kubeflow's launcher, with the environment that the pipeline gives the pod."""
-    out = tmp_path / "out.json"
-    given = {
-        "inputs": {"parameterValues": {"text": "done"}},
-        "outputs": {"parameters": {"Output": {"outputFile": str(tmp_path / "Output")}}, "outputFile": str(out)},
+def executor_input(corpus: Path, own: Path) -> dict[str, Any]:
+    """What Kubeflow's launcher hands to a task, with its own parameters among those of the pipeline."""
+
+    def artifact(path: Path, kind: str) -> dict[str, Any]:
+        return {"artifacts": [{"name": path.name, "type": {"schemaTitle": kind}, "uri": str(path), "metadata": {}}]}
+
+    values = {"text": "text", "seed": 3, "status": {"state": "COMPLETE"}, "pipelinechannel--image": "x"}
+    return {
+        "inputs": {"parameterValues": values, "artifacts": {"corpus": artifact(corpus, "system.Model")}},
+        "outputs": {
+            "parameters": {name: {"outputFile": str(own / name)} for name in ("Output", "plan")},
+            "artifacts": {"folder": artifact(own / "folder", "system.Dataset")},
+            "outputFile": str(own / "executor_output.json"),
+        },
     }
-    words = [json.dumps(given) if word == "{{$}}" else word for word in container["command"] + container["args"]]
-    asked = {entry["name"]: entry["value"] for entry in container["env"]} | {"TMPDIR": str(tmp_path)}
-    asked |= POD if in_a_pod else {"KUBERNETES_SERVICE_HOST": ""}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    asked |= {"PATH": path, "PYTHONPATH": str(Path(pod_retries.__file__).parents[3])}
-    done = subprocess.run(words, cwd=tmp_path, env=os.environ | asked, capture_output=True, text=True, timeout=120)
-    if in_a_pod:
-        assert done.returncode == 0, done.stderr
-        assert json.loads(out.read_text())["parameterValues"]["Output"] == "done after 3 tries"
-    else:
-        assert done.returncode and tries(tmp_path) == ["done"]

@@ -42,7 +42,7 @@ BAD = {
     "token of a parameter": (
         {
             "schedules": {
-                "a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"releases": "https://hush@host/r"}},
+                "a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"releases": "https://hush@host/r"}}
             }
         },
         "schedules: a: the parameter 'releases' holds a password or token",

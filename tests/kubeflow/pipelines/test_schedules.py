@@ -38,61 +38,8 @@ def test_a_changed_schedule_gets_a_successor(change: str) -> None:
     cluster = Memory()
     apply([schedule()], cluster)
     new = schedule(**CHANGES[change])
-    assert actions(apply([new], cluster)) == ["create", "disable", "delete"]
+    assert actions(apply([new], cluster)) == ["create", "delete"]
     assert [entry.name for entry in cluster.recurring_runs()] == [name_of(new)]
-
-
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "CANCELING", "PAUSED", "RUNTIME_STATE_UNSPECIFIED"])
-def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
-    """It starts no more runs, its successor exists, and a later `apply` deletes it."""
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    run = cluster.fire(old, state)
-    new = schedule(cron="0 0 5 * * *")
-    for wanted, done in (
-        ([new], ["create", "disable", "wait"]),
-        ([new], ["keep", "wait"]),
-        ([], ["disable", "wait", "delete"]),
-    ):
-        found = actions(apply(wanted, cluster))
-        assert sorted(found) == sorted(done)
-        assert old in cluster.recurring and not cluster.ended
-    assert cluster.enabled == []
-    cluster.finish(run, "FAILED")
-    assert actions(apply([], cluster)) == ["delete"] and not cluster.recurring and not cluster.ended
-
-
-@pytest.mark.parametrize("dry", [True, False])
-def test_waiting_for_a_terminated_run_has_a_limit(dry: bool) -> None:
-    """Argo may leave it running: Kubeflow then reports CANCELING forever."""
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    apply([schedule(enabled=False)], cluster)
-    run = cluster.fire(old)
-    for minutes_ago, expected in (
-        (None, f"`kfp run delete {run}` removes the run"),  # Kubeflow has not recorded the time yet
-        (9.0, "waiting for its end, 10 minutes at most"),
-    ):
-        cluster.terminate(run, minutes_ago)
-        [change] = apply([], cluster, dry=dry)
-        assert change.action == "wait" and expected in change.why and old in cluster.recurring
-    cluster.terminate(run, 11.0)
-    [change] = apply([], cluster, dry=dry)
-    assert change.action == "delete" and f"`kfp run delete {run}` removes the run" in change.why
-    assert (old in cluster.recurring) is dry and not cluster.ended
-
-
-def test_a_run_starting_while_its_schedule_is_disabled_is_noticed() -> None:
-    """Kubeflow's controller notices the change a moment later, and the run shows up after that."""
-    cluster = Memory()
-    apply([schedule()], cluster)
-    [old] = cluster.recurring
-    cluster.starting = [old]
-    new = schedule(cron="0 0 5 * * *")
-    assert actions(apply([new], cluster)) == ["create", "disable", "wait"]
-    assert old in cluster.recurring and cluster.enabled == [name_of(new)], "never enabled beside its successor"
 
 
 def test_a_schedule_stays_until_its_successor_exists() -> None:
@@ -102,12 +49,12 @@ def test_a_schedule_stays_until_its_successor_exists() -> None:
     cluster.refused = {"nightly"}
     new = [schedule(cron="0 0 5 * * *"), schedule("weekly", cron="0 0 6 * * *")]
     changes = apply(new, cluster)
-    assert actions(changes) == ["fail", "create", "disable", "delete"]
+    assert actions(changes) == ["fail", "create", "delete"]
     assert "create: Kubeflow Pipelines refuses the recurring run (400)" in changes[0].why
     kept = [name_of(schedule()), name_of(new[1]), name_of(schedule("yearly"))]
     assert cluster.enabled == kept, "what may have another name in the file stays, too"
     cluster.refused = set()
-    assert sorted(actions(apply(new, cluster))) == sorted(["create", "keep", *["disable", "delete"] * 2])
+    assert sorted(actions(apply(new, cluster))) == sorted(["create", "keep", "delete", "delete"])
     assert cluster.enabled == sorted(map(name_of, new))
 
 
@@ -118,5 +65,5 @@ def test_schedules_of_another_experiment_are_left_alone() -> None:
     entry, kept = cluster.recurring[number]
     cluster.recurring[number] = other = replace(entry, experiment="e2"), kept
     assert actions(apply([schedule()], cluster)) == ["create", "leave"]
-    assert actions(apply([], cluster)) == ["disable", "delete", "leave"]
+    assert actions(apply([], cluster)) == ["delete", "leave"]
     assert cluster.recurring == {number: other}

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from stillhouse import cli
+from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
-from stillhouse.kubeflow.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
+from stillhouse.kubeflow.trainjob.settings import NODES, nodes_of, read_node_settings
 
 
 @pytest.fixture(scope="module")
@@ -40,46 +41,46 @@ def task_of(compiled: Compiled, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def nodes_of(container: dict[str, Any], step: str) -> Any:
-    return read_node_settings({entry["name"]: entry["value"] for entry in container["env"]}, step)
+def nodes_for(compiled: Compiled, task: str, step: str) -> Any:
+    """What the run's first task writes for a step of a task."""
+    text = task_of(compiled, "check")["inputs"]["parameters"]["nodes"]["runtimeValue"]["constant"]
+    return read_node_settings({NODES: nodes_of(text, task)}, step)
 
 
 def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> None:
     container, pod = executor(compiled, "pretraining")
     assert "accelerator" not in container["resources"] and "tolerations" not in pod
-    logged = nodes_of(container, "pretrain")
+    logged = nodes_for(compiled, "pretraining", "pretrain")
     assert logged is not None and (logged.nodes, logged.task, logged.cpu) == (4, "pretraining", "8")
     assert logged.labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
     variables = {entry["name"] for entry in container["env"]}
     assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
-    assert fields[POD] == "metadata.name" and fields[POD_NAMESPACE] == "metadata.namespace"
     # Everything that it names exists in its own pod: variables, references to secrets, mounts.
-    there = variables | fields.keys()
+    there = variables | fields.keys() | {PIPELINE, TASK}
     assert set(logged.variables) <= there
     assert set(logged.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
 
 
 def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
-    container, _ = executor(compiled, "retriever-2")
-    logged = nodes_of(container, "train-retriever")
+    logged = nodes_for(compiled, "retriever_2", "train-retriever")
     assert logged is not None and logged.nodes == 4
     for step, nodes, processes in (("mine", 1, 1), ("retrieve", 1, 1), ("index", 4, 0)):
-        logged = nodes_of(container, step)
+        logged = nodes_for(compiled, "retriever_2", step)
         assert logged is not None and (logged.nodes, logged.processes) == (nodes, processes), step
-    assert nodes_of(container, "encode") is None, "the nodes of `index` divide the corpus themselves"
+    assert nodes_for(compiled, "retriever_2", "encode") is None, "the nodes of `index` divide the corpus themselves"
 
 
 def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
     sharded = compile_small(Request("train", "simlm").build(replace(find_table("gpu"), shards=8)))
     for task, step in (
         ("corpus", "count"),
-        ("retriever-1", "encode"),
+        ("retriever_1", "encode"),
         ("distillation", "encode"),
         ("distillation", "score-shard"),
     ):
-        container, _ = executor(sharded, task)
-        logged = nodes_of(container, step)
+        container, _ = executor(sharded, task.replace("_", "-"))
+        logged = nodes_for(sharded, task, step)
         assert logged is not None and logged.nodes == 7, task
         assert ("accelerator" in container["resources"]) == (step != "count"), "the pod does a shard too"
     assert sharded.size.tasks <= 12 and sharded.size.pods <= 24
@@ -100,7 +101,6 @@ def test_the_command_line_sets_the_nodes(tmp_path: Path, monkeypatch: pytest.Mon
     words = ["pipeline", "compile", "train", "--recipe", "simlm", "--placements", "gpu", "--nodes", "3"]
     assert cli.main([*words, "--output", "train.yaml"]) == 0
     spec, platforms = yaml.safe_load_all(Path("train.yaml").read_text())
-    for task in ("pretraining", "retriever-1", "distillation"):
-        container, _ = executor(Compiled(spec, platforms), task)
+    for task in ("pretraining", "retriever_1", "distillation"):
         step = "pretrain" if task == "pretraining" else "train-retriever"
-        assert nodes_of(container, step).nodes == 3, task
+        assert nodes_for(Compiled(spec, platforms), task, step).nodes == 3, task

@@ -31,7 +31,7 @@ ADDED = {
         "encoder": "distilled/retriever",
         "negatives": "mine_2/negatives",
         "system": "round_2/retriever",
-    },
+    }
 }
 SYSTEMS = ["bm25", "zero_shot", "distilled", "averaged", "zero_shot_hybrid", "round_2", "best"]
 TRAINING = {"max_steps": 2, "batch_size": 8}

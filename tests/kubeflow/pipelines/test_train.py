@@ -11,9 +11,7 @@ from kfp import compiler
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.train import build_pipeline
-from stillhouse.kubeflow.pods.run_parameters import recipe_of_run
 from stillhouse.pipeline.graph import USES
-from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.uses import stages_of
 
 
@@ -51,18 +49,6 @@ def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
     with pytest.raises(InputError) as refusal:
         build_pipeline(recipe)
     assert message in str(refusal.value)
-
-
-def of_run(recipe: dict[str, Any], **values: Any) -> dict[str, Any]:
-    return configs(recipe_of_run("train", recipe, "recipe", values), "recipe")
-
-
-def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
-    recipe = {"ingest": {"seed": 3}, "evaluate": {"seed": 5}}
-    content = compiled(recipe)
-    assert content["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
-    found = of_run(recipe, seed=9)
-    assert (found["ingest"].seed, found["evaluate"].seed) == (9, 5)
 
 
 def test_only_stages_use_kubeflows_cache() -> None:

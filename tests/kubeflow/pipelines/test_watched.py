@@ -1,55 +1,43 @@
 """What a task's pod receives for Prometheus in the compiled pipeline."""
 
-# No `from __future__ import annotations` here: kfp reads the types of a signature as they stand.
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kfp import compiler, dsl
 
-from stillhouse.core.monitoring.settings import MonitoringSettings, monitoring_settings
-from stillhouse.kubeflow.pipelines.watched import watch
+from stillhouse.kubeflow.pipelines.place import place
+from stillhouse.kubeflow.pipelines.placement import Placement
+from stillhouse.kubeflow.pipelines.stage_component import written
 
 MONITORS = Path(__file__).resolve().parents[3] / "manifests" / "components" / "monitoring"
 
 
-@dsl.component(base_image="stillhouse:0.1.0", install_kfp_package=False)
-def work(text: str) -> str:
-    return text
+def compiled(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Return the Kubernetes settings of the task's pod."""
 
-
-def compiled(folder: Path, environment: dict[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the environment of the task's container, and the Kubernetes settings of its pod."""
+    work = written("work", ["text: str"], "stillhouse.kubeflow.pods.stage", "run_stage")
 
     @dsl.pipeline(name="refresh")
     def refresh() -> None:
-        task = work(text="ships")
-        for name, value in environment.items():
-            task.set_env_variable(name, value)
-        watch(task, environment, "refresh", "retriever_1")
+        place(work(text="ships"), Placement(environment=environment), "work", {})
 
     compiler.Compiler().compile(refresh, str(folder / "ir.yaml"))
-    [specification, *platform] = yaml.safe_load_all((folder / "ir.yaml").read_text(encoding="utf-8"))
-    container = specification["deploymentSpec"]["executors"]["exec-work"]["container"]
-    variables = {one["name"]: one["value"] for one in container.get("env", [])}
-    if not platform:
-        return variables, {}
-    return variables, platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-work"]
+    _, platform = yaml.safe_load_all((folder / "ir.yaml").read_text(encoding="utf-8"))
+    return dict(platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-work"])
 
 
 def test_a_pod_carries_its_identity_and_metrics_port(tmp_path: Path) -> None:
     asked = {"STILLHOUSE_METRICS_PORT": "9464", "STILLHOUSE_PUSHGATEWAY": "http://stillhouse-pushgateway:9091"}
-    variables, pod = compiled(tmp_path, asked)
+    pod = compiled(tmp_path, asked)
     run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
     assert run == {"STILLHOUSE_RUN": "metadata.labels['pipeline/runid']"}
-    expected = MonitoringSettings(9464, "http://stillhouse-pushgateway:9091", "refresh", "retriever_1", "r1")
-    assert monitoring_settings(variables | {"STILLHOUSE_RUN": "r1"}) == expected
     assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
 
 
 def test_the_manifests_scrape_the_port_that_pods_use(tmp_path: Path) -> None:
     """The monitor uses the annotation, the policy allows that port, and the gateway has the name that pods use."""
-    _, pod = compiled(tmp_path, {"STILLHOUSE_METRICS_PORT": "9464"})
+    pod = compiled(tmp_path, {"STILLHOUSE_METRICS_PORT": "9464"})
     [monitor] = [one for one in read("monitors.yaml") if one["metadata"]["name"] == "stillhouse-steps"]
     labels = {
         label for rule in monitor["spec"]["podMetricsEndpoints"][0]["relabelings"] for label in rule["sourceLabels"]

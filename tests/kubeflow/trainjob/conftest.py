@@ -10,7 +10,7 @@ from fake_cluster import NAMESPACE, FakeCluster, own_pod
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.kubeflow.trainjob.cluster import Cluster
-from stillhouse.kubeflow.trainjob.settings import POD, POD_NAMESPACE
+from stillhouse.kubeflow.trainjob.settings import POD
 
 
 @pytest.fixture
@@ -20,7 +20,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCluste
     pod = own_pod()
     cluster.pods[pod["metadata"]["name"]] = pod
     monkeypatch.setenv(POD, pod["metadata"]["name"])
-    monkeypatch.setenv(POD_NAMESPACE, NAMESPACE)
+    (tmp_path / "namespace").write_text(NAMESPACE)
+    monkeypatch.setattr("stillhouse.core.context.NAMESPACE", tmp_path / "namespace")
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
     yield cluster
     cluster.close()

@@ -17,15 +17,7 @@ from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.spec import Port, Report, Step
 
-SETTINGS = NodeSettings(
-    nodes=2,
-    task="retriever_1",
-    runtime="stillhouse-torch-cpu",
-    cpu="1",
-    cpu_limit="2",
-    memory="2Gi",
-    memory_limit="4Gi",
-)
+SETTINGS = NodeSettings(nodes=2, task="retriever_1", cpu="1", cpu_limit="2", memory="2Gi", memory_limit="4Gi")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,11 @@ import pytest
 from fake_cluster import own_pod
 
 from stillhouse.kubeflow.trainjob.own_pod import describe
-from stillhouse.kubeflow.trainjob.settings import NODES, NodeSettings, nodes_text, read_node_settings
+from stillhouse.kubeflow.trainjob.settings import NODES, NodeSettings, nodes_of, nodes_text, read_node_settings
 
 SETTINGS = NodeSettings(
     nodes=2,
     task="pretraining",
-    runtime="stillhouse-torch",
     cpu="8",
     cpu_limit="8",
     memory="64Gi",
@@ -40,17 +39,21 @@ def executor(**parameters: Any) -> list[str]:
     ],
 )
 def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, count: int) -> None:
-    read = read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", words)
+    read = read_node_settings({NODES: nodes_text([("pretrain", SETTINGS)])}, "pretrain", words)
     assert read is not None
     assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
 
 
-def test_each_step_has_its_own_and_what_it_shares_with_others() -> None:
+def test_each_task_finds_its_own_and_what_it_shares_with_others() -> None:
     parts = replace(SETTINGS, nodes=8, accelerator_type="", accelerator_count=0, paths=("/volume",))
-    text = nodes_text({"pretrain": SETTINGS, "count": parts})
-    assert read_node_settings({NODES: text}, "pretrain") == SETTINGS
-    assert read_node_settings({NODES: text}, "count") == parts
-    assert read_node_settings({NODES: text}, "index") is None, "it stays in the task's own pod"
+    other = replace(SETTINGS, task="retriever_1", tolerations=({"key": "a"},))
+    text = nodes_text([("pretrain", SETTINGS), ("count", parts), ("train-retriever", other)])
+    own = {NODES: nodes_of(text, "pretraining")}
+    assert read_node_settings(own, "pretrain") == SETTINGS
+    assert read_node_settings(own, "count") == parts
+    assert read_node_settings(own, "train-retriever") is None, "another task's"
+    assert read_node_settings({NODES: nodes_of(text, "retriever_1")}, "train-retriever") == other
+    assert nodes_of(text, "evaluation") == nodes_of("", "retriever_1") == "", "it stays in the task's own pod"
 
 
 def test_secrets_stay_references_and_other_variables_have_their_values() -> None:

@@ -52,12 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
         CrashElsewhere,
         "^node 1 ran out of memory",
     ),
-    "an eviction": (
-        job(),
-        [pod(0, 1, second=3), evicted(1)],
-        CrashElsewhere,
-        r"node 1 was taken away \(Evicted: The",
-    ),
+    "an eviction": (job(), [pod(0, 1, second=3), evicted(1)], CrashElsewhere, r"node 1 was taken away \(Evicted: The"),
     "a preemption": (
         job(),
         [pod(0, 1, second=3), pod(1, 143, second=4, **DISRUPTED)],

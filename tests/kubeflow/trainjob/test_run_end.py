@@ -38,10 +38,7 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "terminated in Kubeflow": ({"spec": {"activeDeadlineSeconds": 0}}, "its run was terminated"),
     "stopped by Argo": ({"spec": {"shutdown": "Stop"}}, "its run was terminated"),
     "ended": ({"status": {"phase": "Failed"}}, "its run has ended"),
-    "being deleted": (
-        {"metadata": {"uid": "w-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
-        "its run was deleted",
-    ),
+    "being deleted": ({"metadata": {"uid": "w-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, "its run was deleted"),
     "another of this name": ({"metadata": {"uid": "w-2"}}, "its run was deleted"),
 }
 

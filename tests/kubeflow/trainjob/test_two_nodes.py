@@ -45,7 +45,6 @@ PRETRAINING = {
 SETTINGS = NodeSettings(
     nodes=2,
     task="pretraining",
-    runtime="stillhouse-torch-cpu",
     cpu="1",
     cpu_limit="2",
     memory="2Gi",

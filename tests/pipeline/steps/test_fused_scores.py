@@ -28,12 +28,7 @@ def inputs(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path
     corpus = {"corpus": small_corpus}
     lexical = run_step("bm25", corpus, negatives_depth=8)
     index = run_step("index", corpus | {"retriever": retriever}, precision="fp32")["index"]
-    return corpus | {
-        "negatives": lexical["negatives"],
-        "bm25": lexical["bm25"],
-        "retriever": retriever,
-        "index": index,
-    }
+    return corpus | {"negatives": lexical["negatives"], "bm25": lexical["bm25"], "retriever": retriever, "index": index}
 
 
 def test_scores_are_the_weighted_sum_of_bm25_and_the_retriever(

@@ -46,10 +46,7 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     assert passage_texts(Corpus.open(folder)) == [READ[titles], f"{before}red fish", f"{before}tree"]
     # BM25 finds the first passage by the word of its title, or not at all.
     execute(
-        bm25.STEP,
-        bm25.Config(),
-        {"corpus": folder},
-        {port.name: tmp_path / port.name for port in bm25.STEP.outputs},
+        bm25.STEP, bm25.Config(), {"corpus": folder}, {port.name: tmp_path / port.name for port in bm25.STEP.outputs}
     )
     found = [line.split()[2] for line in (tmp_path / "run" / "test.trec").read_text().splitlines() if line[:2] == "q "]
     assert ("a" in found, "b" in found) == (titles != "left_out", True)

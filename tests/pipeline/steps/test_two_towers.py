@@ -57,11 +57,7 @@ def two_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "position": [0] * 18,
     }
     splits = ["train"] * 10 + ["dev"] * 4 + ["test"] * 4
-    queries = {
-        "query_id": names,
-        "text": [f"where does the {c} {t} {n} sing" for c, t, n in kinds],
-        "split": splits,
-    }
+    queries = {"query_id": names, "text": [f"where does the {c} {t} {n} sing" for c, t, n in kinds], "split": splits}
     qrels = {"query_id": names, "passage_id": names, "relevance": [1] * 18, "split": splits}
     folder = tmp_path_factory.mktemp("two") / "corpus"
     with whole_folder(folder) as staging:

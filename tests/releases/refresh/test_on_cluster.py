@@ -159,16 +159,10 @@ def test_the_plan_reports_pushed_changes_that_would_be_overwritten(
 
 
 @pytest.mark.parametrize(
-    ("edited", "recipe", "released"),
-    [("settings", {}, False), ("settings", SETTINGS, True)],
-    indirect=["edited"],
+    ("edited", "recipe", "released"), [("settings", {}, False), ("settings", SETTINGS, True)], indirect=["edited"]
 )
 def test_a_promotion_overwrites_nothing_that_people_pushed(
-    edited: Path,
-    recipe: dict[str, Any],
-    released: bool,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    edited: Path, recipe: dict[str, Any], released: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """People pushed before the task made its clone, which has their commit."""
 

@@ -1,14 +1,13 @@
-"""What schedules need from a cluster, as a protocol small enough for tests to implement, and its Kubeflow version."""
+"""What schedules need from a cluster: recurring runs, runs, and the versions of pipelines."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact
@@ -19,8 +18,6 @@ from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS
 
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
-SETTLE_SECONDS = 5.0
-"""How long a disabled recurring run may still start a run, as a watch notifies Kubeflow's controller."""
 ORPHAN = "ORPHAN"
 """Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
 
@@ -41,7 +38,7 @@ class Recurring:
 class Run:
     """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
 
-    `terminated` is when Kubeflow first saw that the run is being terminated, or None.
+    `terminated` is when Kubeflow first saw that it is being terminated, or None.
     """
 
     id: str
@@ -70,40 +67,6 @@ class Version:
     image: str | None = None
 
 
-class Runs(Protocol):
-    """What the watcher needs from a cluster."""
-
-    def runs(self) -> list[Run]: ...
-
-    def version_of(self, pipeline: str, version: str) -> Version:
-        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
-        ...
-
-    def start(
-        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
-    ) -> str: ...
-
-
-class Cluster(Runs, Protocol):
-    """What `stillhouse schedule apply` needs in addition."""
-
-    def recurring_runs(self) -> list[Recurring]: ...
-
-    def known_experiment(self) -> str:
-        """The id of the file's experiment, or "" if the cluster has none of its name."""
-        ...
-
-    def create(self, schedule: Schedule, name: str, description: str) -> str: ...
-
-    def set_enabled(self, recurring: str, enabled: bool) -> None: ...
-
-    def settle(self) -> None:
-        """Waits until disabled recurring runs start nothing more, and all runs that they started are listed."""
-        ...
-
-    def delete(self, recurring: str) -> None: ...
-
-
 class Kubeflow:
     """A Kubeflow Pipelines API server: with the pod's projected token in a cluster, or by its endpoint outside.
 
@@ -125,6 +88,7 @@ class Kubeflow:
         return self._experiment
 
     def known_experiment(self) -> str:
+        """The id of the file's experiment, or "" if the cluster has none of its name."""
         if not self._experiment:
             with _reported(f"the experiment {self._experiment_name!r}"):
                 found = self._client.list_experiments(
@@ -183,17 +147,15 @@ class Kubeflow:
         with _reported(f"to {'enable' if enabled else 'disable'} the recurring run"):
             change(recurring)
 
-    def settle(self) -> None:
-        time.sleep(SETTLE_SECONDS)
-
     def delete(self, recurring: str) -> None:
-        """Deletes a recurring run; a run that it started unnoticed continues."""
+        """Deletes a recurring run; runs that it started continue."""
         with _reported("to delete the recurring run"):
             # The client's own method in 2.17 cannot set a policy.
             delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
             delete(recurring, propagation_policy=ORPHAN)
 
     def version_of(self, pipeline: str, version: str) -> Version:
+        """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
         found = self._find(pipeline, version)[1]
         return Version(found.display_name, default_image(found))
 

@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.dvc_source import Found, look_up
-from stillhouse.kubeflow.pipelines.schedules.cluster import FAILED, Runs
+from stillhouse.kubeflow.pipelines.schedules.cluster import FAILED, Kubeflow
 from stillhouse.kubeflow.pipelines.schedules.file import Watch
 from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_default_image
 from stillhouse.releases.refresh.workspace import open_clone
@@ -58,7 +58,7 @@ class InUse:
     refused: bool = False
 
 
-def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
+def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
     The run's name is derived from both digests, the pipeline's version and its parameters. So only one of two checks

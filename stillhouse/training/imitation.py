@@ -25,7 +25,7 @@ FEWEST_WORDS = 4
 """A shorter sentence is a heading or a fragment."""
 
 
-def texts_to_imitate(corpus: Corpus, count: int, seed: int, language: str = "en") -> list[str]:
+def texts_to_imitate(corpus: Corpus, count: int, seed: int) -> list[str]:
     """All train queries and sentences of randomly drawn passages, together at most `count` texts."""
     queries = list(corpus.queries_of("train")["text"])
     rng = np.random.default_rng([seed, 0])
@@ -33,7 +33,7 @@ def texts_to_imitate(corpus: Corpus, count: int, seed: int, language: str = "en"
     wanted = count - len(queries)
     rows = np.sort(rng.permutation(corpus.passage_count)[:wanted])
     texts = [text for block in passage_text_blocks(corpus, rows) for text in block]
-    found = query_sentences(texts, FEWEST_WORDS, language)
+    found = query_sentences(texts, FEWEST_WORDS, "en")
     places = rng.permutation(len(found.rows_S))[:wanted]
     spans = zip(found.rows_S[places].tolist(), found.spans_S2[places].tolist())
     return queries + [texts[row][begin:end] for row, (begin, end) in spans]

@@ -79,7 +79,7 @@ def place(
         task.set_env_variable(name, value)
     if {PORT, GATEWAY} & placement.environment.keys():
         kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
-    for name, value in pod_annotations(placement).items():
+    for name, value in annotations_of(placement).items():
         kubernetes.add_pod_annotation(task, name, value)
     kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
@@ -146,7 +146,7 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
         kubernetes.add_pod_label(task, PRIORITY, placement.priority)
 
 
-def pod_annotations(placement: Placement) -> dict[str, str]:
+def annotations_of(placement: Placement) -> dict[str, str]:
     """The placement's annotations of a pod, and where to scrape it. Raises `InputError` for an invalid port.
 
     A task cannot declare a container port; the monitor in manifests/ reads these instead.

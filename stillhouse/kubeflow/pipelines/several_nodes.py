@@ -12,7 +12,7 @@ from typing import Any
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
-from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, environment, hand_down, pod_annotations
+from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations_of, environment, hand_down
 from stillhouse.kubeflow.pipelines.placement import Placement, Toleration
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
@@ -51,7 +51,7 @@ def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
         node_selector=dict(placement.node_selector),
         tolerations=tuple(_toleration(one) for one in placement.tolerations),
         labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},
-        annotations=pod_annotations(placement),
+        annotations=annotations_of(placement),
         user=placement.user,
         group=placement.group,
         timeout_seconds=round(placement.timeout_hours * 3600),

@@ -342,6 +342,7 @@ READS: set[Argument] = {
     *((f"schedule {action}", "file") for action in ("apply", "watch")),
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
+    ("models", "table"),
     ("refresh", "train_queries"),
     ("serve", "place"),
     ("queries", "log"),

@@ -239,17 +239,17 @@ MUTANTS = (
     ),
     # Figures.
     Mutant(
-        "ranks a place late",
+        "rankings upside down",
         "evaluation/measures.py",
-        "ranking[rank - 1] = name",
-        "ranking[min(rank, length - 1)] = name",
+        "-float(rank) for",
+        "float(rank) for",
         (MEASURES,),
     ),
     Mutant(
         "rankings cut a place early",
         "evaluation/measures.py",
-        "np.minimum(found.length_Q, max(cutoffs))",
-        "np.minimum(found.length_Q, max(cutoffs) - 1)",
+        "deepest = max(cutoffs)",
+        "deepest = max(cutoffs) - 1",
         (MEASURES,),
     ),
     Mutant(

@@ -23,7 +23,8 @@ def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None
     """The file has several parts, like that of every large corpus, and joining them would take 20 MB per answer."""
     rows = range(200_000)
     texts = [f"{row} {'x' * 100}" for row in rows]
-    columns = {"passage_id": [f"p{row}" for row in rows], "article_id": [""] * len(rows), "title": [""] * len(rows)}
+    columns = {name: [""] * len(rows) for name in ("article_id", "title", "section")}
+    columns["passage_id"] = [f"p{row}" for row in rows]
     pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
     passages = Passages(Corpus(tmp_path))
     wanted = [199_999, 0, 70_000, 131_072, 65_535, 65_536, 0]
@@ -39,7 +40,7 @@ def test_reading_texts_does_not_map_their_neighbours(tmp_path: Path) -> None:
     """If the file were mapped, each text read would bring 64 KB into the process: 20 MB in all."""
     rows = range(100_000)
     texts = [f"{row} é{'x' * (row % 400)}" for row in rows]
-    columns = {name: [f"{name}{row}" for row in rows] for name in ("passage_id", "article_id", "title")}
+    columns = {name: [f"{name}{row}" for row in rows] for name in ("passage_id", "article_id", "title", "section")}
     pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
     passages = Passages(Corpus(tmp_path))
     wanted = list(rows)[::300]

@@ -17,6 +17,7 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.small_query_tower import ridge
 from stillhouse.search.searcher import Searcher
+from stillhouse.serving.release import Ranked, Release
 
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 150, "epochs": None, "batch_size": 12, "learning_rate": 0.003, "precision": "fp32"}
@@ -39,9 +40,15 @@ def check_tower(made: dict[str, Path], released: dict[str, Path], work: Path) ->
     np.testing.assert_allclose(both.encode_document(texts), passages_ND, atol=1e-5)
     small_QD, large_QD = both.encode_query(queries), large.encode_query(queries)
     assert (small_QD * large_QD).sum(axis=1).mean() > 0.9
-    searcher = Searcher(released["corpus"], made["retriever"], made["index"], Context(work, "cpu", quiet=True))
-    for query, vector_D in zip(queries[:4], small_QD):
-        assert searcher.search(query, 1)[0].score == pytest.approx((passages_ND @ vector_D).max(), abs=1e-5)
+    context, folders = Context(work, "cpu", quiet=True), made | {"corpus": released["corpus"]}
+    searcher = Searcher(folders["corpus"], folders["retriever"], folders["index"], context)
+    release = Release({name: folders[name] for name in ("corpus", "retriever", "index")}, context)
+    served = release.rank(
+        queries, release.encode(release.tokenize(queries, "query"), "query"), [Ranked(1)] * len(queries)
+    )
+    for query, vector_D, found in zip(queries[:4], small_QD, served):
+        best = pytest.approx((passages_ND @ vector_D).max(), abs=1e-5)
+        assert searcher.search(query, 1)[0].score == best and found.scores == [best]
 
 
 def test_fewer_layers_of_the_same_model(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ START, LAST = "zero_shot", "distilled"
 """The system of the base model, and the last that the papers' run trains, even if it is kept as it was."""
 WINNER = "best"
 """The system that `select-best` chose."""
-BEFORE = ("zero_shot_hybrid", START, "bm25")
-"""What can be had without training; without dev queries, the first of these that was run counts."""
+BEFORE = {"zero_shot_hybrid": "the base model with BM25", START: "the base model", "bm25": "BM25"}
+"""What can be had without training, in words; without dev queries, the first of these that was run counts."""
 NOT_A_RETRIEVER = ("bm25", "rerank", "")
 """Steps whose runs do not count as dense retrievers in the headline."""
 
@@ -168,6 +168,7 @@ def headline(content: Content) -> dict[str, Any]:
         "best": best,
         "subject": _subject(best),
         "baseline": baseline,
+        "against": BEFORE.get(baseline, ""),
         "by_dev": bool(dev_means),
         "leads": bool(dev_means) and best == leader,
         "choice": choice_of(content, best),

@@ -196,4 +196,5 @@ STEP = Step(
     ),
     outputs=(Port("evaluation", "metrics, significance tests and the report"),),
     run=run,
+    version=2,
 )

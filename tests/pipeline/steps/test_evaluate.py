@@ -311,8 +311,8 @@ def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_p
     ("right", "against"),
     [
         ({"bm25": 8, "zero_shot": 6}, "BM25"),
-        ({"bm25": 6, "zero_shot": 8}, "zero-shot"),
-        ({"bm25": 6, "zero_shot": 8, "zero_shot_hybrid": 9}, "zero-shot + BM25"),
+        ({"bm25": 6, "zero_shot": 8}, "the base model"),
+        ({"bm25": 6, "zero_shot": 8, "zero_shot_hybrid": 9}, "the base model with BM25"),
         ({"bm25": 10, "zero_shot": 8, "zero_shot_hybrid": 9}, "BM25"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.model_table import at_hand, base_models
-from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.parser import Parser, flag
 
 HEADS = {
     "name": "model",
@@ -32,9 +32,7 @@ def main(argv: Sequence[str]) -> int:
         "  stillhouse new manuals --source ~/manuals --model auto\n"
         "  stillhouse new manuals --source ~/manuals --model ours.csv",
     )
-    parser.add_argument(
-        "--table", metavar="FILE", type=Path, help="a table of your own: a CSV file with the header of the shipped one"
-    )
+    flag(parser, "--table FILE", "a table of your own: a CSV file with the header of the shipped one", Path)
     rows = base_models(parser.parse(argv).table)
     shown = [HEADS, *(row | {"name": f"{'*' if at_hand(row['name']) else ' '} {row['name']}"} for row in rows)]
     widths = {name: max(len(row[name]) for row in shown) for name in HEADS}

@@ -21,6 +21,11 @@ LARGEST_BLOCK = 1 << 17
 """Ids that are read at once."""
 
 
+def own_articles(ids: pa.Array, articles: pa.Array) -> pa.Array:
+    """The article id of each passage, or its own id if it has no article."""
+    return pc.if_else(pc.equal(articles, ""), ids, articles)
+
+
 class PassageIds:
     """Unique passage ids numbered from 0, from the column `passage_id` of a Parquet file or from a sequence.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -21,7 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
-from stillhouse.corpus.passage_ids import PassageIds, unreadable
+from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.table_file import TableFile
@@ -219,7 +218,7 @@ class Corpus:
         if not self.facts.get("documents"):
             return None
         blocks = self._passage_batches("passage_id", "article_id")
-        articles = [pc.if_else(pc.equal(own, ""), ids, own) for ids, own in (block.columns for block in blocks)]
+        articles = [own_articles(*block.columns) for block in blocks]
         return pa.chunked_array(articles).combine_chunks().dictionary_encode().indices.to_numpy()
 
     @cached_property

@@ -8,7 +8,6 @@ Shapes: P accepted passages, B passages or ids per call, K chosen rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
 from stillhouse.corpus.fields import FieldsFile, fields_as_text
+from stillhouse.corpus.passage_ids import own_articles
 from stillhouse.corpus.schemas import SCHEMAS, UNIQUE
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.table_file import TableFile
@@ -73,6 +73,10 @@ class TakenPassages:
 
         All strings must be valid Unicode, and ids must not be empty.
         """
+        return self._add(passages, fields_as_text([row.fields for row in passages]))
+
+    def _add(self, passages: Sequence[Passage], fields_B: pa.Array) -> list[str]:
+        """`add` with the passages' fields as text."""
         if not passages:
             return []
         columns = dict(zip(COLUMNS, zip(*passages)))
@@ -81,9 +85,7 @@ class TakenPassages:
         # Python's own hash differs between processes, but it is only compared in this one.
         contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
         rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
-        return self.add_rows(
-            rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_as_text([row.fields for row in passages])
-        )
+        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_B)
 
     def add_rows(
         self,
@@ -175,7 +177,7 @@ class TakenPassages:
     def own_articles(self) -> pa.ChunkedArray:
         """The article id of each passage, or its own id if it has no article."""
         articles, ids = self.column("article_id"), self.column("passage_id")
-        return pc.if_else(pc.equal(articles, ""), ids, articles)
+        return own_articles(ids, articles)
 
     def kept(self, mask_P: NDArray[np.bool_]) -> TakenPassages:
         """The passages that a mask selects; their file replaces the old one."""
@@ -184,9 +186,7 @@ class TakenPassages:
         begin = 0
         for block, fields_B in zip(self.blocks(), self.fields.blocks(len(self))):
             mask_B = pa.array(mask_P[begin : begin + len(block)])
-            kept_fields = fields_B.filter(mask_B).to_pylist()
-            passages = zip(_passages(block.filter(mask_B)), kept_fields)
-            chosen.add([row._replace(fields=json.loads(text) if text else None) for row, text in passages])
+            chosen._add(_passages(block.filter(mask_B)), fields_B.filter(mask_B))
             begin += len(block)
         chosen.close()
         self.fields.remove()

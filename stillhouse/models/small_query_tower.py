@@ -50,16 +50,21 @@ def keep_layers(encoder: BiEncoder, count: int) -> None:
 
 
 def with_small_model(
-    large: Path, small: Path, texts: Sequence[str], vectors_ND: NDArray[np.float32], context: Context
+    encoder: BiEncoder,
+    large: Path,
+    small: Path,
+    texts: Sequence[str],
+    vectors_ND: NDArray[np.float32],
+    context: Context,
 ) -> BiEncoder:
-    """The bi-encoder in `large` with the model in `small` for its queries, which ends in a projection to its width.
+    """The bi-encoder `encoder`, read from `large`, with the model in `small` for its queries.
 
-    The projection is the ridge regression of the large model's vectors of some texts, so training starts near them.
-    The prompt and length of queries are those of `small`.
+    That ends in a projection to the bi-encoder's width: the ridge regression of the large model's vectors of some
+    texts, so training starts near them. The prompt and length of queries are those of `small`.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
-    encoder, own = BiEncoder.load(large), BiEncoder.load(small, truncate_dim=None)
+    own = BiEncoder.load(small, truncate_dim=None)
     towers, (queries, normalize) = read_modules(large)[0], read_modules(small)
     small_NS = encode(own, own.queries(texts), context, "fitting the projection", InferenceConfig())
     weights_DS, bias_D = ridge(small_NS.astype(np.float64), vectors_ND.astype(np.float64))

@@ -5,10 +5,9 @@ The winner is chosen as in a run, by the step `select-best`, on a sample of the 
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -175,27 +174,21 @@ def _step(
 
 
 def _sample(corpus_folder: Path, folder: Path) -> int:
-    """Write a BEIR folder with the dev questions, their answers and `PASSAGES` others; returns its passages."""
+    """Write tables with the dev questions, their answers and `PASSAGES` other passages; returns how many passages."""
     import numpy as np
 
-    from stillhouse.corpus.store import Corpus
+    from stillhouse.corpus.schemas import SCHEMAS
+    from stillhouse.corpus.store import Corpus, write_tables
 
     corpus = Corpus.open(corpus_folder)
     relevant, queries = corpus.relevant("dev"), corpus.queries_of("dev")
     drawn = np.random.default_rng(0).permutation(corpus.passage_count)[:PASSAGES]
     rows = np.union1d(corpus.rows_of(relevant["passage_id"].unique()), drawn)
-    passages = corpus.passages_at(rows, "passage_id", "title", "text")
-    (folder / "qrels").mkdir(parents=True)
-    _write_lines(folder / "corpus.jsonl", zip(passages["passage_id"], passages["title"], passages["text"]))
-    _write_lines(folder / "queries.jsonl", ((id, "", text) for id, text in zip(queries["query_id"], queries["text"])))
-    judged = relevant[["query_id", "passage_id", "relevance"]].to_csv(sep="\t", index=False)
-    (folder / "qrels" / "dev.tsv").write_text(judged, encoding="utf-8")
+    passages = corpus.passages_at(rows, *SCHEMAS["passages"].names)
+    tables = {"passages": passages, "queries": queries, "qrels": relevant}
+    folder.mkdir()
+    write_tables(folder, {name: {str(key): list(table[key]) for key in table} for name, table in tables.items()})
     return len(rows)
-
-
-def _write_lines(path: Path, rows: Iterable[tuple[str, str, str]]) -> None:
-    lines = (json.dumps({"_id": id, "title": title, "text": text}) + "\n" for id, title, text in rows)
-    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _bytes(start: Start) -> int:

@@ -140,16 +140,16 @@ class Searcher:
                 best_of_documents(ranked, self._documents_of, top, len(index)) if by_document else ranked(top)
             )
             rows = rows_QK[0][rows_QK[0] >= 0]
-            found = self._corpus.passage_table(rows, "passage_id", "title", "text", *["section"] * by_document)
-            names = [{"document_id": name} for name in self._documents_of(rows)] if by_document else [{}] * len(rows)
+            found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
             fields = self._corpus.fields_at(rows)
             self._held.refuse_changed()
-        hits = zip(scores_QK[0].tolist(), found.to_pylist(), names, fields)
-        kind = DocumentHit if by_document else Hit
-        return [
-            kind(rank, score, **passage, **name, fields=known)
-            for rank, (score, passage, name, known) in enumerate(hits, 1)
-        ]
+        hits: list[Hit] = []
+        for rank, (score, passage, known) in enumerate(zip(scores_QK[0].tolist(), found, fields), 1):
+            article, section = passage.pop("article_id"), passage.pop("section")
+            hit = Hit(rank, score, **passage, fields=known)
+            document = article or hit.passage_id
+            hits.append(DocumentHit(**vars(hit), document_id=document, section=section) if by_document else hit)
+        return hits
 
     def _documents_of(self, rows: Sequence[int]) -> list[str]:
         passages = self._corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()

@@ -96,7 +96,7 @@ def _smaller(
     texts = texts_to_imitate(corpus, config.imitated, config.seed)
     vectors_ND = vectors_to_imitate(large, texts, context)
     if "small" in inputs:
-        encoder = with_small_model(inputs["encoder"], inputs["small"], texts, vectors_ND, context)
+        encoder = with_small_model(large, inputs["encoder"], inputs["small"], texts, vectors_ND, context)
     else:
         encoder = large
         keep_layers(encoder, config.layers or 0)

@@ -79,10 +79,14 @@ class _Refusal(BrokenAnswer):
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's answer. `cut` says that it reached the token limit."""
+    """A model's answer. `cut` says that it reached the token limit.
+
+    If it was sampled several times, `log_likelihoods` has that of each line.
+    """
 
     text: str
     cut: bool
+    log_likelihoods: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Questions that a chat model asks about passages, for a corpus without labels.
+"""Questions that a model asks about passages, for a corpus without labels.
 
 The output does not depend on the order in which answers arrive: questions are kept with their passages, in corpus
 order. A question that comes from two passages is dropped, since it has two right answers and one would be judged wrong.
@@ -9,9 +9,8 @@ are skipped. Answers are kept in the work area (`KeptAnswers`).
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -27,14 +26,14 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.questions import questions_of
-from stillhouse.corpus.schemas import GENERATED
+from stillhouse.corpus.prompts import Example, filled
+from stillhouse.corpus.questions import scored_questions
+from stillhouse.corpus.schemas import GENERATED, MADE_QUERIES
 from stillhouse.corpus.store import Corpus, write_table
 from stillhouse.corpus.titles import SEPARATOR
 
 IN_A_ROW = 20
 """Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""
-_PLACES = re.compile(r"\{(title|text|number)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +46,25 @@ class Asking:
     temperature: float
     max_tokens: int | None
     seed: int
+    examples: Sequence[Example] = ()
 
     def request(self, title: str, text: str) -> dict[str, Any]:
         """The body of the request about a passage; braces in the passage stay unchanged."""
-        values = {"title": title, "text": text, "number": str(self.number)}
-        prompt = _PLACES.sub(lambda place: values[place[1]], self.prompt)
         return {
             "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": messages(self.prompt, self.examples, title, text, self.number),
             "temperature": self.temperature,
             "seed": self.seed,
             "stream": False,
             **({"max_tokens": self.max_tokens} if self.max_tokens else {}),
         }
+
+
+def messages(prompt: str, examples: Sequence[Example], title: str, text: str, number: int) -> list[dict[str, str]]:
+    """A chat about a passage, after those about the examples."""
+    said = [(filled(prompt, example.title, example.text), example.query) for example in examples]
+    chat = [{"role": role, "content": content} for pair in said for role, content in zip(("user", "assistant"), pair)]
+    return [*chat, {"role": "user", "content": filled(prompt, title, text, number)}]
 
 
 class Passage(NamedTuple):
@@ -71,17 +76,23 @@ class Passage(NamedTuple):
     text: str
 
 
-Answered = tuple[Passage, list[str] | BrokenAnswer, bool]
-"""A passage, its questions or the reason why there are none, and whether an earlier run had its answer."""
+Answered = tuple[Passage, Mapping[str, float | None] | BrokenAnswer, bool]
+"""A passage, its questions with their log-likelihoods or the reason why there are none, and whether an earlier run had
+its answer."""
+Answers = Generator[Answered, None, None]
 
 
 class MadeQuery(NamedTuple):
-    """A generated question; `row` and `passage_id` are those of the passage that answers it."""
+    """A generated question; `row` and `passage_id` are those of the passage that answers it.
+
+    `log_likelihood` is the mean of its tokens given the passage, by the model that wrote it; None from a server.
+    """
 
     id: str
     text: str
     row: int
     passage_id: str
+    log_likelihood: float | None
 
 
 @dataclass(frozen=True)
@@ -99,11 +110,12 @@ class Generated:
 
 
 class KeptAnswers:
-    """The answers of chat models in the work area, so that no answer is paid for twice.
+    """The answers of models in the work area, so that no answer is paid for twice.
 
     Each has its own file, named by the digest of the request: model, prompt as sent, temperature, seed and token limit.
     The address is not part of it, since a model is the same behind another host or port, and a different model should
-    have a different name. A file is written whole or not at all.
+    have a different name; the name of a model on this machine is the digest of its files. A file is written whole or
+    not at all.
     """
 
     def __init__(self) -> None:
@@ -113,7 +125,7 @@ class KeptAnswers:
         """The answer to a request; None if there is none or its file is damaged."""
         try:
             content = json.loads(self._path(request).read_text(encoding="utf-8"))
-            reply = Reply(content["text"], content["cut"])
+            reply = Reply(content["text"], content["cut"], tuple(content.get("log_likelihoods", ())))
         except (OSError, ValueError, TypeError, LookupError):
             return None
         return reply if isinstance(reply.text, str) and isinstance(reply.cut, bool) else None
@@ -121,7 +133,9 @@ class KeptAnswers:
     def keep(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Keeps an answer, so that `find` returns it in any process."""
         # In ASCII, since a model's answer may hold a lone surrogate, which UTF-8 cannot encode.
-        write_whole(self._path(request), json.dumps({"text": reply.text, "cut": reply.cut}) + "\n")
+        content = {"text": reply.text, "cut": reply.cut}
+        content |= {"log_likelihoods": reply.log_likelihoods} if reply.log_likelihoods else {}
+        write_whole(self._path(request), json.dumps(content) + "\n")
 
     def _path(self, request: Mapping[str, Any]) -> Path:
         digest = digest_json(dict(request))
@@ -138,23 +152,16 @@ def chosen_rows(corpus: Corpus, most: int | None, seed: int) -> NDArray[np.int64
     return rows
 
 
-def generate(
-    corpus: Corpus,
-    rows: NDArray[np.int64],
-    asking: Asking,
-    server: ChatServer,
-    at_once: int,
-    watch: Callable[[int], None] = lambda count: None,
-) -> Generated:
-    """Asks about the passages `rows`, with `at_once` concurrent requests. Calls `watch(1)` after every passage.
+def generate(answers: Answers, watch: Callable[[int], None] = lambda count: None) -> Generated:
+    """The questions of all answers. Calls `watch(1)` after every passage.
 
-    Raises `InputError` if the server refuses all requests, if `IN_A_ROW` passages in a row get no usable answer, or if
+    Raises `InputError` if a server refuses all requests, if `IN_A_ROW` passages in a row get no usable answer, or if
     more than half of all passages get none.
     """
     asked = kept = in_a_row = 0
-    made: dict[Passage, list[str]] = {}
+    made: dict[Passage, Mapping[str, float | None]] = {}
     broken: list[str] = []
-    with closing(_ask_all(_passages(corpus, rows), asking, server, at_once)) as answers:
+    with closing(answers):
         for passage, answer, known in answers:
             asked, kept = asked + 1, kept + known
             watch(1)
@@ -166,7 +173,7 @@ def generate(
             if in_a_row == IN_A_ROW:
                 raise InputError(
                     f"{in_a_row} passages in a row got no usable answer, the last one because: {broken[-1]}; fix the "
-                    "server or the settings and run the same command again: finished answers are kept"
+                    "server, the model or the settings and run the same command again: finished answers are kept"
                 )
     if 2 * len(broken) > asked:
         reason, count = Counter(broken).most_common(1)[0]
@@ -177,9 +184,9 @@ def generate(
     made = dict(sorted(made.items()))
     texts = Counter(normalise(text) for questions in made.values() for text in questions)
     queries = [
-        MadeQuery(f"{GENERATED}:{passage.id}:{number}", text, passage.row, passage.id)
+        MadeQuery(f"{GENERATED}:{passage.id}:{number}", text, passage.row, passage.id, log_likelihood)
         for passage, questions in made.items()
-        for number, text in enumerate(questions)
+        for number, (text, log_likelihood) in enumerate(questions.items())
         if texts[normalise(text)] == 1
     ]
     return Generated(queries, asked, kept, len(broken), texts.total() - len(queries))
@@ -193,11 +200,12 @@ def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
         "split": ["train"] * len(queries),
         "origin": [GENERATED] * len(queries),
         "taken_from": [query.passage_id for query in queries],
+        "log_likelihood": [query.log_likelihood for query in queries],
     }
-    write_table(folder, "queries", columns)
+    write_table(folder, "queries", columns, MADE_QUERIES)
 
 
-def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
+def passages_of(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
     """The passages `rows`; of passages with the same title and text, only the first."""
     seen = DigestNumbers()
     first = 0
@@ -212,19 +220,17 @@ def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
                 yield passage
 
 
-def _ask_all(
-    passages: Iterator[Passage], asking: Asking, server: ChatServer, at_once: int
-) -> Generator[Answered, None, None]:
-    """The outcome for every passage, in the order of the answers."""
+def ask_all(passages: Iterator[Passage], asking: Asking, server: ChatServer, at_once: int) -> Answers:
+    """What a server answers about every passage, in the order of the answers, with `at_once` concurrent requests."""
     answers = KeptAnswers()
 
     def ask(passage: Passage) -> Answered:
         request = asking.request(passage.title, passage.text)
 
-        def read(reply: Reply) -> list[str]:
-            return questions_of(reply, passage.text, asking.number)
+        def read(reply: Reply) -> Mapping[str, float | None]:
+            return scored_questions(reply, passage.text, asking.number)
 
-        def keep(reply: Reply) -> list[str]:
+        def keep(reply: Reply) -> Mapping[str, float | None]:
             questions = read(reply)
             answers.keep(request, reply)
             return questions

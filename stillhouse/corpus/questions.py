@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from stillhouse.core.terminal import CONTROL, DIRECTION
 from stillhouse.corpus.chat_api import BrokenAnswer, Reply
@@ -44,6 +45,24 @@ def questions_of(reply: Reply, text: str, number: int) -> list[str]:
     if not questions:
         raise BrokenAnswer("the answer is not a list of questions")
     return questions[:number]
+
+
+def scored_questions(reply: Reply, text: str, number: int) -> dict[str, float | None]:
+    """As `questions_of`, each with the log-likelihood of the first line that has it; None where the answer has none."""
+    questions = questions_of(reply, text, number)
+    if not reply.log_likelihoods:
+        return dict.fromkeys(questions)
+    found: dict[str, float] = {}
+    for line, value in zip(reply.text.split("\n"), reply.log_likelihoods, strict=True):
+        with suppress(BrokenAnswer):
+            found.setdefault(normalise(questions_of(Reply(line, False), text, 1)[0]), value)
+    return {question: found[normalise(question)] for question in questions}
+
+
+def as_line(answer: str) -> str:
+    """The first line of an answer to a prompt for one question, in the form of a list's item."""
+    line = next((line for line in map(str.strip, answer.splitlines()) if line), "")
+    return f"- {_MARK.sub('', line, count=1)}"
 
 
 def _lines(answer: str, cut: bool) -> Iterator[str]:

@@ -63,6 +63,9 @@ SPARSE: Mapping[str, pa.Schema] = {
 }
 """Tables that are empty in most corpora. Their file exists only if they have a row."""
 
+MADE_QUERIES = SCHEMAS["queries"].append(pa.field("log_likelihood", pa.float32()))
+"""The table `queries` of `generate-queries`."""
+
 TABLES = {**SCHEMAS, **SPARSE}
 
 SOURCE = "source"

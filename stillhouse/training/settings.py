@@ -250,6 +250,30 @@ class RetrieverConfig(GroupTrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GeneratorConfig(TrainingConfig):
+    """How a language model learns to write the questions of a corpus."""
+
+    epochs: float | None = setting(
+        1.0, "passes over the training examples, at least one step; null = only max_steps counts", minimum=0
+    )
+    batch_size: int = setting(8, "examples per step", minimum=1)
+    learning_rate: float = setting(5e-5, "peak learning rate of AdamW", minimum=0)
+    patience: int | None = setting(
+        3, "stop after this many measurements in a row without improvement; null = never", minimum=1
+    )
+    max_pairs: int | None = setting(
+        2000, "learn from at most this many pairs of a question and its passage, a seeded sample; null = all", minimum=1
+    )
+    dev_pairs: int = setting(100, "measure the held-out loss on at most this many", minimum=1)
+    lora_rank: int = setting(
+        0,
+        "train a change of this rank to each weight matrix (LoRA), for large models; it is merged at the end; 16 is "
+        "usual, with a learning rate of 1e-4; 0 = train all weights",
+        minimum=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryTrainingConfig(TrainingConfig):
     """The loss over an index, how the kept step is chosen, and the negatives drawn for a teacher."""
 

@@ -27,6 +27,8 @@ from stillhouse.search.fusion import fit_weights
 from stillhouse.training.groups import Groups, GroupSampler
 
 CROSS_ENCODER, RETRIEVER, BM25, FUSED = "cross_encoder", "retriever", "bm25", "fused"
+GENERATOR = "generator"
+"""The likelihood of the query given the passage, by a language model (UPR, Sachan et al. 2022)."""
 CUTOFF = 10
 
 

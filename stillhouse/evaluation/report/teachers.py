@@ -13,15 +13,24 @@ from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
 from stillhouse.core.errors import InputError
 
 FUSED = "fused"
-PARTS = {"bm25": "BM25", "retriever": "the retriever", "cross_encoder": "the cross-encoder"}
+PARTS = {
+    "bm25": "BM25",
+    "retriever": "the retriever",
+    "cross_encoder": "the cross-encoder",
+    "generator": "the likelihood of the question",
+}
 """The kinds of scores, in the order of the table."""
 SUM = "the weighted sum"
 TEACHERS = (
     PARTS
-    | {"+".join(sorted(pair)): f"{SUM} of {PARTS[pair[0]]} and {PARTS[pair[1]]}" for pair in combinations(PARTS, 2)}
+    | {
+        "+".join(sorted(some)): f"{SUM} of {', '.join(PARTS[part] for part in some[:-1])} and {PARTS[some[-1]]}"
+        for count in (2, 3)
+        for some in combinations(PARTS, count)
+    }
     | {FUSED: SUM}
 )
-"""The kinds, the sum of any two of three, and that of all, in the order of the table."""
+"""The kinds, the sum of any two or three of four, and that of all, in the order of the table."""
 
 
 @dataclass(frozen=True)

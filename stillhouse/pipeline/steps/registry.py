@@ -18,6 +18,7 @@ MODULES = (
     "importance",
     "pretrain",
     "bm25",
+    "train_generator",
     "generate_queries",
     "read_negatives",
     "train_retriever",

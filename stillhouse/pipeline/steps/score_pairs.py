@@ -74,8 +74,8 @@ def _refuse_inputs(config: Config, inputs: Paths) -> None:
         raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("the inputs retriever and index belong together: give both, or neither")
-    if not inputs.keys() & {"reranker", "bm25"}:
-        raise InputError("a teacher needs more than its student's scores: give the input reranker, bm25 or both")
+    if not inputs.keys() & {"reranker", "bm25", "generator"}:
+        raise InputError("a teacher needs more than its student's scores: give the input reranker, bm25 or generator")
 
 
 def _scores(
@@ -84,12 +84,17 @@ def _scores(
     """The scores of all pairs by every kind whose inputs were given, each float32 [P]; None in every process of
     torchrun but the first.
 
-    The retriever and BM25 score the pairs `asked_P`; the others get 0 from them.
+    The retriever, BM25 and the generator score the pairs `asked_P`; the others get 0 from them.
     """
+    from dataclasses import replace
+
     import numpy as np
 
     from stillhouse.core.context import rank
+    from stillhouse.corpus.store import open_passage_texts
     from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.pair_scores import score_pairs
+    from stillhouse.models.text_generator import TextGenerator
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.dense import check_index, query_vectors
     from stillhouse.search.vector_index import VectorIndex
@@ -117,7 +122,14 @@ def _scores(
         found[fused_teacher.RETRIEVER] = DenseRanking(vectors_QD, index).score(query_A, rows_A)
     if "bm25" in inputs:
         found[fused_teacher.BM25] = BM25.load(inputs["bm25"]).score_pairs(texts, query_A, rows_A)
-    for kind in found.keys() & {fused_teacher.RETRIEVER, fused_teacher.BM25}:
+    if "generator" in inputs:
+        own = replace(context, work=context.work / fused_teacher.GENERATOR)  # beside the cross-encoder's scores
+        own.work.mkdir(exist_ok=True)
+        passages = open_passage_texts(corpus, own.work, rows_A)
+        queries, model = np.array(texts, dtype=object), TextGenerator.load(inputs["generator"])
+        scores = score_pairs(model, queries, passages, query_A, rows_A, own, "likelihoods", config)
+        found[fused_teacher.GENERATOR] = scores
+    for kind in found.keys() - {fused_teacher.CROSS_ENCODER}:
         scores_P = np.zeros(len(pairs), dtype=np.float32)
         scores_P[asked_P] = found[kind]
         found[kind] = scores_P
@@ -140,6 +152,12 @@ STEP = Step(
         ),
         Port("index", "the student's index of the corpus", optional=True),
         Port("bm25", "the BM25 index, as part of the fused teacher", optional=True),
+        Port(
+            "generator",
+            "a language model whose likelihood of the query is part of the fused teacher",
+            kind="model",
+            optional=True,
+        ),
     ),
     outputs=(Port("teacher", "the scores"),),
     run=run,

@@ -19,7 +19,15 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5EncoderModel,
+)
 from word_pieces import WORDS as OF_CORPORA
 
 WORDS = [*OF_CORPORA, "why", "do", "mice", "ships", "carry", "accurate", "clocks", "at", "sea"]
@@ -85,6 +93,27 @@ def hugging_face_folder(kind: str, folder: Path) -> Path:
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     tokenizer(after="</s>" if kind not in ENCODERS else "").save_pretrained(folder)
+    return folder
+
+
+CHAT = "{% for m in messages %}<s>{{ m.role }} {{ m.content }}</s>{% endfor %}<s>"
+"""A chat template."""
+
+
+def generator_folder(kind: str, folder: Path, chat: bool = False) -> Path:
+    """A model that writes, with random weights."""
+    torch.manual_seed(0)
+    ends = {"decoder_start_token_id": 0} if kind in T5S else {}
+    config = AutoConfig.for_model(kind, **(SMALL | FAMILIES[kind] | ends))
+    auto = AutoModelForSeq2SeqLM if kind in T5S else AutoModelForCausalLM
+    model: PreTrainedModel = auto.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    words = tokenizer(after="</s>" if kind in T5S else "")
+    words.chat_template = CHAT if chat else None
+    words.save_pretrained(folder)
     return folder
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from families import DECODERS, FAMILIES, SMALL, T5S, tokenizer
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from families import DECODERS, T5S, generator_folder
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
@@ -29,25 +28,8 @@ PASSAGES = [
     ("", "far sea"),
 ]
 QUESTIONS = ["why do ships carry clocks ?", "who ?", "who hears mice at sea ?", "how far is it ?"]
-CHAT = "{% for m in messages %}<s>{{ m.role }} {{ m.content }}</s>{% endfor %}<s>"
 EXACT = InferenceConfig(precision="fp32", batch_tokens=4096)
 CPU = torch.device("cpu")
-
-
-def generator_folder(kind: str, folder: Path, chat: bool = False) -> Path:
-    torch.manual_seed(0)
-    ends = {"decoder_start_token_id": 0} if kind in T5S else {}
-    config = AutoConfig.for_model(kind, **(SMALL | FAMILIES[kind] | ends))
-    auto = AutoModelForSeq2SeqLM if kind in T5S else AutoModelForCausalLM
-    model: PreTrainedModel = auto.from_config(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
-    words = tokenizer(after="</s>" if kind in T5S else "")
-    words.chat_template = CHAT if chat else None
-    words.save_pretrained(folder)
-    return folder
 
 
 def written(generator: TextGenerator, tokens: int, **changes: object) -> list[list[str]]:

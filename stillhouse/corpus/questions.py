@@ -59,10 +59,10 @@ def scored_questions(reply: Reply, text: str, number: int) -> dict[str, float | 
     return {question: found[normalise(question)] for question in questions}
 
 
-def as_line(answer: str) -> str:
-    """The first line of an answer to a prompt for one question, in the form of a list's item."""
+def as_line(answer: str, marked: bool) -> str:
+    """The first line of an answer to a prompt for one question; `marked` as an item of a list, which is always one."""
     line = next((line for line in map(str.strip, answer.splitlines()) if line), "")
-    return f"- {_MARK.sub('', line, count=1)}"
+    return "- " * marked + _MARK.sub("", line, count=1)
 
 
 def _lines(answer: str, cut: bool) -> Iterator[str]:

@@ -69,6 +69,8 @@ class TextGenerator(PairScorer):
         self.model, self.tokenizer = model, tokenizer
         self.prompt, self.passage_tokens = prompt, passage_tokens
         self.examples: Sequence[Example] = ()
+        self.asks = False
+        """Whether an answer without a question mark is none, for a model that may say anything."""
         self._encodes: bool = model.config.is_encoder_decoder
         ends = (tokenizer.eos_token_id, model.generation_config.eos_token_id if model.generation_config else None)
         self.end_ids = {id for each in ends for id in (each if isinstance(each, list) else [each]) if id is not None}
@@ -94,7 +96,9 @@ class TextGenerator(PairScorer):
         own = object_if_there(place / SETTINGS) if place.is_dir() else {}
         plain = "{text}" if model.config.is_encoder_decoder else prompt_for_one(kind)
         length = passage_tokens or own.get("passage_tokens", PASSAGE_TOKENS)
-        return cls(model.eval(), tokenizer, prompt or own.get("prompt") or plain, length)
+        generator = cls(model.eval(), tokenizer, prompt or own.get("prompt") or plain, length)
+        generator.asks = generator.prompt == prompt_for_one("questions") and not own
+        return generator
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)

@@ -76,12 +76,16 @@ Answered = tuple[Passage, list[str] | BrokenAnswer, bool]
 
 
 class MadeQuery(NamedTuple):
-    """A generated question; `row` and `passage_id` are those of the passage that answers it."""
+    """A generated question; `row` and `passage_id` are those of the passage that answers it.
+
+    `log_likelihood` is the mean over the question's tokens, of a model that tells it.
+    """
 
     id: str
     text: str
     row: int
     passage_id: str
+    log_likelihood: float | None = None
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class MadeQuery(NamedTuple):
     text: str
     row: int
     passage_id: str
-    log_likelihood: float | None
+    log_likelihood: float | None = None
 
 
 @dataclass(frozen=True)

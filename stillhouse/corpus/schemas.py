@@ -66,7 +66,10 @@ SPARSE: Mapping[str, pa.Schema] = {
 MADE_QUERIES = SCHEMAS["queries"].append(pa.field("log_likelihood", pa.float32()))
 """The table `queries` of `generate-queries`."""
 
-TABLES = {**SCHEMAS, **SPARSE}
+DROPPED = pa.schema([(name, pa.string()) for name in ("query_id", "text", "taken_from", "reason")])
+"""The questions that `generate-queries` made and left out, beside its table `queries`."""
+
+TABLES = {**SCHEMAS, **SPARSE, "dropped": DROPPED}
 
 SOURCE = "source"
 """The origin of a query that came with the source. Synthetic queries have a pair task or `GENERATED`."""

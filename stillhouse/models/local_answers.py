@@ -68,7 +68,9 @@ def write_about(
                     if several:
                         reply = Reply(texts[place][0], not drawn.ended_BS[place][0])
                     else:
-                        lines = [(as_line(text, marked=not generator.asks), value) for text, value, ended in whole if ended]
+                        lines = [
+                            (as_line(text, marked=not generator.asks), value) for text, value, ended in whole if ended
+                        ]
                         values = tuple(value for _, value in lines)
                         reply = Reply("\n".join(line for line, _ in lines), False, values)
                     kept.keep(requests[row], reply)

@@ -29,6 +29,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.prompts import Example, filled_whole, prompt_for_one
 from stillhouse.corpus.titles import divided
+from stillhouse.models.acceleration.grouped_attention import grouped_attention
 from stillhouse.models.acceleration.linear_layers import packed_linears
 from stillhouse.models.acceleration.precision import computed_in
 from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
@@ -202,7 +203,7 @@ class TextGenerator(PairScorer):
         device = context.torch_device()
         dtype = computed_in(config.precision, device)
         self.model.eval().to(device=device, dtype=dtype)
-        with packed_linears(self.model, dtype, device):
+        with packed_linears(self.model, dtype, device), grouped_attention(self.model):
             yield device
 
     def write(

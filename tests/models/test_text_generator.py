@@ -73,7 +73,8 @@ def test_greedy_answers_are_those_of_transformers(kind: str, chat: bool, tmp_pat
     generator = TextGenerator.load(generator_folder(kind, tmp_path / "model", chat))
     prompts = generator._prompt_ids(generator.prompts(PASSAGES))
     stops = sorted(generator.end_ids)
-    drawn = draw(generator.model, prompts, np.zeros((4, 2, 8)), 0.0, 0.9, stops)
+    with generator.writing(EXACT, Context(tmp_path, quiet=True)):
+        drawn = draw(generator.model, prompts, np.zeros((4, 2, 8)), 0.0, 0.9, stops)
     for row, ids in enumerate(prompts):
         whole = generator.model.generate(
             torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=8, do_sample=False,

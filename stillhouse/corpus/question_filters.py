@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -31,16 +30,16 @@ ALIKE = "like another"
 REASONS = {
     LOST: "no search found its passage again",
     UNCLEAR: "it makes sense only beside its passage",
-    QUOTED: "most of it stands in its passage, word for word",
+    QUOTED: "it stands in its passage, word for word",
     UNLIKELY: "the model that made it found it among the least likely",
     ALIKE: "another question has the same words",
 }
 """The reasons in the order in which they are tried, and what they mean."""
 
-QUOTED_SHARE, QUOTED_WORDS = 0.7, 8
-"""A question is a quote if its passage has this share of its words in a row, and at least this many."""
+QUOTED_WORDS = 8
+"""A shorter question may stand in its passage by chance, or as a heading."""
 _POINTING = re.compile(
-    r"\b(?:this|these|those)\b"
+    r"\b(?:this|these|those(?! (?:who|whom|whose|that|which|with|of|in|from)\b))\b"
     r"|\bthe (?:above|following|given|passage|text|paragraph|excerpt)\b"
     r"|^(?:\W*[\w-]+ ){0,4}?(?:is|are|was|were|did|do|does|has|have|had|can|could|will|would|should) (?:he|she|they)\b",
     re.IGNORECASE,
@@ -53,20 +52,19 @@ def reasons_to_drop(
     passages: Sequence[str],
     terms: Sequence[Sequence[str]],
     found_Q: NDArray[np.bool_],
-    vague_Q: NDArray[np.bool_],
     unlikely_share: float,
 ) -> list[str]:
     """Why each question is dropped, one of `REASONS`; "" if it is kept. The order of the questions does not matter.
 
     `passages` are the questions' own passages and `terms` the questions' terms for a search by words. `found_Q` says
-    whether a search found the passage again, `vague_Q` whether too many passages have the question's words.
+    whether a search found the passage again.
     """
     least = unlikely(queries, unlikely_share)
     reasons = []
-    for query, passage, found, vague in zip(queries, passages, found_Q.tolist(), vague_Q.tolist()):
+    for query, passage, found in zip(queries, passages, found_Q.tolist(), strict=True):
         holds = {
             LOST: not found,
-            UNCLEAR: vague or points(query.text),
+            UNCLEAR: points(query.text),
             QUOTED: quotes(query.text, passage),
             UNLIKELY: query.id in least,
         }
@@ -83,11 +81,9 @@ def points(text: str) -> bool:
 
 
 def quotes(text: str, passage: str) -> bool:
-    """Whether most of a question stands in its passage, word for word."""
+    """Whether a question of at least `QUOTED_WORDS` words stands in its passage, word for word."""
     words, own = (WORD.findall(normalise(both)) for both in (text, passage))
-    run = max(QUOTED_WORDS, ceil(QUOTED_SHARE * len(words)))
-    line = f" {' '.join(own)} "
-    return any(f" {' '.join(words[begin : begin + run])} " in line for begin in range(len(words) - run + 1))
+    return len(words) >= QUOTED_WORDS and f" {' '.join(words)} " in f" {' '.join(own)} "
 
 
 def unlikely(queries: Sequence[MadeQuery], share: float) -> set[str]:

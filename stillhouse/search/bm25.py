@@ -212,14 +212,6 @@ class BM25:
             return np.zeros(rows_K.shape, dtype=np.float32)
         return np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], np.float32(0))
 
-    def expected_passages(self, queries: Sequence[str]) -> NDArray[np.float64]:
-        """In how many passages all known words of each query would meet by chance, float64 [Q]; all without any."""
-        share_W = np.diff(self._index.scores["indptr"]) / self._count
-        ids = [
-            np.unique(np.array(self._index.get_tokens_ids(words), dtype=np.int64)) for words in self.terms.of(queries)
-        ]
-        return np.array([self._count * share_W[ids_W].prod() for ids_W in ids])
-
     @doing("scoring with BM25")
     def score_pairs(
         self, queries: Sequence[str], query_P: NDArray[np.int64], row_P: NDArray[np.int32]

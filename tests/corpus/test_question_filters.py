@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from difflib import SequenceMatcher
-from math import ceil
 
 import numpy as np
 import pytest
@@ -35,15 +34,16 @@ def made(*texts: str, rows: list[int] | None = None, likelihoods: list[float | N
     ]
 
 
-def test_a_quote_is_what_difflib_finds_in_a_row() -> None:
+def test_a_quote_is_a_long_question_that_difflib_finds_whole() -> None:
     chance, found = random.Random(3), 0
     for _ in range(400):
         passage = chance.choices("abc", k=30)
         begin, length = chance.randrange(20), chance.randrange(6, 14)
-        question = passage[begin : begin + length] + chance.choices("abcxy", k=chance.randrange(6))
-        chance.shuffle(question) if chance.random() < 0.2 else None
-        matcher = SequenceMatcher(None, question, passage, autojunk=False)
-        expected = matcher.find_longest_match().size >= max(8, ceil(0.7 * len(question)))
+        question = passage[begin : begin + length]
+        if chance.random() < 0.5:
+            question[chance.randrange(len(question))] = chance.choice("abcx")
+        longest = SequenceMatcher(None, question, passage, autojunk=False).find_longest_match().size
+        expected = longest == len(question) >= 8
         assert quotes(f"“{' '.join(question)}”?", ", ".join(passage).upper()) == expected
         found += expected
     assert 50 < found < 350
@@ -61,6 +61,7 @@ def test_a_quote_is_what_difflib_finds_in_a_row() -> None:
         ("How do plants make their food?", False),
         ("What happens when a cell dies and how is it removed?", False),
         ("Is it safe to eat raw eggs?", False),
+        ("Who led those who left Prague?", False),
         ("What did Tesla do after he left Prague?", False),
         ("Was hat er getan?", False),
     ],
@@ -96,7 +97,7 @@ def test_every_question_has_one_outcome_in_any_order() -> None:
     texts = [" ".join(chance.choices(words, k=chance.randrange(1, 12))) for _ in range(200)]
     queries = made(*texts, rows=[chance.randrange(40) for _ in texts], likelihoods=[-chance.random() for _ in texts])
     passages = {query.row: " ".join(chance.choices([query.text, "peat"], k=2)) for query in queries}
-    lost, vague = ({query.id for query in queries if chance.random() < 0.1} for _ in range(2))
+    lost = {query.id for query in queries if chance.random() < 0.1}
 
     def outcome(queries: list[MadeQuery]) -> dict[str, str]:
         reasons = reasons_to_drop(
@@ -104,7 +105,6 @@ def test_every_question_has_one_outcome_in_any_order() -> None:
             [passages[query.row] for query in queries],
             [terms_in(query.text) for query in queries],
             np.array([query.id not in lost for query in queries]),
-            np.array([query.id in vague for query in queries]),
             0.1,
         )
         return dict(zip((query.id for query in queries), reasons, strict=True))
@@ -116,7 +116,7 @@ def test_every_question_has_one_outcome_in_any_order() -> None:
     for query in queries:
         holds = {
             LOST: query.id in lost,
-            UNCLEAR: query.id in vague or points(query.text),
+            UNCLEAR: points(query.text),
             QUOTED: quotes(query.text, passages[query.row]),
             UNLIKELY: query.id in least,
         }

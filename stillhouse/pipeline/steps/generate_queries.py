@@ -179,7 +179,6 @@ def _reasons(
         [passages[place] for place in place_Q.tolist()],
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
         comes_back(rows_Q, rankings) if rankings else np.ones(len(queries), dtype=np.bool_),
-        (bm25.expected_passages(texts) if bm25 else np.zeros(len(queries))) > config.round_trip_depth,
         config.drop_unlikely,
     )
 

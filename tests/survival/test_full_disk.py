@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from chat_server import address_of_this_process
+from families import generator_folder
 from micro_uses import FORKS
 from small_disk import PAGE, Disk
 
@@ -51,6 +52,8 @@ class Run:
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         if self.begins == "base_url":
             return [*words, f"--base-url={address_of_this_process()}"]
+        if self.begins == "writer":
+            return [*words, f"--model={root / 'writer'}"]
         return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
@@ -78,6 +81,7 @@ RUNS = {
     "generate-queries": Run(
         "generate-queries", CORPUS | {"bm25": "bm25/bm25"}, {"model": "stand-in", "max_passages": 40}, "base_url"
     ),
+    "train-generator": Run("train-generator", CORPUS, FEW, "writer"),
     "read-negatives": Run("read-negatives", CORPUS, {"negatives_depth": 8}, "file"),
     "index": Run("index", INDEX),
     "index hnsw": Run("index", INDEX, {"kind": "hnsw"}),
@@ -171,6 +175,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     root = tmp_path_factory.mktemp("made")
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
+    generator_folder("llama", root / "writer")
     (root / "file").write_text("".join(f"q{query}\tp{query}\tp{query + 60}\n" for query in range(40)))
     for name, run in RUNS.items():
         code = end_of(run.words(root, root / name), root / "work", root / "log")

@@ -30,8 +30,11 @@ FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
 NEAR = 1.05
 """A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
-BROUGHT = "TODO"
-"""What more training brought where it was measured (docs/findings.md)."""
+BROUGHT = (
+    "2,000 questions instead of 300 brought 0.018 of RR@10 on MedQuAD and nothing on SQuAD passages, and nobody has "
+    "measured more (docs/findings.md)"
+)
+"""What more training brought where it was measured."""
 HALVINGS = 10
 """How often the share of training that fits is narrowed down: to a thousandth of what is possible."""
 
